@@ -1,0 +1,98 @@
+/**
+ * Errors a caller can meet, each with a stable `code`.
+ *
+ * Two kinds stay apart (house rule 3): a programmer error throws one of these at once, from the call that was wrong; what the
+ * network does never throws inside the core and reaches the user as a completion, an event or, in the promise layer, as a
+ * rejection with one of these.
+ */
+
+/** Every `code` an {@link IwarpError} can carry, with what it means. `docs/errors.md` is generated from this table. */
+export const ERROR_CODES = {
+  ERR_INVALID_ARGUMENT: 'An argument has the wrong type or a value outside what the call accepts; the message names it.',
+  ERR_OUT_OF_RANGE: 'An offset and length do not lie inside the memory they address.',
+  ERR_INVALID_STATE: 'The object is not in a state in which this call is allowed.',
+  ERR_QUEUE_FULL: 'The work queue has no free entry; poll completions before posting more.',
+  ERR_TOO_LARGE: 'The message, private data, inline data or scatter/gather list is above a stated limit.',
+  ERR_ACCESS: 'The memory region does not grant the access that the operation needs.',
+  ERR_WRONG_PD: 'The objects belong to different protection domains or devices.',
+  ERR_INVALID_REGION: 'The memory region or window has been deregistered or invalidated.',
+  ERR_IN_USE: 'The object still has users and cannot be destroyed or changed.',
+  ERR_LIMIT: 'A limit of the device or of the process is reached.',
+  ERR_NOT_SUPPORTED: 'The peer or this configuration lacks the feature.',
+  ERR_DESTROYED: 'The object has been destroyed or closed.',
+  ERR_REJECTED: 'The peer rejected the connection (MPA Reply with R=1); `privateData` carries its words.',
+  ERR_STARTUP: 'MPA start-up failed: a malformed frame, an unusable revision or failed negotiation.',
+  ERR_TIMEOUT: 'The peer did not answer in time.',
+  ERR_CONNECT: 'The TCP connection could not be made.',
+  ERR_TERMINATED: 'A Terminate message ended the stream; `terminate` carries it decoded.',
+  ERR_CONNECTION_CLOSED: 'The connection was closed before the operation completed.',
+  ERR_CONNECTION_RESET: 'The connection was reset or lost.',
+  ERR_FLUSHED: 'The work request was flushed because its queue pair left the RTS state.',
+  ERR_WORK_COMPLETION: 'The work request completed with an error status; the message names it.',
+  ERR_ABORTED: 'The AbortSignal given to the call was aborted.',
+  ERR_INTERNAL: 'A state machine met an input that its table does not list: a bug in this package.',
+} as const;
+
+/** A stable error code. */
+export type IwarpErrorCode = keyof typeof ERROR_CODES;
+
+/**
+ * The base class of every error this package throws or rejects with.
+ *
+ * @example
+ * try { qp.postSend(request); } catch (error) {
+ *   if (error instanceof IwarpError && error.code === 'ERR_QUEUE_FULL') await completions();
+ * }
+ */
+export class IwarpError extends Error {
+  readonly code: IwarpErrorCode;
+
+  constructor(code: IwarpErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'IwarpError';
+    this.code = code;
+  }
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` is an integer from `min` to `max`; returns it. */
+export function checkInteger(name: string, value: unknown, min: number, max: number): number {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an integer from ${min} to ${max}, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` is one of `allowed`; returns it. */
+export function checkOneOf<T extends string | number>(name: string, value: unknown, allowed: readonly T[]): T {
+  if (!(allowed as readonly unknown[]).includes(value)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be one of ${allowed.join(', ')}, got ${show(value)}`);
+  }
+  return value as T;
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` is a boolean; returns it. */
+export function checkBoolean(name: string, value: unknown): boolean {
+  if (typeof value !== 'boolean') {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a boolean, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` is an ArrayBufferView; returns its octets as a Uint8Array over the same memory. */
+export function checkBytes(name: string, value: unknown): Uint8Array {
+  if (value instanceof Uint8Array) return value;
+  if (!ArrayBuffer.isView(value)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an ArrayBufferView, got ${show(value)}`);
+  }
+  return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+}
+
+/** A value as an error message shows it. */
+export function show(value: unknown): string {
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+  if (typeof value === 'bigint') return `${value}n`;
+  if (typeof value === 'object') return `an instance of ${(value as object).constructor?.name ?? 'Object'}`;
+  return `a ${typeof value}`;
+}

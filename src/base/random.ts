@@ -1,0 +1,19 @@
+/** Randomness as an interface: the core never draws its own. */
+
+/** A source of uniformly distributed u32 values. */
+export type RandomU32 = () => number;
+
+/**
+ * A small seeded generator (xorshift-multiply, 32-bit state walked by a Weyl sequence) for tests and fault injection, where a printed
+ * seed must give the same run again. Not for STags: those come from the operating system's generator (SEC-009).
+ */
+export function seededRandom(seed: number): RandomU32 {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x9e37_79b9) >>> 0;
+    let z = state;
+    z = Math.imul(z ^ (z >>> 16), 0x21f0_aaad);
+    z = Math.imul(z ^ (z >>> 15), 0x735a_2d97);
+    return (z ^ (z >>> 15)) >>> 0;
+  };
+}

@@ -1,0 +1,85 @@
+/**
+ * What the stack sees of a byte-stream connection. Everything that touches Node's sockets, or pretends to be one, implements these
+ * interfaces; segmenting, fault and tap are middleware over any port.
+ *
+ * Borrowing rules. Octets given to `onData` are borrowed for the duration of the call and never kept. Octets given to `write` belong
+ * to the port until its `done` has been called; `done` calls come in the order of the writes, once each, also when the port dies
+ * (then with `false`).
+ */
+
+/** A transport address. */
+export interface PortAddress {
+  readonly address: string;
+  readonly port: number;
+  readonly family: 'IPv4' | 'IPv6';
+}
+
+/** Called once per write: true when the octets have been handed to the network, false when they never will be. */
+export type WriteDone = (ok: boolean) => void;
+
+/** What a port tells its user. Every method may be called only after `attach`, and never from inside a call of the user into the port. */
+export interface PortHandler {
+  /** `bytes[start..end)` arrived; borrowed. */
+  onData(bytes: Uint8Array, start: number, end: number): void;
+  /** The peer finished its direction (FIN). Nothing follows but `onClose`. */
+  onEnd(): void;
+  /** The port is gone: no other call follows. `error` is set when it was reset, failed or timed out; absent after both directions ended in order. */
+  onClose(error?: Error): void;
+}
+
+/** One established byte-stream connection. */
+export interface Port {
+  readonly localAddress: PortAddress;
+  readonly remoteAddress: PortAddress;
+  /** Start delivery. Data that arrived earlier is delivered after this call has returned. Called exactly once. */
+  attach(handler: PortHandler): void;
+  /** Send `chunks[0..count)` in order, as one write where the system allows. The array itself is read during the call only. */
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void;
+  /** Finish our direction (FIN) behind everything written. Data may still arrive. */
+  end(): void;
+  /** Drop the connection at once (RST where possible). `onClose` follows. */
+  reset(): void;
+  /** Stop and restart delivery; data waits in the system's buffers meanwhile. */
+  pause(): void;
+  resume(): void;
+}
+
+/** Where to connect to. */
+export interface ConnectTarget {
+  readonly host: string;
+  readonly port: number;
+  readonly localAddress?: string;
+  readonly localPort?: number;
+  readonly family?: 4 | 6;
+}
+
+/** Cancels a connection attempt; its callback is then never called. */
+export type CancelConnect = () => void;
+
+/** Where to listen. */
+export interface ListenTarget {
+  readonly host?: string;
+  readonly port?: number;
+  readonly backlog?: number;
+  /** IPv6 only, instead of also accepting mapped IPv4. */
+  readonly ipv6Only?: boolean;
+}
+
+/** A bound listener. */
+export interface PortListener {
+  readonly address: PortAddress;
+  /** Stop accepting; `done` follows when the address is free. Accepted ports live on. */
+  close(done?: () => void): void;
+}
+
+/** Makes connections and listeners. */
+export interface Transport {
+  /** Exactly one of (port) and (undefined, error) reaches `done`, later, never inside this call. */
+  connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect;
+  /** `ready` is called once, with the listener or an error; `accept` for each connection after that. */
+  listen(
+    target: ListenTarget,
+    accept: (port: Port) => void,
+    ready: (listener: PortListener | undefined, error?: Error) => void,
+  ): void;
+}
