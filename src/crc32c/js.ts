@@ -1,0 +1,84 @@
+/**
+ * CRC32c in JavaScript: slicing by 16 over a DataView. Read polynomial.ts first.
+ *
+ * Four little-endian 32-bit reads through a DataView beat sixteen octet reads and work at any alignment; sixteen tables in
+ * constants beat one table with offsets, because V8 then knows each table's address and length (bench/micro/crc32c.ts).
+ */
+import type { Crc32cEngine } from './engine.ts';
+import { checkRange, OrdinaryMemory } from './memory.ts';
+import { slicingTables } from './polynomial.ts';
+
+const tables = slicingTables();
+const slice = (k: number): Int32Array => tables.slice(256 * k, 256 * (k + 1));
+
+const T0 = slice(0);
+const T1 = slice(1);
+const T2 = slice(2);
+const T3 = slice(3);
+const T4 = slice(4);
+const T5 = slice(5);
+const T6 = slice(6);
+const T7 = slice(7);
+const T8 = slice(8);
+const T9 = slice(9);
+const T10 = slice(10);
+const T11 = slice(11);
+const T12 = slice(12);
+const T13 = slice(13);
+const T14 = slice(14);
+const T15 = slice(15);
+
+/**
+ * CRC32c of bytes[start..end), continuing the finished value `crc`. `view` covers the whole buffer of `bytes`. The range is
+ * the caller's to check. Every index below is masked to 255, hence the assertions on table reads.
+ */
+export function crc32cByTables(crc: number, bytes: Uint8Array, start: number, end: number, view: DataView): number {
+  let register = ~crc;
+  let at = bytes.byteOffset + start;
+  const limit = bytes.byteOffset + end;
+  for (; at + 16 <= limit; at += 16) {
+    const a = view.getInt32(at, true) ^ register;
+    const b = view.getInt32(at + 4, true);
+    const c = view.getInt32(at + 8, true);
+    const d = view.getInt32(at + 12, true);
+    register =
+      T15[a & 255]! ^ T14[(a >>> 8) & 255]! ^ T13[(a >>> 16) & 255]! ^ T12[a >>> 24]! ^
+      T11[b & 255]! ^ T10[(b >>> 8) & 255]! ^ T9[(b >>> 16) & 255]! ^ T8[b >>> 24]! ^
+      T7[c & 255]! ^ T6[(c >>> 8) & 255]! ^ T5[(c >>> 16) & 255]! ^ T4[c >>> 24]! ^
+      T3[d & 255]! ^ T2[(d >>> 8) & 255]! ^ T1[(d >>> 16) & 255]! ^ T0[d >>> 24]!;
+  }
+  for (; at < limit; at++) register = T0[(register ^ view.getUint8(at)) & 255]! ^ (register >>> 8);
+  return ~register >>> 0;
+}
+
+/**
+ * The last DataView made, so that runs over one buffer make one. It keeps at most that one buffer alive until another is
+ * used; buffers too large to be kept so are given a fresh view each time, which their length pays for.
+ */
+export class ViewCache {
+  #view: DataView = new DataView(new ArrayBuffer(0));
+
+  of(buffer: ArrayBufferLike): DataView {
+    if (this.#view.buffer === buffer) return this.#view;
+    const view = new DataView(buffer);
+    if (buffer.byteLength <= MAX_CACHED_BUFFER) this.#view = view;
+    return view;
+  }
+}
+
+/** One megabyte holds every staging or read buffer of the stack, and is no leak worth the name. */
+const MAX_CACHED_BUFFER = 1 << 20;
+
+class JsEngine extends OrdinaryMemory implements Crc32cEngine {
+  readonly name = 'js';
+  readonly #views = new ViewCache();
+
+  update(crc: number, bytes: Uint8Array, start: number, end: number): number {
+    checkRange(bytes, start, end);
+    return crc32cByTables(crc, bytes, start, end, this.#views.of(bytes.buffer));
+  }
+}
+
+export function createJsEngine(): Crc32cEngine {
+  return new JsEngine();
+}

@@ -1,0 +1,32 @@
+/**
+ * Memory for engines that run on any memory, and the checks of arguments that all engines share.
+ */
+import { checkInteger, IwarpError } from '../base/errors.ts';
+
+/**
+ * Throw unless start..end lies inside `bytes`. In WebAssembly memory nothing else would stop a wrong end from reading the
+ * neighbour's octets. Written so that NaN fails too.
+ */
+export function checkRange(bytes: Uint8Array, start: number, end: number): void {
+  if (!(start >= 0 && start <= end && end <= bytes.length)) {
+    throw new IwarpError('ERR_OUT_OF_RANGE', `CRC32c range ${start}..${end} is outside of 0..${bytes.length}`);
+  }
+}
+
+/** allocate and release over the JavaScript heap, as strict about a wrong release as the WebAssembly arenas are. */
+export class OrdinaryMemory {
+  readonly #lent = new WeakSet<Uint8Array>();
+
+  allocate(octets: number): Uint8Array {
+    checkInteger('octets', octets, 0, Number.MAX_SAFE_INTEGER);
+    const memory = new Uint8Array(octets);
+    this.#lent.add(memory);
+    return memory;
+  }
+
+  release(memory: Uint8Array): void {
+    if (!this.#lent.delete(memory)) {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', 'this memory was not allocated here, or was released before');
+    }
+  }
+}
