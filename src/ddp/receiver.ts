@@ -1,0 +1,96 @@
+/**
+ * DDP on the receiving side: RFC 5041 4 (headers), 5.3 and 5.4 (placement, delivery), 7.1 (checks). Segments arrive in order, because
+ * TCP delivers in order, so MSN and MO must be exactly the next ones.
+ *
+ * Order of checks: wire-formats section 10. What only the layer above can judge (versions and opcodes of RDMAP, which queue an opcode
+ * belongs to, buffers) is asked through {@link DdpUlp}.
+ */
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import { createSegment, decodeSegment, FIRST_MSN, QUEUE_COUNT, type Segment } from './wire.ts';
+
+/** The layer above, as DDP sees it. Every method returns FINE or a packed Terminate code unless it says otherwise. */
+export interface DdpUlp {
+  /** RV, opcode and T flag (wire-formats 10, items 3 and 4). */
+  checkControl(segment: Segment): number;
+  /** The queue that this opcode belongs to. */
+  queueOf(segment: Segment): number;
+  /** First segment of a message: take a buffer. Returns FINE or the reason why there is none. */
+  openMessage(segment: Segment): number;
+  /** Octets that the open message's buffer holds. */
+  capacity(qn: number): number;
+  /** Checks of fixed-size messages, before anything is placed. */
+  checkUntagged(segment: Segment): number;
+  placeUntagged(segment: Segment): number;
+  /** The message is whole; `length` is its length (DDP-035). */
+  deliverUntagged(segment: Segment, length: number): number;
+  /** One tagged segment: check, place, and deliver where the opcode has delivery. */
+  handleTagged(segment: Segment): number;
+}
+
+export class DdpReceiver {
+  readonly #ulp: DdpUlp;
+  readonly #version: number;
+  readonly #segment = createSegment();
+  /** MSN of the message in progress or the next one, per queue. */
+  readonly #msn = new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);
+  /** Octets of the open message received so far; -1 with no message open. */
+  readonly #received = new Float64Array(QUEUE_COUNT).fill(-1);
+
+  constructor(ulp: DdpUlp, version: number) {
+    this.#ulp = ulp;
+    this.#version = version;
+  }
+
+  /** The segment handled last, for the Terminate that reports it. */
+  get segment(): Readonly<Segment> {
+    return this.#segment;
+  }
+
+  /** True while a message of this queue is half received. */
+  messageOpen(qn: number): boolean {
+    return this.#received[qn]! >= 0;
+  }
+
+  /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
+  presetMsn(qn: number, msn: number): void {
+    this.#msn[qn] = msn;
+  }
+
+  handleUlpdu(bytes: Uint8Array, start: number, length: number): number {
+    const segment = this.#segment;
+    if (!decodeSegment(segment, bytes, start, length)) return TERM.DDP_LOCAL_CATASTROPHIC; // MPA-090, VERBS-171
+    if (segment.version !== this.#version) {
+      return segment.tagged ? TERM.DDP_TAGGED_VERSION : TERM.DDP_UNTAGGED_VERSION; // DDP-007, DDP-008
+    }
+    const code = this.#ulp.checkControl(segment);
+    if (code !== FINE) return code;
+    return segment.tagged ? this.#ulp.handleTagged(segment) : this.#handleUntagged(segment);
+  }
+
+  #handleUntagged(segment: Segment): number {
+    const ulp = this.#ulp;
+    const qn = segment.qn;
+    if (qn !== ulp.queueOf(segment)) return TERM.DDP_INVALID_QN; // DDP-039, RDMAP-009
+    if (segment.msn !== this.#msn[qn]) return TERM.DDP_MSN_RANGE; // DDP-043
+    if (this.#received[qn]! < 0) {
+      const code = ulp.openMessage(segment); // DDP-040
+      if (code !== FINE) return code;
+      this.#received[qn] = 0;
+    }
+    // A gap or overlap cannot come from an in-order sender (DDP-027 lets a receiver say so).
+    if (segment.mo !== this.#received[qn]) return TERM.DDP_INVALID_MO; // DDP-041
+    const fixed = ulp.checkUntagged(segment);
+    if (fixed !== FINE) return fixed;
+    if (segment.mo + segment.payloadLength > ulp.capacity(qn)) return TERM.DDP_TOO_LONG; // DDP-042
+    const placed = ulp.placeUntagged(segment);
+    if (placed !== FINE) return placed;
+    const length = segment.mo + segment.payloadLength;
+    if (!segment.last) {
+      this.#received[qn] = length;
+      return FINE;
+    }
+    this.#received[qn] = -1;
+    this.#msn[qn] = this.#msn[qn]! + 1; // a Uint32Array wraps from 0xFFFFFFFF to 0 by itself (DDP-015)
+    return ulp.deliverUntagged(segment, length); // DDP-034
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * Steering tags and the single protection check: RFC 5041 7.1, 8.1, 8.2; RFC 5042 6.1, 6.2; verbs draft 7.2, 7.6.
+ *
+ * An STag is a 24-bit index, drawn at random (SEC-009), and an 8-bit key that moves on with every reuse and invalidation. Every access
+ * from the network and every use of local memory by a work request comes through {@link StagTable.check}.
+ */
+import { IwarpError } from '../base/errors.ts';
+import type { RandomU32 } from '../base/random.ts';
+import { addWraps, distance } from '../base/u64.ts';
+
+/** Access rights, with libibverbs' values. Local read is always granted. */
+export const ACCESS = {
+  LOCAL_WRITE: 1,
+  REMOTE_WRITE: 2,
+  REMOTE_READ: 4,
+  REMOTE_ATOMIC: 8,
+  MW_BIND: 16,
+} as const;
+const ALL_ACCESS = 31;
+
+/** Any right a peer can use. */
+export const REMOTE_ACCESS: number = ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_ATOMIC;
+
+/** True for a combination of known rights. */
+export function isAccess(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= ALL_ACCESS;
+}
+
+/** What the protection check can find; each caller maps it onto the Terminate codes of its layer. */
+export const FAULT = { NONE: 0, INVALID_STAG: 1, NOT_ASSOCIATED: 2, ACCESS: 3, WRAP: 4, BOUNDS: 5 } as const;
+
+const INDEX_BITS = 24;
+const INDEX_COUNT = 1 << INDEX_BITS;
+/** Freed indices rest this long before they can be drawn again (SEC-010): with random draws over 2^24 a value stays away for long. */
+const QUARANTINE = 4096;
+
+/** One registered region or bound window. */
+export class StagEntry {
+  stag: number;
+  readonly kind: 'region' | 'window';
+  readonly pd: number;
+  /** Queue pair to which this STag is limited; 0 means every queue pair of the protection domain (DDP-067). */
+  qp = 0;
+  /** False from invalidation until the next bind or fast registration. */
+  valid = true;
+  access = 0;
+  bytes: Uint8Array = EMPTY;
+  /** Tagged offset of the first octet. */
+  baseHi = 0;
+  baseLo = 0;
+  /** Several STags or streams share this one, so a peer cannot invalidate it (RDMAP-068, SEC-008). */
+  shared = false;
+  /** Windows bound to this region; a region with windows cannot be invalidated or deregistered. */
+  windows = 0;
+  /** Posted work requests that hold this entry. */
+  holders = 0;
+
+  constructor(stag: number, kind: 'region' | 'window', pd: number) {
+    this.stag = stag;
+    this.kind = kind;
+    this.pd = pd;
+  }
+}
+
+const EMPTY = new Uint8Array(0);
+
+/** All STags of one device. */
+export class StagTable {
+  readonly #byIndex = new Map<number, StagEntry>();
+  readonly #random: RandomU32;
+  readonly #limit: number;
+  readonly #resting = new Map<number, number>();
+  #last: StagEntry | null = null;
+  /** What the last successful `check` found. */
+  entry: StagEntry | null = null;
+  /** Where in `entry.bytes` the checked range starts. */
+  offset = 0;
+
+  constructor(random: RandomU32, limit: number) {
+    this.#random = random;
+    this.#limit = limit;
+  }
+
+  get size(): number {
+    return this.#byIndex.size;
+  }
+
+  /** A new entry under a fresh, unpredictable STag; ERR_LIMIT when the table is full. Index 0 is never given out (VERBS-139). */
+  allocate(kind: 'region' | 'window', pd: number): StagEntry {
+    if (this.#byIndex.size >= this.#limit) throw new IwarpError('ERR_LIMIT', `the device has its limit of ${this.#limit} STags in use`);
+    let index: number;
+    do index = this.#random() % INDEX_COUNT;
+    while (index === 0 || this.#byIndex.has(index) || this.#resting.has(index));
+    const key = this.#random() & 0xff;
+    const entry = new StagEntry(((index << 8) | key) >>> 0, kind, pd);
+    this.#byIndex.set(index, entry);
+    return entry;
+  }
+
+  /** Take the entry out: no access through it succeeds any more (VERBS-151, SEC-007). */
+  free(entry: StagEntry): void {
+    const index = entry.stag >>> 8;
+    entry.valid = false;
+    entry.bytes = EMPTY;
+    this.#byIndex.delete(index);
+    if (this.#last === entry) this.#last = null;
+    this.#resting.set(index, entry.stag & 0xff);
+    if (this.#resting.size > QUARANTINE) this.#resting.delete(this.#resting.keys().next().value!);
+  }
+
+  /** Make the entry unusable under its present STag and move its key on (VERBS-157). */
+  invalidate(entry: StagEntry): void {
+    entry.valid = false;
+  }
+
+  /** Give the entry another key, for a bind or fast registration (VERBS-138, VERBS-168). */
+  rekey(entry: StagEntry, key: number = (entry.stag + 1) & 0xff): void {
+    entry.stag = ((entry.stag & 0xffff_ff00) | (key & 0xff)) >>> 0;
+    if (this.#last === entry) this.#last = null;
+  }
+
+  /** The entry with this index and key, valid or not. */
+  find(stag: number): StagEntry | null {
+    if (this.#last !== null && this.#last.stag === stag) return this.#last;
+    const entry = this.#byIndex.get(stag >>> 8);
+    if (entry === undefined || entry.stag !== stag) return null; // VERBS-138: all 32 bits count
+    this.#last = entry;
+    return entry;
+  }
+
+  /**
+   * May queue pair `qp` of protection domain `pd` use `length` (> 0) octets at tagged offset (toHi, toLo) of `stag` with `right`?
+   * Checks in the order of wire-formats section 10, item 7: STag, association, right, wrap, bounds. On FAULT.NONE `entry` and
+   * `offset` tell where.
+   */
+  check(stag: number, toHi: number, toLo: number, length: number, right: number, pd: number, qp: number): number {
+    const entry = this.find(stag);
+    if (entry === null || !entry.valid) return FAULT.INVALID_STAG; // DDP-045
+    if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) return FAULT.NOT_ASSOCIATED; // DDP-046, SEC-001, SEC-002
+    if ((entry.access & right) !== right) return FAULT.ACCESS; // DDP-047
+    if (addWraps(toHi, toLo, length)) return FAULT.WRAP; // DDP-050
+    const offset = distance(toHi, toLo, entry.baseHi, entry.baseLo);
+    if (offset < 0 || offset + length > entry.bytes.length) return FAULT.BOUNDS; // DDP-048, DDP-049, SEC-004
+    this.entry = entry;
+    this.offset = offset;
+    return FAULT.NONE;
+  }
+}

@@ -1,0 +1,230 @@
+/**
+ * FPDU deframing at any cut of the stream: RFC 5044 6 (receive), 4.2 to 4.4 (markers, CRC), 8 (errors 2 and 3).
+ *
+ * An FPDU that lies whole in the octets given is read in place; one that straddles is completed in a slab borrowed from a pool, which
+ * goes back as soon as nothing is held, so idle connections hold none. Nothing is believed before its CRC has been checked (MPA-071).
+ */
+import { copyBytes } from '../base/copy.ts';
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import type { Crc32cEngine } from '../crc32c/engine.ts';
+import {
+  CRC_OCTETS,
+  FPDUPTR_MASK,
+  fpduBodyOctets,
+  MARKER_OCTETS,
+  MARKER_SPACING,
+  markersWithin,
+  MAX_ULPDU_FIELD,
+  maxFpduOctetsWithMarkers,
+  ULPDU_LENGTH_OCTETS,
+} from './wire.ts';
+
+/** Room for the largest FPDU there can be: ULPDU_Length 65535 with markers (MPA-091). */
+export const SLAB_OCTETS: number = maxFpduOctetsWithMarkers(MAX_ULPDU_FIELD);
+
+/** Lends slabs of at least {@link SLAB_OCTETS}. */
+export interface SlabPool {
+  acquire(): Uint8Array;
+  release(slab: Uint8Array): void;
+}
+
+/** A pool that keeps up to `keep` free slabs. */
+export class FreeListSlabPool implements SlabPool {
+  readonly #allocate: (octets: number) => Uint8Array;
+  readonly #free: Uint8Array[] = [];
+  readonly #keep: number;
+  /** Slabs lent out at present. */
+  lent = 0;
+
+  constructor(allocate: (octets: number) => Uint8Array = (octets) => new Uint8Array(octets), keep = 16) {
+    this.#allocate = allocate;
+    this.#keep = keep;
+  }
+
+  acquire(): Uint8Array {
+    this.lent++;
+    return this.#free.pop() ?? this.#allocate(SLAB_OCTETS);
+  }
+
+  release(slab: Uint8Array): void {
+    this.lent--;
+    if (this.#free.length < this.#keep) this.#free.push(slab);
+  }
+}
+
+/** The layer above: takes one ULPDU, returns FINE or a packed Terminate code. The octets are borrowed for the call. */
+export interface UlpduSink {
+  handleUlpdu(bytes: Uint8Array, start: number, length: number): number;
+}
+
+export abstract class Deframer {
+  protected readonly crc: Crc32cEngine | null;
+  protected readonly sink: UlpduSink;
+  readonly #pool: SlabPool;
+  #slab: Uint8Array | null = null;
+  #held = 0;
+  #need = 0;
+  /** Stream octets consumed as whole FPDUs since full operation began. */
+  position = 0;
+
+  constructor(crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool) {
+    this.crc = crc;
+    this.sink = sink;
+    this.#pool = pool;
+  }
+
+  /** True if the stream stands between FPDUs. */
+  get atBoundary(): boolean {
+    return this.#held === 0;
+  }
+
+  /** Octets of an FPDU held back until the rest arrives. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** Octets needed before the length of the FPDU at `position` is known. */
+  protected abstract headOctets(): number;
+  /** Octets of the whole FPDU whose head stands at `at`. */
+  protected abstract totalOctets(bytes: Uint8Array, at: number): number;
+  /** Check one whole FPDU and pass its ULPDU on. */
+  protected abstract process(bytes: Uint8Array, at: number, total: number): number;
+
+  /** Take `bytes[start..end)`. Stops at the first error; nothing behind it is passed on (MPA-073). */
+  handleBytes(bytes: Uint8Array, start: number, end: number): number {
+    let at = start;
+    if (this.#held > 0) {
+      while (this.#held > 0 && at < end) {
+        const take = Math.min(this.#need - this.#held, end - at);
+        copyBytes(bytes, at, this.#slab!, this.#held, take);
+        this.#held += take;
+        at += take;
+        if (this.#held < this.#need) return FINE;
+        const code = this.#completeHeld();
+        if (code !== FINE) return code;
+      }
+    }
+    for (;;) {
+      const available = end - at;
+      if (available === 0) return FINE;
+      if (available < this.headOctets()) {
+        this.#hold(bytes, at, end, this.headOctets());
+        return FINE;
+      }
+      const total = this.totalOctets(bytes, at);
+      if (available < total) {
+        this.#hold(bytes, at, end, total);
+        return FINE;
+      }
+      const code = this.process(bytes, at, total);
+      if (code !== FINE) return code;
+      this.position += total;
+      at += total;
+    }
+  }
+
+  /** Give the slab back; nothing may be handled afterwards. */
+  dispose(): void {
+    if (this.#slab !== null) this.#pool.release(this.#slab);
+    this.#slab = null;
+    this.#held = 0;
+  }
+
+  #hold(bytes: Uint8Array, at: number, end: number, need: number): void {
+    this.#slab ??= this.#pool.acquire();
+    copyBytes(bytes, at, this.#slab, 0, end - at);
+    this.#held = end - at;
+    this.#need = need;
+  }
+
+  /** `need` octets are held: either the head, which tells the total, or a whole FPDU. */
+  #completeHeld(): number {
+    const slab = this.#slab!;
+    const total = this.totalOctets(slab, 0);
+    if (this.#held < total) {
+      this.#need = total;
+      return FINE;
+    }
+    const code = this.process(slab, 0, total);
+    if (code !== FINE) return code;
+    this.position += total;
+    this.#held = 0;
+    this.#slab = null;
+    this.#pool.release(slab);
+    return FINE;
+  }
+
+  /** MPA-070: the CRC field follows `bytes[from..to)`, least significant octet first. With CRC off its content is not looked at (MPA-055). */
+  protected crcWrong(bytes: Uint8Array, from: number, to: number): boolean {
+    if (this.crc === null) return false;
+    const field = (bytes[to]! | (bytes[to + 1]! << 8) | (bytes[to + 2]! << 16) | (bytes[to + 3]! << 24)) >>> 0;
+    return this.crc.update(0, bytes, from, to) !== field;
+  }
+}
+
+/** Without markers the ULPDU is contiguous and passed on where it lies. */
+export class PlainDeframer extends Deframer {
+  protected override headOctets(): number {
+    return ULPDU_LENGTH_OCTETS;
+  }
+
+  protected override totalOctets(bytes: Uint8Array, at: number): number {
+    return fpduBodyOctets((bytes[at]! << 8) | bytes[at + 1]!) + CRC_OCTETS;
+  }
+
+  protected override process(bytes: Uint8Array, at: number, total: number): number {
+    if (this.crcWrong(bytes, at, at + total - CRC_OCTETS)) return TERM.MPA_CRC;
+    return this.sink.handleUlpdu(bytes, at + ULPDU_LENGTH_OCTETS, (bytes[at]! << 8) | bytes[at + 1]!);
+  }
+}
+
+/** With markers the ULPDU is gathered from between them, after CRC and every marker have been checked. */
+export class MarkerDeframer extends Deframer {
+  #gathered: Uint8Array | null = null;
+
+  #leadOctets(): number {
+    return this.position % MARKER_SPACING === 0 ? MARKER_OCTETS : 0;
+  }
+
+  protected override headOctets(): number {
+    return this.#leadOctets() + ULPDU_LENGTH_OCTETS;
+  }
+
+  protected override totalOctets(bytes: Uint8Array, at: number): number {
+    const length = at + this.#leadOctets();
+    const data = fpduBodyOctets((bytes[length]! << 8) | bytes[length + 1]!) + CRC_OCTETS;
+    return data + MARKER_OCTETS * markersWithin(this.position, data);
+  }
+
+  protected override process(bytes: Uint8Array, at: number, total: number): number {
+    // The markers are inside the covered run, the one in front included (MPA-070, MPA-101, MPA-102: with their octets as received).
+    if (this.crcWrong(bytes, at, at + total - CRC_OCTETS)) return TERM.MPA_CRC;
+    this.#gathered ??= new Uint8Array(fpduBodyOctets(MAX_ULPDU_FIELD));
+    const gathered = this.#gathered;
+    const end = at + total - CRC_OCTETS;
+    const lengthField = at + this.#leadOctets();
+    let taken = 0;
+    let phase = this.position % MARKER_SPACING;
+    for (let from = at; from < end; ) {
+      if (phase === 0) {
+        const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;
+        // MPA-104: 0 in front of ULPDU_Length, else the distance back to it. `from - lengthField` is negative only for the former.
+        if (pointer !== Math.max(0, from - lengthField)) return TERM.MPA_MARKER;
+        from += MARKER_OCTETS;
+        phase = MARKER_OCTETS;
+        continue;
+      }
+      const run = Math.min(MARKER_SPACING - phase, end - from);
+      copyBytes(bytes, from, gathered, taken, run);
+      taken += run;
+      from += run;
+      phase = (phase + run) % MARKER_SPACING;
+    }
+    return this.sink.handleUlpdu(gathered, ULPDU_LENGTH_OCTETS, (gathered[0]! << 8) | gathered[1]!);
+  }
+}
+
+/** The deframer for what was negotiated. */
+export function createDeframer(markers: boolean, crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool): Deframer {
+  return markers ? new MarkerDeframer(crc, sink, pool) : new PlainDeframer(crc, sink, pool);
+}

@@ -1,0 +1,152 @@
+/**
+ * FPDU framing on the sending side: RFC 5044 4.1 (layout), 4.2 and 4.3 (markers), 4.4 (CRC). One class per marker variant, chosen when
+ * the connection is established.
+ *
+ * The caller asks `begin` for a place, writes a ULPDU there, and calls `finish` with its length; the FPDU then stands in the stage.
+ */
+import { copyBytes } from '../base/copy.ts';
+import type { Crc32cEngine } from '../crc32c/engine.ts';
+import {
+  CRC_OCTETS,
+  fpduBodyOctets,
+  fpduOctets,
+  MARKER_OCTETS,
+  MARKER_SPACING,
+  MAX_MULPDU,
+  maxFpduOctetsWithMarkers,
+  ULPDU_LENGTH_OCTETS,
+} from './wire.ts';
+
+/** Memory that collects FPDUs for one write. `end` is the number of octets filled. */
+export interface Stage {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+  end: number;
+}
+
+/** A stage of `octets` over memory from `allocate`. */
+export function createStage(memory: Uint8Array): Stage {
+  return { bytes: memory, view: new DataView(memory.buffer, memory.byteOffset, memory.byteLength), end: 0 };
+}
+
+export abstract class Framer {
+  /** Stream octets produced since full operation began; the marker phase counts from here (MPA-095). */
+  position = 0;
+  /** Where the ULPDU goes between `begin` and `finish`. */
+  bytes: Uint8Array;
+  view: DataView;
+  ulpdu = 0;
+  protected readonly crc: Crc32cEngine | null;
+
+  constructor(crc: Crc32cEngine | null) {
+    this.crc = crc;
+    this.bytes = EMPTY;
+    this.view = EMPTY_VIEW;
+  }
+
+  /** Octets that an FPDU with this ULPDU may take in the stage at most. */
+  abstract room(ulpduLength: number): number;
+  abstract begin(stage: Stage): void;
+  abstract finish(stage: Stage, ulpduLength: number): void;
+
+  /** ULPDU_Length in front and zero PAD behind (MPA-065, MPA-067); returns the octets of both with the ULPDU. */
+  protected frame(bytes: Uint8Array, at: number, ulpduLength: number): number {
+    bytes[at] = ulpduLength >>> 8;
+    bytes[at + 1] = ulpduLength;
+    const body = fpduBodyOctets(ulpduLength);
+    for (let i = at + ULPDU_LENGTH_OCTETS + ulpduLength; i < at + body; i++) bytes[i] = 0;
+    return body;
+  }
+
+  /** The CRC field behind the covered octets, least significant octet first (MPA-069); zero where CRC is off (MPA-057). */
+  protected seal(stage: Stage, from: number, to: number): void {
+    const value = this.crc === null ? 0 : this.crc.update(0, stage.bytes, from, to);
+    stage.view.setUint32(to, value, true);
+    stage.end = to + CRC_OCTETS;
+  }
+}
+
+const EMPTY = new Uint8Array(0);
+const EMPTY_VIEW = new DataView(EMPTY.buffer);
+
+/** Without markers the ULPDU is written straight into the stage. */
+export class PlainFramer extends Framer {
+  override room(ulpduLength: number): number {
+    return fpduOctets(ulpduLength);
+  }
+
+  override begin(stage: Stage): void {
+    this.bytes = stage.bytes;
+    this.view = stage.view;
+    this.ulpdu = stage.end + ULPDU_LENGTH_OCTETS;
+  }
+
+  override finish(stage: Stage, ulpduLength: number): void {
+    const start = stage.end;
+    const body = this.frame(stage.bytes, start, ulpduLength);
+    this.seal(stage, start, start + body);
+    this.position += stage.end - start;
+  }
+}
+
+/** With markers the FPDU is written into a scratch area first and moved into the stage around the markers. */
+export class MarkerFramer extends Framer {
+  readonly #scratch = new Uint8Array(fpduOctets(MAX_MULPDU));
+
+  constructor(crc: Crc32cEngine | null) {
+    super(crc);
+    this.bytes = this.#scratch;
+    this.view = new DataView(this.#scratch.buffer);
+    this.ulpdu = ULPDU_LENGTH_OCTETS;
+  }
+
+  override room(ulpduLength: number): number {
+    return maxFpduOctetsWithMarkers(ulpduLength);
+  }
+
+  override begin(_stage: Stage): void {
+    // The scratch area is always ready.
+  }
+
+  override finish(stage: Stage, ulpduLength: number): void {
+    const body = this.frame(this.#scratch, 0, ulpduLength);
+    const start = stage.end;
+    let out = start;
+    let position = this.position;
+    // MPA-094, MPA-097: a marker directly in front of ULPDU_Length points at 0 and belongs to this FPDU's CRC.
+    if (position % MARKER_SPACING === 0) {
+      stage.view.setUint32(out, 0);
+      out += MARKER_OCTETS;
+      position += MARKER_OCTETS;
+    }
+    const lengthField = position;
+    let taken = 0;
+    while (taken < body) {
+      const phase = position % MARKER_SPACING;
+      if (phase === 0) {
+        // MPA-096, MPA-098: the distance counts earlier markers of the same FPDU. The reserved half stays 0 (MPA-100).
+        stage.view.setUint32(out, position - lengthField);
+        out += MARKER_OCTETS;
+        position += MARKER_OCTETS;
+        continue;
+      }
+      const run = Math.min(MARKER_SPACING - phase, body - taken);
+      copyBytes(this.#scratch, taken, stage.bytes, out, run);
+      taken += run;
+      out += run;
+      position += run;
+    }
+    // MPA-099: between PAD and CRC a marker is covered by the FPDU that ends here.
+    if (position % MARKER_SPACING === 0) {
+      stage.view.setUint32(out, position - lengthField);
+      out += MARKER_OCTETS;
+    }
+    this.seal(stage, start, out);
+    this.position += stage.end - start;
+  }
+}
+
+/** The framer for what was negotiated. */
+export function createFramer(markers: boolean, crc: Crc32cEngine | null): Framer {
+  return markers ? new MarkerFramer(crc) : new PlainFramer(crc);
+}

@@ -1,0 +1,129 @@
+/**
+ * The arithmetic of set-up: CRC and markers (RFC 5044 7.1.1), IRD and ORD (RFC 6581 9.1), RTR (RFC 6581 9.2). Pure functions over
+ * decoded frames.
+ */
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import type { ConnectionPolicy, Negotiated, RtrKind } from './policy.ts';
+import { DEPTH_NOT_NEGOTIATED, type EnhancedData, type StartupFrame } from './wire.ts';
+
+/** The read depths one side wants. */
+export interface DepthWishes {
+  readonly ird: number;
+  readonly ord: number;
+}
+
+/** The bits B, C, D for these kinds. */
+export function rtrBits(kinds: readonly RtrKind[]): Pick<EnhancedData, 'rtrSend' | 'rtrWrite' | 'rtrRead'> {
+  return { rtrSend: kinds.includes('send'), rtrWrite: kinds.includes('write'), rtrRead: kinds.includes('read') };
+}
+
+function hasRtr(data: EnhancedData, kind: RtrKind): boolean {
+  return kind === 'send' ? data.rtrSend : kind === 'write' ? data.rtrWrite : data.rtrRead;
+}
+
+/** The initiator's reading of an accepting Reply. `terminate` is FINE, or the code that ends the connection at once. */
+export function negotiateAsInitiator(
+  policy: ConnectionPolicy,
+  request: StartupFrame,
+  reply: StartupFrame,
+): { negotiated: Negotiated; terminate: number } {
+  const rdmac = reply.revision === 0;
+  const mine = request.enhanced;
+  // ENH-013: a plain Reply to an enhanced Request is worked with as revision 1; the depths then stay our own.
+  const theirs = mine === null ? null : reply.enhanced;
+  let ird = mine === null || mine.ird === DEPTH_NOT_NEGOTIATED ? policy.ird : mine.ird;
+  let ord = mine === null || mine.ord === DEPTH_NOT_NEGOTIATED ? policy.ord : mine.ord;
+  let rtr: RtrKind | null = null;
+  let terminate: number = FINE;
+  if (mine !== null && theirs !== null) {
+    // ENH-020, ENH-026: our ORD is bounded by the peer's IRD, unless it left that open.
+    if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird);
+    // ENH-021, ENH-022, ENH-027: our IRD must cover the peer's ORD.
+    if (theirs.ord !== DEPTH_NOT_NEGOTIATED) {
+      if (theirs.ord > Math.max(ird, policy.maxIrd)) terminate = TERM.MPA_INSUFFICIENT_IRD;
+      else ird = Math.max(ird, theirs.ord);
+    }
+    if (mine.peerToPeer && theirs.peerToPeer) {
+      rtr = policy.rtrOffered.find((kind) => hasRtr(theirs, kind) && (kind !== 'read' || ord > 0)) ?? null;
+      if (rtr === null && terminate === FINE) terminate = TERM.MPA_NO_MATCHING_RTR; // ENH-040
+    }
+  }
+  const negotiated: Negotiated = {
+    role: 'initiator',
+    revision: reply.revision,
+    enhanced: theirs !== null,
+    crc: request.crc || reply.crc || rdmac, // MPA-054
+    sendMarkers: reply.markers || rdmac, // MPA-059
+    receiveMarkers: request.markers || rdmac, // MPA-050: after a Rev 0 Reply in both directions
+    ird,
+    ord,
+    peerIrd: theirs?.ird,
+    peerOrd: theirs?.ord,
+    rtr,
+    ddpVersion: rdmac ? 0 : 1,
+  };
+  return { negotiated, terminate };
+}
+
+/** The responder's answer to an accepted Request. `negotiated` is null where the policy turns acceptance into rejection (ENH-019). */
+export function negotiateAsResponder(
+  policy: ConnectionPolicy,
+  request: StartupFrame,
+  privateData: Uint8Array,
+  wishes: Partial<DepthWishes>,
+): { frame: StartupFrame; negotiated: Negotiated | null } {
+  const rdmac = request.revision === 0;
+  const theirs = request.enhanced;
+  let ird = wishes.ird ?? policy.ird;
+  let ord = wishes.ord ?? policy.ord;
+  let rtr: RtrKind | null = null;
+  let enhanced: EnhancedData | null = null;
+  let refused = false;
+  if (theirs !== null) {
+    rtr = chooseRtr(policy, theirs, ird);
+    // ENH-017: serve what the peer asks for, as far as we can; a caller's explicit number stands.
+    if (wishes.ird === undefined && theirs.ord !== DEPTH_NOT_NEGOTIATED) ird = Math.max(ird, Math.min(theirs.ord, policy.maxIrd));
+    // ENH-018: a Read RTR counts as an outstanding read.
+    if (rtr === 'read') ird = Math.max(ird, 1);
+    refused = policy.requiredOrd > 0 && theirs.ird !== DEPTH_NOT_NEGOTIATED && theirs.ird < policy.requiredOrd;
+    if (refused) ord = policy.requiredOrd;
+    else if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird); // ENH-015, ENH-016
+    enhanced = {
+      peerToPeer: theirs.peerToPeer, // ENH-032
+      ...rtrBits(rtr === null || refused ? [] : [rtr]),
+      ird: theirs.ord === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ird, // ENH-024
+      ord: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord, // ENH-025
+    };
+  }
+  const markers = policy.markers || rdmac;
+  const crc = policy.crc !== 'off' || rdmac;
+  const frame: StartupFrame = {
+    kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced, privateData,
+  };
+  if (refused) return { frame, negotiated: null };
+  const negotiated: Negotiated = {
+    role: 'responder',
+    revision: request.revision,
+    enhanced: theirs !== null,
+    crc: request.crc || crc,
+    sendMarkers: request.markers || rdmac,
+    receiveMarkers: markers,
+    ird,
+    ord,
+    peerIrd: theirs?.ird,
+    peerOrd: theirs?.ord,
+    rtr,
+    ddpVersion: rdmac ? 0 : 1,
+  };
+  return { frame, negotiated };
+}
+
+/** Exactly one kind, a requested one where we support any (ENH-034..037); null in the client-server model (ENH-031). */
+function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, ird: number): RtrKind | null {
+  if (!theirs.peerToPeer) return null;
+  const canRead = ird > 0 || policy.maxIrd > 0;
+  const usable = policy.rtrAccepted.filter((kind) => kind !== 'read' || canRead);
+  const requested = usable.find((kind) => hasRtr(theirs, kind));
+  // ENH-036: nothing in common, so name one that we do support; the initiator will end the connection with 2/0/07.
+  return requested ?? usable[0] ?? policy.rtrAccepted[0]!;
+}

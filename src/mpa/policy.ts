@@ -1,0 +1,148 @@
+/**
+ * What one connection asks for and grants during start-up (design, section 4), and what start-up settled.
+ * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first; what real peers need is the reason of each default.
+ */
+import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { DEPTH_NOT_NEGOTIATED } from './wire.ts';
+
+/** The three kinds of ready-to-receive message (RFC 6581 9.2), each of zero length. */
+export type RtrKind = 'write' | 'read' | 'send';
+export const RTR_KINDS: readonly RtrKind[] = ['write', 'read', 'send'];
+
+/** CRC policy; see {@link ConnectionPolicy.crc}. */
+export type CrcPolicy = 'required' | 'preferred' | 'off';
+
+/** Per-connection policy. Every field has a default in {@link DEFAULT_POLICY}. */
+export interface ConnectionPolicy {
+  /**
+   * Initiator: the revision of the Request; 2 sends the enhanced format. Responder: the highest revision accepted. 0 turns on the
+   * permissive RDMA Consortium mode of RFC 5044 appendix C: a Rev 0 peer is answered in kind, with markers, CRC and DDP/RDMAP version 0.
+   */
+  readonly mpaRevision: 0 | 1 | 2;
+  /** Ask the peer for markers (our M bit). Markers the peer asks for are always granted (MPA-060). */
+  readonly markers: boolean;
+  /**
+   * `required` and `preferred` both send C=1, which by MPA-054 turns CRC on in both directions. `off` sends C=0 and still obeys a peer's
+   * C=1. They part where a peer rejects C=1: only `preferred` lets a caller's fall-back try again without.
+   */
+  readonly crc: CrcPolicy;
+  /** Initiator: ask for the peer-to-peer model (A=1), so that an RTR message opens the responder's direction at once. */
+  readonly peerToPeer: boolean;
+  /** RTR kinds the initiator offers, first choice first. */
+  readonly rtrOffered: readonly RtrKind[];
+  /** RTR kinds the responder grants, first choice first; exactly one is put in the Reply (ENH-037). */
+  readonly rtrAccepted: readonly RtrKind[];
+  /** Inbound read depth: Read and Atomic Requests we serve at once. */
+  readonly ird: number;
+  /** Outbound read depth: Read and Atomic Requests we keep outstanding. */
+  readonly ord: number;
+  /** Up to where IRD may be raised because the peer asks for more. */
+  readonly maxIrd: number;
+  /** False sends 0x3FFF in both depths: they are then settled elsewhere (ENH-024..027). */
+  readonly negotiateDepths: boolean;
+  /** Responder: refuse a Request whose IRD is below this, naming the number in the Reply (ENH-019). 0 asks for nothing. */
+  readonly requiredOrd: number;
+  /** TCP segment payload that one FPDU must fit (EMSS), or `auto`: large over loopback, else that of a 1500-octet MTU with timestamps. */
+  readonly emss: number | 'auto';
+  /** `strict`: as responder send nothing before an FPDU has been received (MPA-028). `relaxed`: send at once, as some stock tools expect. */
+  readonly responder: 'strict' | 'relaxed';
+  /** Initiator: how long to wait for the whole Reply, ms (MPA-008). */
+  readonly replyTimeout: number;
+  /** Responder: how long to wait for the whole Request, ms (MPA-007, MPA-008). */
+  readonly requestTimeout: number;
+  /** How long Closing and Terminate may last before the connection is reset, ms (VERBS-045). */
+  readonly closeTimeout: number;
+  /**
+   * Initiator: after this many ms without any octet behind our first FPDU send one zero-length RDMA Write, which wakes a Linux siw
+   * responder that missed the first FPDUs. 0 never does.
+   */
+  readonly silentPeerNudge: number;
+  /** Let an untagged message go between segments of a long Read Response. Off keeps messages whole, one behind the other. */
+  readonly interleave: boolean;
+}
+
+/** Defaults that connect to Linux siw and to hardware unaided. */
+export const DEFAULT_POLICY: ConnectionPolicy = {
+  mpaRevision: 2,
+  markers: false,
+  crc: 'preferred',
+  peerToPeer: true,
+  rtrOffered: ['write', 'read'],
+  // Read first: it is the kind that Chelsio offers alone, and irdma prefers.
+  rtrAccepted: ['read', 'write', 'send'],
+  ird: 16,
+  ord: 16,
+  // What siw and the larger adapters serve; a read in waiting costs us under 200 octets.
+  maxIrd: 128,
+  negotiateDepths: true,
+  requiredOrd: 0,
+  emss: 'auto',
+  responder: 'strict',
+  replyTimeout: 10_000,
+  requestTimeout: 5_000,
+  closeTimeout: 5_000,
+  silentPeerNudge: 200,
+  interleave: true,
+};
+
+/** Smallest and largest EMSS that a policy may name. Below the first, MULPDU is 128 all the same (MPA-080). */
+const EMSS_MIN = 64;
+const EMSS_MAX = 65_535;
+const TIMEOUT_MAX = 3_600_000;
+
+/** Complete and check a partial policy. Unknown names and wrong values throw ERR_INVALID_ARGUMENT. */
+export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: ConnectionPolicy = DEFAULT_POLICY): ConnectionPolicy {
+  if (typeof partial !== 'object' || partial === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `policy must be an object, got ${show(partial)}`);
+  }
+  const policy = { ...base } as Record<string, unknown>;
+  for (const [name, value] of Object.entries(partial)) {
+    if (!(name in base)) throw new IwarpError('ERR_INVALID_ARGUMENT', `policy.${name} is not a known option`);
+    if (value !== undefined) policy[name] = value;
+  }
+  const p = policy as unknown as ConnectionPolicy;
+  checkOneOf('policy.mpaRevision', p.mpaRevision, [0, 1, 2]);
+  checkOneOf('policy.crc', p.crc, ['required', 'preferred', 'off']);
+  checkOneOf('policy.responder', p.responder, ['strict', 'relaxed']);
+  for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'interleave'] as const) checkBoolean(`policy.${name}`, p[name]);
+  for (const name of ['ird', 'ord', 'maxIrd', 'requiredOrd'] as const) {
+    checkInteger(`policy.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);
+  }
+  for (const name of ['replyTimeout', 'requestTimeout', 'closeTimeout'] as const) {
+    checkInteger(`policy.${name}`, p[name], 1, TIMEOUT_MAX);
+  }
+  checkInteger('policy.silentPeerNudge', p.silentPeerNudge, 0, TIMEOUT_MAX);
+  if (p.emss !== 'auto') checkInteger('policy.emss', p.emss, EMSS_MIN, EMSS_MAX);
+  checkRtr('policy.rtrOffered', p.rtrOffered);
+  checkRtr('policy.rtrAccepted', p.rtrAccepted);
+  return p;
+}
+
+function checkRtr(name: string, kinds: unknown): void {
+  // ENH-033: whoever supports the enhancement supports at least one kind.
+  if (!Array.isArray(kinds) || kinds.length === 0) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a non-empty array of RTR kinds, got ${show(kinds)}`);
+  }
+  for (const kind of kinds) checkOneOf(name, kind as string, RTR_KINDS);
+}
+
+/** What start-up settled; fixed for the life of the connection, but for ORD, which a user may lower. */
+export interface Negotiated {
+  readonly role: 'initiator' | 'responder';
+  readonly revision: number;
+  readonly enhanced: boolean;
+  readonly crc: boolean;
+  /** We put markers into what we send, because the peer asked. */
+  readonly sendMarkers: boolean;
+  /** We asked for markers and the peer puts them. */
+  readonly receiveMarkers: boolean;
+  readonly ird: number;
+  readonly ord: number;
+  /** The peer's own numbers as they stood in its frame (ENH-023); undefined without the enhanced format. */
+  readonly peerIrd: number | undefined;
+  readonly peerOrd: number | undefined;
+  /** The RTR message that opens the responder's direction; null in the client-server model. */
+  readonly rtr: RtrKind | null;
+  /** DDP and RDMAP version on this connection (MPA-092): 0 only in the RDMA Consortium mode. */
+  readonly ddpVersion: 0 | 1;
+}

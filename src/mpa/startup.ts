@@ -1,0 +1,333 @@
+/**
+ * MPA connection set-up in both roles, without I/O: RFC 5044 7.1 and RFC 6581. Read RFC 5044 7.1.2 and RFC 6581 9 first; the state
+ * tables are those of requirements annex A.
+ *
+ * Feed octets with `handleBytes`, which stops behind the frame: what follows is the beginning of full operation (MPA-041).
+ */
+import { Machine, type MachineTable } from '../base/fsm.ts';
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import { negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
+import type { ConnectionPolicy, Negotiated } from './policy.ts';
+import {
+  decodeEnhanced,
+  DEPTH_NOT_NEGOTIATED,
+  encodeStartupFrame,
+  ENHANCED_OCTETS,
+  MAX_PRIVATE_DATA,
+  MAX_STARTUP_FRAME,
+  REPLY_KEY,
+  REQUEST_KEY,
+  STARTUP_FLAG,
+  STARTUP_FLAGS_OFFSET,
+  STARTUP_HEADER_OCTETS,
+  STARTUP_REVISION_OFFSET,
+  startupPdLength,
+  type EnhancedData,
+  type StartupFrame,
+} from './wire.ts';
+
+/** Why start-up failed. `frame` reasons are MPA error 4 (RFC 5044 8), which closes TCP at once without a Terminate (MPA-111, MPA-112). */
+export type StartupFailure =
+  | 'bad-key'
+  | 'private-data-too-long'
+  | 'unusable-revision'
+  | 'enhanced-data-missing'
+  | 'truncated'
+  | 'timeout'
+  | 'markers-refused'
+  | 'extra-octets';
+
+/** The highest revision this stack knows. */
+export const HIGHEST_REVISION = 2;
+
+/** Collects one start-up frame out of a stream cut anywhere (MPA-023). */
+export class StartupFrameReader {
+  readonly #key: Uint8Array;
+  readonly #bytes: Uint8Array = new Uint8Array(MAX_STARTUP_FRAME);
+  #have = 0;
+  #need: number = STARTUP_HEADER_OCTETS;
+  failure: StartupFailure | null = null;
+  frame: StartupFrame | null = null;
+
+  constructor(kind: 'request' | 'reply') {
+    this.#key = kind === 'request' ? REQUEST_KEY : REPLY_KEY;
+  }
+
+  /** True once any octet has come. */
+  get started(): boolean {
+    return this.#have > 0;
+  }
+
+  /** Take octets up to the end of the frame; returns the index behind the last one taken. Stops at the first octet that is wrong. */
+  push(bytes: Uint8Array, start: number, end: number): number {
+    let at = start;
+    while (at < end && this.frame === null && this.failure === null) {
+      const octet = bytes[at++]!;
+      // MPA-004, MPA-005, MPA-006: every octet of the key is compared, and a wrong one is final as soon as it is seen.
+      if (this.#have < this.#key.length && octet !== this.#key[this.#have]) {
+        this.failure = 'bad-key';
+        break;
+      }
+      this.#bytes[this.#have++] = octet;
+      if (this.#have === STARTUP_HEADER_OCTETS) this.#checkHeader();
+      if (this.#have === this.#need && this.failure === null) this.#complete();
+    }
+    return at;
+  }
+
+  #checkHeader(): void {
+    const pdLength = startupPdLength(this.#bytes, 0);
+    // MPA-019: an announced length above 512 is malformed; nothing of it is waited for.
+    if (pdLength > MAX_PRIVATE_DATA) this.failure = 'private-data-too-long';
+    else this.#need = STARTUP_HEADER_OCTETS + pdLength;
+  }
+
+  #complete(): void {
+    const flags = this.#bytes[STARTUP_FLAGS_OFFSET]!;
+    const revision = this.#bytes[STARTUP_REVISION_OFFSET]!;
+    // S is a reserved bit, and so not looked at, below revision 2 (MPA-011, ENH-001).
+    const hasEnhanced = revision >= 2 && (flags & STARTUP_FLAG.ENHANCED) !== 0;
+    if (hasEnhanced && this.#have < STARTUP_HEADER_OCTETS + ENHANCED_OCTETS) {
+      this.failure = 'enhanced-data-missing'; // ENH-005
+      return;
+    }
+    const ulpStart = STARTUP_HEADER_OCTETS + (hasEnhanced ? ENHANCED_OCTETS : 0);
+    this.frame = {
+      kind: this.#key === REQUEST_KEY ? 'request' : 'reply',
+      markers: (flags & STARTUP_FLAG.MARKERS) !== 0,
+      crc: (flags & STARTUP_FLAG.CRC) !== 0,
+      reject: (flags & STARTUP_FLAG.REJECT) !== 0,
+      revision,
+      enhanced: hasEnhanced ? decodeEnhanced(this.#bytes, STARTUP_HEADER_OCTETS) : null,
+      // MPA-022, ENH-006: exactly the ULP's octets, in memory of their own.
+      privateData: this.#bytes.slice(ulpStart, this.#have),
+    };
+  }
+}
+
+// ----------------------------------------------------------------------------------------------------------- initiator
+
+export type InitiatorState = 'idle' | 'wait-reply' | 'operational' | 'rejected' | 'failed';
+export type InitiatorInput = 'start' | 'accepting-reply' | 'rejecting-reply' | 'bad-frame' | 'timeout' | 'lost';
+
+/** RFC 5044 7.1.2, initiator side (requirements annex A). */
+export const INITIATOR_TABLE: MachineTable<InitiatorState, InitiatorInput> = {
+  name: 'MPA initiator',
+  initial: 'idle',
+  transitions: {
+    idle: { start: 'wait-reply', lost: 'failed' },
+    'wait-reply': {
+      'accepting-reply': 'operational',
+      'rejecting-reply': 'rejected',
+      'bad-frame': 'failed',
+      timeout: 'failed',
+      lost: 'failed',
+    },
+    operational: {},
+    rejected: {},
+    failed: {},
+  },
+};
+
+/** How the initiator's set-up ended. */
+export type InitiatorOutcome =
+  | { readonly kind: 'accepted'; readonly negotiated: Negotiated; readonly privateData: Uint8Array; readonly terminate: number }
+  | { readonly kind: 'rejected'; readonly revision: number; readonly enhanced: EnhancedData | null; readonly privateData: Uint8Array }
+  | { readonly kind: 'failed'; readonly reason: StartupFailure; readonly revision?: number };
+
+/** The initiator: sends one Request, waits for the Reply. */
+export class MpaInitiator {
+  readonly #policy: ConnectionPolicy;
+  readonly #reader = new StartupFrameReader('reply');
+  readonly #machine = new Machine(INITIATOR_TABLE);
+  readonly #request: StartupFrame;
+
+  constructor(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes) {
+    this.#policy = policy;
+    this.#request = buildRequest(policy, privateData, wishes);
+  }
+
+  get state(): InitiatorState {
+    return this.#machine.state;
+  }
+
+  get request(): StartupFrame {
+    return this.#request;
+  }
+
+  /** The Request, once. It goes out in one write: some adapters want it in one TCP segment (peers 2.5). */
+  start(): Uint8Array {
+    this.#machine.step('start');
+    return encodeStartupFrame(this.#request);
+  }
+
+  /** Octets from the peer; returns how far it read. `outcome` is set when the frame is complete or wrong. */
+  handleBytes(bytes: Uint8Array, start: number, end: number): number {
+    const at = this.#reader.push(bytes, start, end);
+    if (this.#reader.failure !== null) this.#fail('bad-frame', this.#reader.failure);
+    else if (this.#reader.frame !== null) this.#handleReply(this.#reader.frame);
+    return at;
+  }
+
+  outcome: InitiatorOutcome | null = null;
+
+  handleTimeout(): void {
+    this.#fail('timeout', 'timeout');
+  }
+
+  /** FIN or reset before the Reply was complete (MPA-021, ENH-047). */
+  handleLost(): void {
+    this.#fail('lost', 'truncated');
+  }
+
+  #handleReply(reply: StartupFrame): void {
+    // MPA-015, MPA-049: a revision above the one we sent, or Rev 0 without the permissive mode, cannot be worked with.
+    if (reply.revision > this.#request.revision || (reply.revision === 0 && this.#policy.mpaRevision !== 0)) {
+      this.#fail('bad-frame', 'unusable-revision', reply.revision);
+      return;
+    }
+    if (reply.reject) {
+      this.#machine.step('rejecting-reply'); // MPA-033
+      this.outcome = { kind: 'rejected', revision: reply.revision, enhanced: reply.enhanced, privateData: reply.privateData };
+      return;
+    }
+    this.#machine.step('accepting-reply');
+    const { negotiated, terminate } = negotiateAsInitiator(this.#policy, this.#request, reply);
+    this.outcome = { kind: 'accepted', negotiated, privateData: reply.privateData, terminate };
+  }
+
+  #fail(input: InitiatorInput, reason: StartupFailure, revision?: number): void {
+    if (!this.#machine.accepts(input)) return; // the outcome stands already
+    this.#machine.step(input);
+    this.outcome = { kind: 'failed', reason, ...(revision === undefined ? {} : { revision }) };
+  }
+}
+
+function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes): StartupFrame {
+  const revision = policy.mpaRevision;
+  const rdmac = revision === 0;
+  const ird = policy.negotiateDepths ? wishes.ird : DEPTH_NOT_NEGOTIATED;
+  // A Read RTR needs one outstanding read of our own (ENH-044).
+  const readRtr = policy.peerToPeer && policy.rtrOffered.includes('read');
+  const ord = policy.negotiateDepths ? Math.max(wishes.ord, readRtr ? 1 : 0) : DEPTH_NOT_NEGOTIATED;
+  return {
+    kind: 'request',
+    markers: policy.markers || rdmac,
+    crc: policy.crc !== 'off' || rdmac, // MPA-052: off is an explicit wish
+    reject: false,
+    revision,
+    enhanced: revision < 2 ? null : { peerToPeer: policy.peerToPeer, ...rtrBits(policy.peerToPeer ? policy.rtrOffered : []), ird, ord },
+    privateData,
+  };
+}
+
+// ----------------------------------------------------------------------------------------------------------- responder
+
+export type ResponderState = 'wait-request' | 'deciding' | 'operational' | 'rejected' | 'failed';
+export type ResponderInput = 'request' | 'accept' | 'reject' | 'bad-frame' | 'timeout' | 'lost';
+
+/** RFC 5044 7.1.2, responder side (requirements annex A). */
+export const RESPONDER_TABLE: MachineTable<ResponderState, ResponderInput> = {
+  name: 'MPA responder',
+  initial: 'wait-request',
+  transitions: {
+    'wait-request': { request: 'deciding', 'bad-frame': 'failed', timeout: 'failed', lost: 'failed' },
+    deciding: { accept: 'operational', reject: 'rejected', lost: 'failed', 'bad-frame': 'failed' },
+    operational: {},
+    rejected: {},
+    failed: {},
+  },
+};
+
+/** What accepting produced. */
+export interface AcceptResult {
+  readonly reply: Uint8Array;
+  /** Null when the policy turned the acceptance into a rejection (ENH-019). */
+  readonly negotiated: Negotiated | null;
+}
+
+/** The responder: waits for the Request, lets the ULP decide, answers. */
+export class MpaResponder {
+  readonly #policy: ConnectionPolicy;
+  readonly #reader = new StartupFrameReader('request');
+  readonly #machine = new Machine(RESPONDER_TABLE);
+  request: StartupFrame | null = null;
+  failure: StartupFailure | null = null;
+  /** A frame to send before the connection is closed, after a failure that calls for one (MPA-048). */
+  farewell: Uint8Array | null = null;
+
+  constructor(policy: ConnectionPolicy) {
+    this.#policy = policy;
+  }
+
+  get state(): ResponderState {
+    return this.#machine.state;
+  }
+
+  /** Octets from the peer; returns how far it read. Then `request` or `failure` may be set. */
+  handleBytes(bytes: Uint8Array, start: number, end: number): number {
+    const at = this.#reader.push(bytes, start, end);
+    if (this.#reader.failure !== null) {
+      this.fail('bad-frame', this.#reader.failure);
+    } else if (this.#reader.frame !== null) {
+      this.#handleRequest(this.#reader.frame);
+    }
+    return at;
+  }
+
+  #handleRequest(request: StartupFrame): void {
+    if (request.revision === 0 && this.#policy.mpaRevision !== 0) {
+      // MPA-048: tell an RDMA Consortium peer which revision we speak, then close in order. R=1 keeps it from taking this as acceptance.
+      this.farewell = encodeStartupFrame({
+        kind: 'reply', markers: false, crc: true, reject: true, revision: 1, enhanced: null, privateData: new Uint8Array(0),
+      });
+      this.fail('bad-frame', 'unusable-revision');
+      return;
+    }
+    // The permissive mode of revision 0 comes on top of revisions 1 and 2, not instead of them.
+    const highest = this.#policy.mpaRevision === 0 ? HIGHEST_REVISION : this.#policy.mpaRevision;
+    if (request.revision > highest) {
+      this.fail('bad-frame', 'unusable-revision'); // MPA-015, ENH-011
+      return;
+    }
+    this.#machine.step('request');
+    this.request = request;
+  }
+
+  /** Accept with these depths (undefined: grant what the peer asks, within the policy). */
+  accept(privateData: Uint8Array, wishes: Partial<DepthWishes>): AcceptResult {
+    const request = this.request!;
+    const { frame, negotiated } = negotiateAsResponder(this.#policy, request, privateData, wishes);
+    this.#machine.step(negotiated === null ? 'reject' : 'accept');
+    return { reply: encodeStartupFrame(frame), negotiated };
+  }
+
+  /** The rejecting Reply (MPA-031); echoes revision and S, with the depths we would need. */
+  reject(privateData: Uint8Array, depths: DepthWishes = { ird: 0, ord: 0 }): Uint8Array {
+    this.#machine.step('reject');
+    const request = this.request!;
+    return encodeStartupFrame({
+      kind: 'reply',
+      markers: false,
+      crc: this.#policy.crc !== 'off',
+      reject: true,
+      revision: request.revision,
+      enhanced:
+        request.enhanced === null
+          ? null
+          : { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },
+      privateData,
+    });
+  }
+
+  fail(input: ResponderInput, reason: StartupFailure): void {
+    if (!this.#machine.accepts(input)) return;
+    this.#machine.step(input);
+    this.failure = reason;
+  }
+}
+
+/** True if a failure code from negotiation calls for a Terminate; FINE otherwise. */
+export function isSetupTerminate(code: number): boolean {
+  return code !== FINE && (code === TERM.MPA_INSUFFICIENT_IRD || code === TERM.MPA_NO_MATCHING_RTR || code === TERM.MPA_LOCAL_CATASTROPHIC);
+}

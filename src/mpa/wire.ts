@@ -1,0 +1,163 @@
+/**
+ * MPA on the wire: start-up frames (RFC 5044 7.1.1, RFC 6581 6 and 9), FPDU layout and sizes (RFC 5044 4.1, 4.5), markers (4.2, 4.3).
+ * The one place for MPA's offsets, masks and limits. Decoding is strict about bounds only; encoding is lenient, because tests and the
+ * conformance suite must be able to build illegal frames.
+ */
+
+/** Octets of a start-up frame before its private data (RFC 5044 7.1.1). */
+export const STARTUP_HEADER_OCTETS = 20;
+/** Largest private data, the four enhanced octets included (RFC 5044 7.1.1). */
+export const MAX_PRIVATE_DATA = 512;
+/** Octets of the enhanced connection data in front of the private data when S=1 (RFC 6581 9). */
+export const ENHANCED_OCTETS = 4;
+export const MAX_STARTUP_FRAME: number = STARTUP_HEADER_OCTETS + MAX_PRIVATE_DATA;
+
+const KEY_TEXT = 'MPA ID Req Frame';
+/** `MPA ID Req Frame`, 16 octets, no terminator (MPA-002). */
+export const REQUEST_KEY: Uint8Array = Uint8Array.from(KEY_TEXT, (c) => c.charCodeAt(0));
+/** `MPA ID Rep Frame` (MPA-003). */
+export const REPLY_KEY: Uint8Array = Uint8Array.from(KEY_TEXT.replace('Req', 'Rep'), (c) => c.charCodeAt(0));
+
+export const STARTUP_FLAGS_OFFSET = 16;
+export const STARTUP_REVISION_OFFSET = 17;
+export const STARTUP_PD_LENGTH_OFFSET = 18;
+
+/** Flag masks of octet 16 (RFC 5044 7.1.1; S from RFC 6581 6). */
+export const STARTUP_FLAG = { MARKERS: 0x80, CRC: 0x40, REJECT: 0x20, ENHANCED: 0x10 } as const;
+
+/** IRD and ORD are 14 bits; all ones means "not negotiated here" (RFC 6581 9.1). */
+export const DEPTH_MASK = 0x3fff;
+export const DEPTH_NOT_NEGOTIATED = 0x3fff;
+const HIGH_BIT = 0x8000;
+const SECOND_BIT = 0x4000;
+
+/** The four enhanced octets (RFC 6581 9). */
+export interface EnhancedData {
+  /** A: an RTR message will follow the Reply. */
+  readonly peerToPeer: boolean;
+  /** B: a zero-length Send serves as RTR. */
+  readonly rtrSend: boolean;
+  /** C: a zero-length RDMA Write serves as RTR. */
+  readonly rtrWrite: boolean;
+  /** D: a zero-length RDMA Read serves as RTR. */
+  readonly rtrRead: boolean;
+  readonly ird: number;
+  readonly ord: number;
+}
+
+/** A decoded start-up frame. `privateData` is the ULP's part only, behind the enhanced octets. */
+export interface StartupFrame {
+  readonly kind: 'request' | 'reply';
+  readonly markers: boolean;
+  readonly crc: boolean;
+  readonly reject: boolean;
+  readonly revision: number;
+  readonly enhanced: EnhancedData | null;
+  readonly privateData: Uint8Array;
+}
+
+/** Encode a start-up frame. Anything that fits the fields is encoded, lawful or not. */
+export function encodeStartupFrame(frame: StartupFrame): Uint8Array {
+  const front = frame.enhanced === null ? 0 : ENHANCED_OCTETS;
+  const pdLength = front + frame.privateData.length;
+  const bytes = new Uint8Array(STARTUP_HEADER_OCTETS + pdLength);
+  bytes.set(frame.kind === 'request' ? REQUEST_KEY : REPLY_KEY);
+  bytes[STARTUP_FLAGS_OFFSET] =
+    (frame.markers ? STARTUP_FLAG.MARKERS : 0) |
+    (frame.crc ? STARTUP_FLAG.CRC : 0) |
+    (frame.reject ? STARTUP_FLAG.REJECT : 0) |
+    (frame.enhanced === null ? 0 : STARTUP_FLAG.ENHANCED);
+  bytes[STARTUP_REVISION_OFFSET] = frame.revision;
+  bytes[STARTUP_PD_LENGTH_OFFSET] = pdLength >>> 8;
+  bytes[STARTUP_PD_LENGTH_OFFSET + 1] = pdLength;
+  if (frame.enhanced !== null) encodeEnhanced(frame.enhanced, bytes, STARTUP_HEADER_OCTETS);
+  bytes.set(frame.privateData, STARTUP_HEADER_OCTETS + front);
+  return bytes;
+}
+
+function encodeEnhanced(data: EnhancedData, bytes: Uint8Array, at: number): void {
+  const word0 = (data.peerToPeer ? HIGH_BIT : 0) | (data.rtrSend ? SECOND_BIT : 0) | (data.ird & DEPTH_MASK);
+  const word1 = (data.rtrWrite ? HIGH_BIT : 0) | (data.rtrRead ? SECOND_BIT : 0) | (data.ord & DEPTH_MASK);
+  bytes[at] = word0 >>> 8;
+  bytes[at + 1] = word0;
+  bytes[at + 2] = word1 >>> 8;
+  bytes[at + 3] = word1;
+}
+
+/** Decode the four enhanced octets at `at`. */
+export function decodeEnhanced(bytes: Uint8Array, at: number): EnhancedData {
+  const word0 = (bytes[at]! << 8) | bytes[at + 1]!;
+  const word1 = (bytes[at + 2]! << 8) | bytes[at + 3]!;
+  return {
+    peerToPeer: (word0 & HIGH_BIT) !== 0,
+    rtrSend: (word0 & SECOND_BIT) !== 0,
+    ird: word0 & DEPTH_MASK,
+    rtrWrite: (word1 & HIGH_BIT) !== 0,
+    rtrRead: (word1 & SECOND_BIT) !== 0,
+    ord: word1 & DEPTH_MASK,
+  };
+}
+
+/** PD_Length of a frame whose 20 header octets are at `at`. */
+export function startupPdLength(bytes: Uint8Array, at: number): number {
+  return (bytes[at + STARTUP_PD_LENGTH_OFFSET]! << 8) | bytes[at + STARTUP_PD_LENGTH_OFFSET + 1]!;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- FPDU
+
+/** Octets of ULPDU_Length in front of the ULPDU. */
+export const ULPDU_LENGTH_OCTETS = 2;
+export const CRC_OCTETS = 4;
+/** ULPDU_Length is 16 bits: a receiver handles all of it (MPA-091), a sender stays at {@link MAX_MULPDU}. */
+export const MAX_ULPDU_FIELD = 0xffff;
+/** MULPDU lies between these (MPA-077). */
+export const MIN_MULPDU = 128;
+export const MAX_MULPDU = 64768;
+
+export const MARKER_SPACING = 512;
+export const MARKER_OCTETS = 4;
+/** FPDU octets between two markers. */
+export const MARKER_RUN: number = MARKER_SPACING - MARKER_OCTETS;
+/** The low two bits of FPDUPTR are sent as zero and taken as zero (MPA-100, MPA-101). */
+export const FPDUPTR_MASK = 0xfffc;
+
+/** PAD octets behind a ULPDU of this length (MPA-066). */
+export function padOctets(ulpduLength: number): number {
+  return -(ULPDU_LENGTH_OCTETS + ulpduLength) & 3;
+}
+
+/** Octets of ULPDU_Length, ULPDU and PAD: what lies before the CRC field, markers aside. Always a multiple of 4. */
+export function fpduBodyOctets(ulpduLength: number): number {
+  return ULPDU_LENGTH_OCTETS + ulpduLength + padOctets(ulpduLength);
+}
+
+/** Octets of a whole FPDU without markers. */
+export function fpduOctets(ulpduLength: number): number {
+  return fpduBodyOctets(ulpduLength) + CRC_OCTETS;
+}
+
+/**
+ * Markers that fall into `octets` (a multiple of 4) of FPDU data sent from stream position `position`, the one directly in front
+ * included when the position is on a marker.
+ */
+export function markersWithin(position: number, octets: number): number {
+  const phase = position % MARKER_SPACING;
+  // The first data octet stands behind `lead` data octets' worth of room to the next marker position.
+  const lead = phase === 0 ? 0 : MARKER_SPACING - phase;
+  return octets <= lead ? 0 : 1 + Math.floor((octets - lead - 1) / MARKER_RUN);
+}
+
+/**
+ * The largest ULPDU for a TCP segment payload of `emss` octets (RFC 5044 4.5: MPA-078, MPA-079), held within 128..64768 (MPA-077,
+ * MPA-080).
+ */
+export function mulpduFor(emss: number, markers: boolean): number {
+  const overhead = 6 + (emss % 4) + (markers ? MARKER_OCTETS * Math.ceil(emss / MARKER_SPACING) : 0);
+  return Math.min(MAX_MULPDU, Math.max(MIN_MULPDU, emss - overhead));
+}
+
+/** Octets an FPDU may take on the wire with markers, wherever it starts. */
+export function maxFpduOctetsWithMarkers(ulpduLength: number): number {
+  const octets = fpduOctets(ulpduLength);
+  return octets + MARKER_OCTETS * (1 + Math.ceil(octets / MARKER_RUN));
+}
