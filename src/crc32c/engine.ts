@@ -8,6 +8,8 @@ import { IwarpError } from '../base/errors.ts';
 import { createCrc32PackageEngine } from './crc-32.ts';
 import { createJsEngine } from './js.ts';
 import { firstFault } from './self-test.ts';
+import { createSimdEngine, simdSupported } from './simd.ts';
+import { createWasmEngine, wasmSupported } from './wasm.ts';
 
 export type Crc32cEngineName = 'simd' | 'wasm' | 'js' | 'crc-32';
 
@@ -45,6 +47,8 @@ interface Maker {
 }
 
 const MAKERS: readonly Maker[] = [
+  { name: 'simd', supported: simdSupported, create: createSimdEngine },
+  { name: 'wasm', supported: wasmSupported, create: createWasmEngine },
   { name: 'js', supported: () => true, create: createJsEngine },
   { name: 'crc-32', supported: () => true, create: createCrc32PackageEngine },
 ];
