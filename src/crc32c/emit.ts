@@ -126,7 +126,7 @@ interface V128Instructions {
 
 /** Vectors of sixteen octets. */
 export const v128: V128Instructions = {
-  zero: [...vectorOpcode(12), ...new Array<number>(16).fill(0)],
+  zero: [...vectorOpcode(12), ...Array.from({ length: 16 }, () => 0)],
   load: load(...vectorOpcode(0)),
   store: store(...vectorOpcode(11)),
   and: operation(...vectorOpcode(78)),
@@ -228,6 +228,7 @@ interface Definition {
   readonly body: Code;
 }
 
+const MAGIC_AND_VERSION: Code = [0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
 const SECTIONS = { type: 1, import: 2, function: 3, export: 7, code: 10 } as const;
 
 /** A module that imports one memory; its functions take i32 parameters and return one i32. */
@@ -270,7 +271,7 @@ export class ModuleBuilder {
       return [...unsigned(content.length), ...content];
     });
     return Uint8Array.from([
-      ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+      ...MAGIC_AND_VERSION,
       ...section(SECTIONS.type, types),
       ...section(SECTIONS.import, [memory]),
       ...section(SECTIONS.function, this.#definitions.map((_, index) => unsigned(index))),

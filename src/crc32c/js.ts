@@ -71,8 +71,8 @@ export class ViewCache {
   }
 }
 
-/** One mebibyte holds every staging or read buffer of the stack, and is no leak worth the name. */
-const MAX_CACHED_BUFFER = 1 << 20;
+/** Far above every staging or read buffer of the stack, which come by all the time, and still a small thing to keep alive. */
+const MAX_CACHED_BUFFER = 16 << 20;
 
 class JsEngine extends OrdinaryMemory implements Crc32cEngine {
   readonly name = 'js';
