@@ -1,0 +1,381 @@
+/**
+ * TCP through `node:net`, as ports.
+ *
+ * Read first: `port.ts` (the contract), `adopt.ts` (the one place that leaves the documented API).
+ *
+ * Receiving: all sockets of a transport read into one buffer, because a port's data is borrowed and consumed inside the read
+ * callback. That is as fast as a C program's read loop, twice as fast as 'data' events, and an idle connection costs no buffer.
+ * Sending: several chunks become one writev through cork and uncork; one chunk is one write.
+ */
+
+import { connect, createServer } from 'node:net';
+import type { OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
+import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
+import { adopt } from './adopt.ts';
+import type {
+  CancelConnect,
+  ConnectTarget,
+  ListenTarget,
+  Port,
+  PortAddress,
+  PortHandler,
+  PortListener,
+  Transport,
+  WriteDone,
+} from './port.ts';
+
+/** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
+export type ReceiveMode = 'auto' | 'onread' | 'data';
+
+const RECEIVE_MODES: readonly ReceiveMode[] = ['auto', 'onread', 'data'];
+
+/** 64 KiB stays in the second-level cache; larger read buffers measured slower, smaller ones need more system calls. */
+const READ_OCTETS = 65_536;
+
+const EMPTY = new Uint8Array(0);
+
+/** Options of a {@link TcpTransport}. */
+export interface TcpTransportOptions {
+  /** Default: the environment variable IWARP_RECEIVE, else 'auto'. */
+  readonly receive?: ReceiveMode;
+  /** Where the read buffer comes from, asked once. Its memory must neither move nor be detached while sockets live. */
+  readonly allocate?: (octets: number) => Uint8Array;
+}
+
+/** {@link Transport} over the operating system's TCP. */
+export class TcpTransport implements Transport {
+  /** Whether sockets read into the shared buffer. 'onread' on Windows is for the brave: reads may be posted ahead of time there. */
+  readonly receive: 'onread' | 'data';
+  readonly #allocate: (octets: number) => Uint8Array;
+  #buffer: Uint8Array | undefined;
+
+  constructor(options: TcpTransportOptions = {}) {
+    const mode = checkOneOf('receive', options.receive ?? process.env['IWARP_RECEIVE'] ?? 'auto', RECEIVE_MODES);
+    // A shared buffer is right only where the system fills it at the moment of the callback, as POSIX read() does.
+    this.receive = mode === 'auto' ? (process.platform === 'win32' ? 'data' : 'onread') : mode;
+    this.#allocate = options.allocate ?? ((octets) => new Uint8Array(octets));
+  }
+
+  connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect {
+    const where = `${target.host}:${target.port}`;
+    const inlet = new Inlet();
+    const socket = connect(this.#connectOptions(target, inlet));
+    // Paused before it is connected: nothing is read until `attach`.
+    socket.pause();
+    let state: 'pending' | 'settled' = 'pending';
+    let failure: Error | undefined;
+    socket.once('error', (error) => {
+      failure = error;
+    });
+    socket.once('close', () => {
+      if (state === 'settled') return;
+      state = 'settled';
+      done(undefined, connectError(`cannot connect to ${where}`, failure));
+    });
+    socket.once('connect', () => {
+      const port = openPort(socket, inlet);
+      if (port === undefined) {
+        socket.destroy();
+        return;
+      }
+      state = 'settled';
+      socket.removeAllListeners('close');
+      port.watch(this.receive === 'data');
+      done(port);
+    });
+    return () => {
+      if (state === 'settled') return;
+      state = 'settled';
+      socket.destroy();
+    };
+  }
+
+  listen(
+    target: ListenTarget,
+    accept: (port: Port) => void,
+    ready: (listener: PortListener | undefined, error?: Error) => void,
+  ): void {
+    const port = checkInteger('port', target.port ?? 0, 0, 65_535);
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
+    server.on('connection', (socket) => {
+      const accepted = this.#accepted(socket);
+      if (accepted !== undefined) accept(accepted);
+    });
+    const failed = (error: Error): void => {
+      ready(undefined, connectError(`cannot listen on ${target.host ?? '*'}:${port}`, error));
+    };
+    server.once('error', failed);
+    server.once('listening', () => {
+      server.off('error', failed);
+      // What fails now is accepting a single connection (out of descriptors, say): the listener stays.
+      server.on('error', () => undefined);
+      ready(new TcpListener(server));
+    });
+    server.listen({
+      port,
+      ...(target.host !== undefined && { host: target.host }),
+      ...(target.backlog !== undefined && { backlog: checkInteger('backlog', target.backlog, 1, 0x7fff_ffff) }),
+      ...(target.ipv6Only !== undefined && { ipv6Only: target.ipv6Only }),
+    });
+  }
+
+  #connectOptions(target: ConnectTarget, inlet: Inlet): TcpNetConnectOpts & { onread?: OnReadOpts } {
+    return {
+      host: target.host,
+      port: checkInteger('port', target.port, 1, 65_535),
+      noDelay: true,
+      allowHalfOpen: true,
+      ...(target.localAddress !== undefined && { localAddress: target.localAddress }),
+      ...(target.localPort !== undefined && { localPort: checkInteger('localPort', target.localPort, 0, 65_535) }),
+      ...(target.family !== undefined && { family: target.family }),
+      ...(this.receive === 'onread' && { onread: this.#onread(inlet) }),
+    };
+  }
+
+  #accepted(accepted: Socket): TcpPort | undefined {
+    const inlet = new Inlet();
+    const { socket, userBuffer } =
+      this.receive === 'onread' ? adopt(accepted, this.#onread(inlet)) : { socket: accepted, userBuffer: false };
+    // Until the port listens, an error must not be thrown at the process.
+    socket.on('error', ignore);
+    const port = openPort(socket, inlet);
+    socket.off('error', ignore);
+    if (port === undefined) {
+      // Reset by the peer before we looked: there is nothing to accept.
+      socket.on('error', ignore);
+      socket.destroy();
+      return undefined;
+    }
+    port.watch(!userBuffer);
+    return port;
+  }
+
+  #onread(inlet: Inlet): OnReadOpts {
+    return { buffer: this.#readBuffer, callback: inlet.take };
+  }
+
+  /** Called by Node after every read of every socket. */
+  readonly #readBuffer = (): Uint8Array => (this.#buffer ??= this.#allocate(READ_OCTETS));
+}
+
+function ignore(): void {
+  // An error on a socket that was never given to anybody.
+}
+
+/** Stands between a socket's `onread` option, needed before the connection exists, and the port, made after it. */
+class Inlet {
+  port: TcpPort | undefined;
+
+  readonly take = (octets: number, buffer: Uint8Array): boolean => {
+    this.port?.received(buffer, octets);
+    return true;
+  };
+}
+
+/** A port over a connected socket, or undefined if it has lost its peer already. */
+function openPort(socket: Socket, inlet: Inlet): TcpPort | undefined {
+  const local = addressOf(socket.localAddress, socket.localPort);
+  const remote = addressOf(socket.remoteAddress, socket.remotePort);
+  if (local === undefined || remote === undefined) return undefined;
+  const port = new TcpPort(socket, local, remote);
+  inlet.port = port;
+  return port;
+}
+
+function addressOf(address: string | undefined, port: number | undefined): PortAddress | undefined {
+  if (address === undefined || port === undefined) return undefined;
+  return { address, port, family: address.includes(':') ? 'IPv6' : 'IPv4' };
+}
+
+/** One connection. */
+class TcpPort implements Port {
+  readonly localAddress: PortAddress;
+  readonly remoteAddress: PortAddress;
+  readonly #socket: Socket;
+  #handler: PortHandler | undefined;
+  #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
+  /** What the user asked for; the socket itself is also paused before `attach`. */
+  #paused = false;
+  /** The peer's FIN: not seen, seen while paused, told to the handler. */
+  #peerEnd: 'none' | 'held' | 'told' = 'none';
+  /** The socket closed in order while the peer's FIN was held back. */
+  #closeHeld = false;
+  #error: Error | undefined;
+  /** Callbacks of writes under way, oldest at `#firstDone`. */
+  #dones: WriteDone[] = [];
+  #firstDone = 0;
+
+  constructor(socket: Socket, localAddress: PortAddress, remoteAddress: PortAddress) {
+    this.#socket = socket;
+    this.localAddress = localAddress;
+    this.remoteAddress = remoteAddress;
+  }
+
+  /** Start listening to the socket's events. */
+  watch(dataEvents: boolean): void {
+    const socket = this.#socket;
+    if (dataEvents) socket.on('data', (chunk: Uint8Array) => this.received(chunk, chunk.length));
+    socket.on('end', () => this.#ended());
+    socket.on('error', (error) => {
+      this.#error ??= error;
+    });
+    socket.on('close', () => this.#closed());
+    // A resume that is undone in the same turn still starts a read one tick later; this takes it back.
+    socket.on('resume', () => {
+      if (this.#paused) socket.pause();
+    });
+  }
+
+  received(bytes: Uint8Array, octets: number): void {
+    if (this.#state === 'open' || this.#state === 'ended') this.#handler?.onData(bytes, 0, octets);
+  }
+
+  attach(handler: PortHandler): void {
+    if (this.#handler !== undefined) throw new IwarpError('ERR_INVALID_STATE', 'the port has a handler already');
+    this.#handler = handler;
+    if (this.#state === 'closed') process.nextTick(() => handler.onClose(this.#closeError()));
+    else if (!this.#paused) this.#start();
+  }
+
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
+    if (this.#state === 'ended') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
+    if (this.#state === 'closed') {
+      process.nextTick(done, false);
+      return;
+    }
+    this.#dones.push(done);
+    const socket = this.#socket;
+    // A destroyed socket answers all that is left from its 'close' event, in order.
+    if (socket.destroyed) return;
+    if (count <= 1) {
+      socket.write(chunks[0] ?? EMPTY, this.#written);
+      return;
+    }
+    socket.cork();
+    for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? EMPTY);
+    socket.write(chunks[count - 1] ?? EMPTY, this.#written);
+    socket.uncork();
+  }
+
+  end(): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'ended';
+    this.#socket.end();
+  }
+
+  reset(): void {
+    if (this.#state === 'resetting' || this.#state === 'closed') return;
+    this.#state = 'resetting';
+    const socket = this.#socket;
+    if (this.#closeHeld) process.nextTick(() => this.#closed());
+    this.#error ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side');
+    // libuv refuses to reset a handle while a shutdown is under way, and Node would then leave the handle open for ever.
+    const shuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+    if (shuttingDown || socket.destroyed) socket.destroy();
+    else socket.resetAndDestroy();
+  }
+
+  pause(): void {
+    this.#paused = true;
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    if (this.#handler === undefined) return;
+    this.#start();
+  }
+
+  #start(): void {
+    if (this.#peerEnd === 'held') process.nextTick(() => this.#tellEnd());
+    this.#socket.resume();
+  }
+
+  /** Node calls back in the order of the writes; one function for all of them saves a closure per write. */
+  readonly #written = (error?: Error | null): void => {
+    // After a destroy Node reports success for writes that were cancelled: leave those to `#closed`.
+    if (this.#socket.destroyed || error) return;
+    this.#settle(true);
+  };
+
+  #settle(ok: boolean): void {
+    const done = this.#dones[this.#firstDone];
+    if (done === undefined) return;
+    this.#firstDone++;
+    if (this.#firstDone === this.#dones.length) {
+      this.#dones.length = 0;
+      this.#firstDone = 0;
+    } else if (this.#firstDone === 1024) {
+      this.#dones.splice(0, 1024);
+      this.#firstDone = 0;
+    }
+    done(ok);
+  }
+
+  /** The socket has met the peer's FIN. */
+  #ended(): void {
+    if (this.#peerEnd === 'none') this.#peerEnd = 'held';
+    this.#tellEnd();
+  }
+
+  /** Tells the handler of the peer's FIN, and of a close that waited behind it, unless delivery is paused. */
+  #tellEnd(): void {
+    if (this.#peerEnd !== 'held' || this.#paused || this.#handler === undefined) return;
+    if (this.#state !== 'open' && this.#state !== 'ended') return;
+    this.#peerEnd = 'told';
+    this.#handler.onEnd();
+    if (this.#closeHeld) this.#closed();
+  }
+
+  #closed(): void {
+    if (this.#peerEnd === 'held' && this.#state === 'ended' && this.#error === undefined) {
+      this.#closeHeld = true;
+      return;
+    }
+    const orderly = this.#state === 'ended' && this.#peerEnd === 'told';
+    if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
+    this.#state = 'closed';
+    while (this.#dones.length > 0) this.#settle(false);
+    this.#handler?.onClose(this.#closeError());
+  }
+
+  #closeError(): Error | undefined {
+    return this.#error === undefined ? undefined : streamError(this.#error);
+  }
+}
+
+class TcpListener implements PortListener {
+  readonly address: PortAddress;
+  readonly #server: Server;
+
+  constructor(server: Server) {
+    const bound = server.address();
+    if (bound === null || typeof bound === 'string') throw new IwarpError('ERR_INTERNAL', 'a listening server has no address');
+    this.#server = server;
+    this.address = { address: bound.address, port: bound.port, family: bound.family === 'IPv6' ? 'IPv6' : 'IPv4' };
+  }
+
+  close(done?: () => void): void {
+    // Node's own callback waits for the accepted connections too; the descriptor, and with it the address, is free at once.
+    this.#server.close();
+    if (done !== undefined) setImmediate(done);
+  }
+}
+
+function streamError(cause: Error): IwarpError {
+  if (cause instanceof IwarpError) return cause;
+  if (codeOf(cause) === 'ETIMEDOUT') return new IwarpError('ERR_TIMEOUT', 'the peer stopped answering', { cause });
+  return new IwarpError('ERR_CONNECTION_RESET', `the connection was lost (${codeOf(cause)})`, { cause });
+}
+
+function connectError(what: string, cause: Error | undefined): IwarpError {
+  if (cause === undefined) return new IwarpError('ERR_CONNECT', what);
+  return new IwarpError('ERR_CONNECT', `${what} (${codeOf(cause)})`, { cause });
+}
+
+/** The system's name for an error; an attempt at several addresses fails with a list of which the first says why. */
+function codeOf(error: Error): string {
+  const { code } = error as NodeJS.ErrnoException;
+  return code ?? error.message;
+}
