@@ -58,10 +58,12 @@ export interface SparseStage {
   readonly tail: number;
 }
 
-// Memory: slicing tables, swizzle tables, the folded vectors, the tails, the scratch areas. Where an area ends is tested.
-const SWIZZLE_TABLES = SLICING_TABLES_END;
-const FOLDED = 17_152;
-const RESERVED = 131_072;
+/** Addresses in memory; the tails and scratch areas of the stages lie between `folded` and `end`. That none overlap is tested. */
+export const SIMD_MEMORY: { readonly swizzleTables: number; readonly folded: number; readonly end: number } = {
+  swizzleTables: SLICING_TABLES_END,
+  folded: 17_152,
+  end: 131_072,
+};
 
 /** Both stages, long input first. Thresholds by bench/micro/crc32c.ts; below them the next stage is faster. */
 export const SPARSE_STAGES: readonly [SparseStage, SparseStage] = [
@@ -69,10 +71,11 @@ export const SPARSE_STAGES: readonly [SparseStage, SparseStage] = [
   { distances: [154, 177, 183, 258, 290], from: 600, scratch: 32_768, block: 8192, tail: 26_624 },
 ];
 
-/** Octets from which the swizzle fold is faster than slicing, and the vectors that it leaves. */
+/** Octets from which the swizzle fold is faster than slicing. */
 const SWIZZLE_FROM = 256;
-const SWIZZLE_DISTANCES = [2, 3, 5, 7] as const;
-const SWIZZLE_REACH = 7;
+/** How many vectors ahead an octet is moved; the furthest is the number of vectors left at the end. */
+export const SWIZZLE_DISTANCES = [2, 3, 5, 7] as const;
+export const SWIZZLE_REACH = 7;
 
 /** Octets a round of a sparse stage works on: four vectors. */
 const UNROLL = 4;
@@ -210,7 +213,7 @@ function defineSwizzleFold(module: ModuleBuilder, slicing: FunctionReference): F
 
     const keep = 16 * SWIZZLE_REACH;
     return sequence(
-      ...tables.map((table, index) => table.set(v128.load(i32.const(SWIZZLE_TABLES), 16 * index))),
+      ...tables.map((table, index) => table.set(v128.load(i32.const(SIMD_MEMORY.swizzleTables), 16 * index))),
       mask.set(v128.splat8(i32.const(15))),
       (ahead[0] as Local).set(v128.firstLane(v128.zero, register.get)),
       count.set(i32.shiftRight(i32.sub(octets.get, i32.const(keep)), i32.const(4))),
@@ -220,10 +223,10 @@ function defineSwizzleFold(module: ModuleBuilder, slicing: FunctionReference): F
       count.set(i32.and(count.get, i32.const(7))),
       whileDo(count.get, fold(0, 0), ...moveUp, address.advance(16), count.advance(-1)),
       ...ahead.slice(0, SWIZZLE_REACH).map((local, index) =>
-        v128.store(i32.const(FOLDED), v128.xor(v128.load(address.get, 16 * index), local.get), 16 * index),
+        v128.store(i32.const(SIMD_MEMORY.folded), v128.xor(v128.load(address.get, 16 * index), local.get), 16 * index),
       ),
       slicing.call(
-        slicing.call(i32.const(0), i32.const(FOLDED), i32.const(keep)),
+        slicing.call(i32.const(0), i32.const(SIMD_MEMORY.folded), i32.const(keep)),
         i32.add(address.get, i32.const(keep)),
         i32.sub(octets.get, i32.const(keep)),
       ),
@@ -281,7 +284,7 @@ function solver(columns: readonly number[]): (word: number) => number {
 
 function fillSimdTables(memory: ArrayBuffer): void {
   fillSlicingTables(memory);
-  new Uint8Array(memory, SWIZZLE_TABLES).set(swizzleTables());
+  new Uint8Array(memory, SIMD_MEMORY.swizzleTables).set(swizzleTables());
 }
 
 export function simdSupported(): boolean {
@@ -293,7 +296,7 @@ export function createSimdEngine(): Crc32cEngine {
   return new WasmEngine({
     name: 'simd',
     module: new webAssembly.Module(emitSimdModule()),
-    reserved: RESERVED,
+    reserved: SIMD_MEMORY.end,
     fillTables: fillSimdTables,
   });
 }
