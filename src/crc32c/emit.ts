@@ -2,8 +2,9 @@
  * A small assembler for WebAssembly's binary format: enough for the CRC32c kernels, and no more. Read the WebAssembly core
  * specification, chapter 5 (Binary Format), with its section 5.4.8 for vector instructions; every number below is from there.
  *
- * Code is an array of octets, and an instruction is a function from its operands' code to its own: operands are emitted
- * first, then the opcode, which is the order of a stack machine. So an expression tree of calls *is* the program:
+ * Code is a tree of octets, and an instruction is a function from its operands' code to its own: operands are emitted
+ * first, then the opcode, which is the order of a stack machine. So an expression tree of calls *is* the program. It is
+ * flattened once, at the end: flattening at every level would take most of the time that loading takes.
  *
  * ```ts
  * const module = new ModuleBuilder('env', 'memory');
@@ -15,7 +16,7 @@
  * Nothing is checked here; WebAssembly.Module checks types and structure when it compiles.
  */
 
-export type Code = readonly number[];
+export type Code = readonly (number | Code)[];
 export type ValueType = 'i32' | 'v128';
 
 const VALUE_TYPES = { i32: 0x7f, v128: 0x7b } as const;
@@ -24,7 +25,7 @@ const END = 0x0b;
 
 /** Instructions and operands one after the other. */
 export function sequence(...parts: readonly Code[]): Code {
-  return parts.flat();
+  return parts;
 }
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
@@ -52,7 +53,16 @@ function signed(value: number): Code {
 
 /** A vector of the format: its length, then its items. */
 function vector(items: readonly Code[]): Code {
-  return [...unsigned(items.length), ...items.flat()];
+  return [unsigned(items.length), ...items];
+}
+
+/** The octets of a tree, in order. */
+function flatten(code: Code, octets: number[] = []): number[] {
+  for (const item of code) {
+    if (typeof item === 'number') octets.push(item);
+    else flatten(item, octets);
+  }
+  return octets;
 }
 
 function text(value: string): Code {
@@ -66,20 +76,20 @@ type Load = (address: Code, offset?: number) => Code;
 type Store = (address: Code, value: Code, offset?: number) => Code;
 
 const operation =
-  (...opcode: readonly number[]): Operation =>
-  (...operands) => [...operands.flat(), ...opcode];
+  (...opcode: Code): Operation =>
+  (...operands) => [...operands, ...opcode];
 
 // The alignment of a memory instruction is a hint (a power of two, here always 2^0: any address); the offset is added to the address.
 const load =
-  (...opcode: readonly number[]): Load =>
-  (address, offset = 0) => [...address, ...opcode, 0, ...unsigned(offset)];
+  (...opcode: Code): Load =>
+  (address, offset = 0) => [address, ...opcode, 0, unsigned(offset)];
 
 const store =
-  (...opcode: readonly number[]): Store =>
-  (address, value, offset = 0) => [...address, ...value, ...opcode, 0, ...unsigned(offset)];
+  (...opcode: Code): Store =>
+  (address, value, offset = 0) => [address, value, ...opcode, 0, unsigned(offset)];
 
 /** Vector instructions: a prefix octet, then the number as LEB128. */
-const vectorOpcode = (number: number): Code => [0xfd, ...unsigned(number)];
+const vectorOpcode = (number: number): Code => [0xfd, unsigned(number)];
 
 interface I32Instructions {
   readonly const: (value: number) => Code;
@@ -98,7 +108,7 @@ interface I32Instructions {
 
 /** 32-bit integers; comparisons and the shift to the right are the unsigned ones. */
 export const i32: I32Instructions = {
-  const: (value) => [0x41, ...signed(value)],
+  const: (value) => [0x41, signed(value)],
   load: load(0x28),
   load8: load(0x2d),
   isZero: operation(0x45),
@@ -126,25 +136,25 @@ interface V128Instructions {
 
 /** Vectors of sixteen octets. */
 export const v128: V128Instructions = {
-  zero: [...vectorOpcode(12), ...Array.from({ length: 16 }, () => 0)],
-  load: load(...vectorOpcode(0)),
-  store: store(...vectorOpcode(11)),
-  and: operation(...vectorOpcode(78)),
-  xor: operation(...vectorOpcode(81)),
+  zero: [vectorOpcode(12), Array.from({ length: 16 }, () => 0)],
+  load: load(vectorOpcode(0)),
+  store: store(vectorOpcode(11)),
+  and: operation(vectorOpcode(78)),
+  xor: operation(vectorOpcode(81)),
   /** (table, indices): the table's octet at each index below 16, else 0. */
-  swizzle: operation(...vectorOpcode(14)),
+  swizzle: operation(vectorOpcode(14)),
   /** The low octet of an i32 in all sixteen. */
-  splat8: operation(...vectorOpcode(15)),
+  splat8: operation(vectorOpcode(15)),
   /** (vector, count): each of the eight 16-bit lanes shifted to the right. */
-  shiftRight16: operation(...vectorOpcode(141)),
+  shiftRight16: operation(vectorOpcode(141)),
   /** (vector, value): the vector with its first 32-bit lane replaced. */
-  firstLane: operation(...vectorOpcode(28), 0),
+  firstLane: operation(vectorOpcode(28), 0),
 };
 
 /** (address, octet value, count) */
-export const fillMemory: Operation = operation(0xfc, ...unsigned(11), 0);
+export const fillMemory: Operation = operation(0xfc, 11, 0);
 /** (to, from, count), overlap allowed. */
-export const copyMemory: Operation = operation(0xfc, ...unsigned(10), 0, 0);
+export const copyMemory: Operation = operation(0xfc, 10, 0, 0);
 /** (a, b, condition): a if the condition is not 0, else b; both are evaluated. */
 export const select: Operation = operation(0x1b);
 export const returnValue: Operation = operation(0x0f);
@@ -167,18 +177,18 @@ const BRANCH_IF = 0x0d;
 /** Run the body while the condition is not 0, asking first. */
 export function whileDo(condition: Code, ...body: readonly Code[]): Code {
   // Branch 1 leaves the block, branch 0 starts the loop again.
-  const round = [...i32.isZero(condition), BRANCH_IF, 1, ...body.flat(), BRANCH, 0];
-  return [BLOCK, NO_RESULT, LOOP, NO_RESULT, ...round, END, END];
+  const round = [i32.isZero(condition), BRANCH_IF, 1, ...body, BRANCH, 0];
+  return [BLOCK, NO_RESULT, LOOP, NO_RESULT, round, END, END];
 }
 
 /** Run the body, and again while the condition is not 0. */
 export function doWhile(condition: Code, ...body: readonly Code[]): Code {
-  return [LOOP, NO_RESULT, ...body.flat(), ...condition, BRANCH_IF, 0, END];
+  return [LOOP, NO_RESULT, ...body, condition, BRANCH_IF, 0, END];
 }
 
 /** Run the body if the condition is not 0. */
 export function when(condition: Code, ...body: readonly Code[]): Code {
-  return [...condition, IF, NO_RESULT, ...body.flat(), END];
+  return [condition, IF, NO_RESULT, ...body, END];
 }
 
 // --- functions and the module ----------------------------------------------------------------------------------------
@@ -217,8 +227,8 @@ export class FunctionBuilder {
 }
 
 function localAt(index: number): Local {
-  const get: Code = [0x20, ...unsigned(index)];
-  const set = (value: Code): Code => [...value, 0x21, ...unsigned(index)];
+  const get: Code = [0x20, unsigned(index)];
+  const set = (value: Code): Code => [value, 0x21, unsigned(index)];
   return { get, set, advance: (amount) => set(i32.add(get, i32.const(amount))) };
 }
 
@@ -247,36 +257,38 @@ export class ModuleBuilder {
     const builder = new FunctionBuilder(parameters);
     const body = build(builder, ...Array.from({ length: parameters }, (_, index) => localAt(index)));
     const index = this.#definitions.push({ parameters, locals: builder.types, body }) - 1;
-    return { index, call: operation(0x10, ...unsigned(index)) };
+    return { index, call: operation(0x10, unsigned(index)) };
   }
 
   export(name: string, reference: FunctionReference): void {
-    this.#exports.push([...text(name), 0x00, ...unsigned(reference.index)]);
+    this.#exports.push([text(name), 0x00, unsigned(reference.index)]);
   }
 
   toBytes(): Uint8Array<ArrayBuffer> {
     const section = (id: number, items: readonly Code[]): Code => {
-      const content = vector(items);
-      return [id, ...unsigned(content.length), ...content];
+      const content = flatten(vector(items));
+      return [id, unsigned(content.length), content];
     };
     const types = this.#definitions.map(({ parameters }) => [
       0x60,
-      ...vector(Array.from({ length: parameters }, () => [VALUE_TYPES.i32])),
-      ...vector([[VALUE_TYPES.i32]]),
+      vector(Array.from({ length: parameters }, () => [VALUE_TYPES.i32])),
+      vector([[VALUE_TYPES.i32]]),
     ]);
     // Kind 2 is memory; limits without a maximum, of at least one page, accept any unshared memory.
-    const memory = [...text(this.#memoryModule), ...text(this.#memoryName), 0x02, 0x00, 1];
+    const memory = [text(this.#memoryModule), text(this.#memoryName), 0x02, 0x00, 1];
     const codes = this.#definitions.map(({ locals, body }) => {
-      const content = [...vector(locals.map((type) => [1, VALUE_TYPES[type]])), ...body, END];
-      return [...unsigned(content.length), ...content];
+      const content = flatten([vector(locals.map((type) => [1, VALUE_TYPES[type]])), body, END]);
+      return [unsigned(content.length), content];
     });
-    return Uint8Array.from([
-      ...MAGIC_AND_VERSION,
-      ...section(SECTIONS.type, types),
-      ...section(SECTIONS.import, [memory]),
-      ...section(SECTIONS.function, this.#definitions.map((_, index) => unsigned(index))),
-      ...section(SECTIONS.export, this.#exports),
-      ...section(SECTIONS.code, codes),
-    ]);
+    return Uint8Array.from(
+      flatten([
+        MAGIC_AND_VERSION,
+        section(SECTIONS.type, types),
+        section(SECTIONS.import, [memory]),
+        section(SECTIONS.function, this.#definitions.map((_, index) => unsigned(index))),
+        section(SECTIONS.export, this.#exports),
+        section(SECTIONS.code, codes),
+      ]),
+    );
   }
 }
