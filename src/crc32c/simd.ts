@@ -14,7 +14,7 @@
  * n-a, n-b, ..., n. So the distances d are n minus Z's exponents, and n.) Once all but the last R >= n octets are removed,
  * the last R are m[i] ^ s[i-d1] ^ ... with s counted as 0 within them, and *their* CRC, from register 0, is the CRC of the
  * whole. Sixteen octets at a time this is nothing but unaligned loads and xors. The smallest distance must not be smaller than the
- * 64 octets a round works on; it has to be larger still, because loads that overlap stores still in flight wait for them.
+ * 32 octets a round works on; it has to be larger still, because loads that overlap stores still in flight wait for them.
  *
  * The distances were found by exhaustive search; readers can check them by powerOfOctets: the sum of x^(8(n-d)) over d = 0, d1, ...
  * is 0 mod P (test/crc32c/simd.test.ts does). P has the factor x + 1, so every multiple has an even number of terms: three xors are
@@ -67,7 +67,7 @@ export const SIMD_MEMORY: { readonly swizzleTables: number; readonly folded: num
 
 /** Both stages, long input first. Thresholds by bench/micro/crc32c.ts; below them the next stage is faster. */
 export const SPARSE_STAGES: readonly [SparseStage, SparseStage] = [
-  { distances: [4323, 5259, 5685], from: 12_288, scratch: 49_152, block: 32_768, tail: 17_408 },
+  { distances: [4323, 5259, 5685], from: 24_576, scratch: 49_152, block: 32_768, tail: 17_408 },
   { distances: [154, 177, 183, 258, 290], from: 600, scratch: 32_768, block: 8192, tail: 26_624 },
 ];
 
@@ -77,8 +77,11 @@ const SWIZZLE_FROM = 256;
 export const SWIZZLE_DISTANCES = [2, 3, 5, 7] as const;
 export const SWIZZLE_REACH = 7;
 
-/** Octets a round of a sparse stage works on: four vectors. */
-const UNROLL = 4;
+/**
+ * Vectors a round of a sparse stage works on. Two beat four by a third in the second stage: with four the loads come too close
+ * behind the stores that they overlap.
+ */
+const UNROLL = 2;
 const ROUND = 16 * UNROLL;
 
 /** The module with SIMD: one export, crc32c(register, address, octets) -> register. */
@@ -109,7 +112,7 @@ export function emitSimdModule(): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * (register, address, octets) -> octets left: removes all but n to n + 63 octets and writes those to stage.tail.
+ * (register, address, octets) -> octets left: removes all but n to n + 31 octets and writes those to stage.tail.
  *
  * `at` is the address in scratch from which s[i-n] of the vector at hand is loaded, so that the distances become immediate offsets
  * n - d of loads, and s[i] is stored at offset n.

@@ -94,7 +94,7 @@ describe('the self-test', () => {
     expect(firstFault(faultyFrom(1))).toBe('check value');
     expect(firstFault(faultyFrom(256))).toBe('length 301');
     expect(firstFault(faultyFrom(600))).toBe('length 1459');
-    expect(firstFault(faultyFrom(12_288))).toBe('length 20011');
+    expect(firstFault(faultyFrom(24_576))).toBe('length 40009');
   });
 
   it('MPA-051 finds an engine that is wrong only in memory of its own, or takes the carried value as signed', () => {

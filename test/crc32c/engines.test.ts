@@ -88,9 +88,9 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
     });
 
     it('MPA-051 any octets of any length, as one piece and as two', () => {
-      const bytes = take(engine, 20_064);
+      const bytes = take(engine, 40_064);
       fc.assert(
-        fc.property(fc.nat(20_000), fc.nat(63), fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 1 }), (length, offset, part, seed) => {
+        fc.property(fc.nat(40_000), fc.nat(63), fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 1 }), (length, offset, part, seed) => {
           bytes.set(noise(length, seed), offset);
           const cut = offset + Math.floor(part * length);
           const end = offset + length;
@@ -130,7 +130,7 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
       const bytes = take(engine, 40_000);
       const before = noise(40_000, 5);
       bytes.set(before);
-      for (const length of [10, 300, 1000, 13_000, 39_000]) engine.update(0, bytes, 17, 17 + length);
+      for (const length of [10, 300, 1000, 13_000, 39_900]) engine.update(0, bytes, 17, 17 + length);
       expect(Buffer.compare(bytes, before)).toBe(0);
     }
   });
