@@ -141,7 +141,7 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
     return sequence(
       left.set(i32.and(i32.sub(octets.get, i32.const(reach)), i32.const(-ROUND))),
       rest.set(i32.sub(octets.get, left.get)),
-      fillMemory(i32.const(scratch), i32.const(0), i32.const(reach)),
+      clear(i32.const(scratch), i32.const(reach), reach),
       carry.set(v128.firstLane(v128.zero, register.get)),
       doWhile(
         left.get,
@@ -153,11 +153,21 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
         doWhile(i32.below(at.get, blockEnd.get), round),
         when(left.get, copyMemory(i32.const(scratch), at.get, i32.const(reach))),
       ),
-      fillMemory(i32.add(at.get, i32.const(reach)), i32.const(0), rest.get),
+      clear(i32.add(at.get, i32.const(reach)), rest.get, reach + ROUND),
       writeTail(stage, { at, address, out: left, rest }, gather(0)),
       rest.get,
     );
   });
+}
+
+/**
+ * Zero `octets`, at most `limit`, from an address on. In the short stage this is a row of stores up to the limit: the call behind
+ * memory.fill takes a tenth of the whole time at 1000 octets.
+ */
+function clear(address: Code, octets: Code, limit: number): Code {
+  if (limit > 512) return fillMemory(address, i32.const(0), octets);
+  const stores = Array.from({ length: Math.ceil(limit / 16) }, (_, index) => v128.store(address, v128.zero, 16 * index));
+  return sequence(...stores);
 }
 
 interface TailLocals {

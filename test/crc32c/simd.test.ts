@@ -75,7 +75,8 @@ describe('sparse stages', () => {
       { start: SIMD_MEMORY.folded, end: SIMD_MEMORY.folded + 16 * SWIZZLE_REACH },
       ...SPARSE_STAGES.flatMap(({ distances, scratch, block, tail }) => {
         const reach = Math.max(...distances);
-        const left = reach + 31;
+        // Cleared by whole vectors.
+        const left = 16 * Math.ceil((reach + 32) / 16);
         return [
           { start: tail, end: tail + left },
           { start: scratch, end: scratch + block + reach + left },
