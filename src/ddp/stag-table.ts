@@ -2,7 +2,7 @@
  * Steering tags and the single protection check: RFC 5041 7.1, 8.1, 8.2; RFC 5042 6.1, 6.2; verbs draft 7.2, 7.6.
  *
  * An STag is a 24-bit index, drawn at random (SEC-009), and an 8-bit key that moves on with every reuse and invalidation. Every access
- * from the network and every use of local memory by a work request comes through {@link StagTable.check}.
+ * from the network comes through {@link StagTable.check}; local work requests hold the entry itself and look at its validity.
  */
 import { IwarpError } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
@@ -52,8 +52,6 @@ export class StagEntry {
   shared = false;
   /** Windows bound to this region; a region with windows cannot be invalidated or deregistered. */
   windows = 0;
-  /** Posted work requests that hold this entry. */
-  holders = 0;
 
   constructor(stag: number, kind: 'region' | 'window', pd: number) {
     this.stag = stag;

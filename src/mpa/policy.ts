@@ -46,6 +46,11 @@ export interface ConnectionPolicy {
   readonly emss: number | 'auto';
   /** `strict`: as responder send nothing before an FPDU has been received (MPA-028). `relaxed`: send at once, as some stock tools expect. */
   readonly responder: 'strict' | 'relaxed';
+  /**
+   * Relaxed responder: how long to hold the first FPDU behind the Reply, ms. Linux siw takes octets that arrive together with the
+   * Reply for a protocol error.
+   */
+  readonly responderDelay: number;
   /** Initiator: how long to wait for the whole Reply, ms (MPA-008). */
   readonly replyTimeout: number;
   /** Responder: how long to wait for the whole Request, ms (MPA-007, MPA-008). */
@@ -78,6 +83,7 @@ export const DEFAULT_POLICY: ConnectionPolicy = {
   requiredOrd: 0,
   emss: 'auto',
   responder: 'strict',
+  responderDelay: 50,
   replyTimeout: 10_000,
   requestTimeout: 5_000,
   closeTimeout: 5_000,
@@ -111,6 +117,7 @@ export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: Con
   for (const name of ['replyTimeout', 'requestTimeout', 'closeTimeout'] as const) {
     checkInteger(`policy.${name}`, p[name], 1, TIMEOUT_MAX);
   }
+  checkInteger('policy.responderDelay', p.responderDelay, 0, TIMEOUT_MAX);
   checkInteger('policy.silentPeerNudge', p.silentPeerNudge, 0, TIMEOUT_MAX);
   if (p.emss !== 'auto') checkInteger('policy.emss', p.emss, EMSS_MIN, EMSS_MAX);
   checkRtr('policy.rtrOffered', p.rtrOffered);

@@ -1,0 +1,128 @@
+/**
+ * Reads and atomics in both directions: the inbound request queue (IRD entries, RFC 5040 6.1) and the outstanding requests (ORD).
+ * Both are bounded by what start-up settled, so a flood of requests costs a fixed number of small entries.
+ */
+import { addHi, addLo } from '../base/u64.ts';
+import { getU32, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
+import type { SendWqe } from './work.ts';
+import { READ_REQUEST, READ_REQUEST_OCTETS } from './wire.ts';
+
+/** One inbound request waiting for its answer. */
+export class InboundRequest {
+  kind: 'read' | 'atomic' = 'read';
+  /** Headers as they came, for a Terminate (RDMAP-074). */
+  readonly headers: Uint8Array = new Uint8Array(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
+  segmentLength = 0;
+  sinkStag = 0;
+  sinkHi = 0;
+  sinkLo = 0;
+  sourceStag = 0;
+  sourceHi = 0;
+  sourceLo = 0;
+  size = 0;
+  /** Octets of the response already in segments. */
+  sent = 0;
+  /** Atomic: what to answer. */
+  requestId = 0;
+  originalHi = 0;
+  originalLo = 0;
+
+  fillRead(segment: Readonly<Segment>): void {
+    const { bytes, start, payload } = segment;
+    this.kind = 'read';
+    this.headers.set(bytes.subarray(start, start + this.headers.length));
+    this.segmentLength = segment.length;
+    this.sinkStag = getU32(bytes, payload + READ_REQUEST.SINK_STAG);
+    this.sinkHi = getU32(bytes, payload + READ_REQUEST.SINK_TO);
+    this.sinkLo = getU32(bytes, payload + READ_REQUEST.SINK_TO + 4);
+    this.size = getU32(bytes, payload + READ_REQUEST.SIZE);
+    this.sourceStag = getU32(bytes, payload + READ_REQUEST.SOURCE_STAG);
+    this.sourceHi = getU32(bytes, payload + READ_REQUEST.SOURCE_TO);
+    this.sourceLo = getU32(bytes, payload + READ_REQUEST.SOURCE_TO + 4);
+    this.sent = 0;
+  }
+
+  /** The Read Request header moved on by the octets already answered (RDMAP-086). */
+  advancedHeader(): Uint8Array {
+    const header = this.headers.slice(UNTAGGED_HEADER_OCTETS);
+    const view = new DataView(header.buffer);
+    view.setUint32(READ_REQUEST.SINK_TO, addHi(this.sinkHi, this.sinkLo, this.sent));
+    view.setUint32(READ_REQUEST.SINK_TO + 4, addLo(this.sinkLo, this.sent));
+    view.setUint32(READ_REQUEST.SIZE, this.size - this.sent);
+    view.setUint32(READ_REQUEST.SOURCE_TO, addHi(this.sourceHi, this.sourceLo, this.sent));
+    view.setUint32(READ_REQUEST.SOURCE_TO + 4, addLo(this.sourceLo, this.sent));
+    return header;
+  }
+
+  ddpHeader(): Uint8Array {
+    return this.headers.slice(0, UNTAGGED_HEADER_OCTETS);
+  }
+}
+
+/** Inbound requests in arrival order; at most IRD of them. */
+export class InboundRequests {
+  readonly #ring: InboundRequest[];
+  #head = 0;
+  #tail = 0;
+
+  constructor(ird: number) {
+    this.#ring = Array.from({ length: ird }, () => new InboundRequest());
+  }
+
+  get size(): number {
+    return this.#head - this.#tail;
+  }
+
+  get full(): boolean {
+    return this.size >= this.#ring.length;
+  }
+
+  /** The entry that `push` will add. */
+  get blank(): InboundRequest {
+    return this.#ring[this.#head % this.#ring.length]!;
+  }
+
+  push(): void {
+    this.#head++;
+  }
+
+  get first(): InboundRequest {
+    return this.#ring[this.#tail % this.#ring.length]!;
+  }
+
+  shift(): void {
+    this.#tail++;
+  }
+}
+
+/** Outstanding Read and Atomic Requests of ours, in order; null stands for the Read RTR, which is nobody's work request. */
+export class OutstandingRequests {
+  readonly #queue: (SendWqe | null)[] = [];
+
+  get size(): number {
+    return this.#queue.length;
+  }
+
+  push(wqe: SendWqe | null): void {
+    this.#queue.push(wqe);
+  }
+
+  /** The oldest; undefined if there is none. */
+  get first(): SendWqe | null | undefined {
+    return this.#queue[0];
+  }
+
+  shift(): void {
+    // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
+    this.#queue.shift();
+  }
+
+  /** The request sent with this MSN, if it is outstanding. */
+  withMsn(msn: number): SendWqe | null {
+    return this.#queue.find((wqe) => wqe !== null && wqe.msn === msn) ?? null;
+  }
+
+  clear(): void {
+    this.#queue.length = 0;
+  }
+}

@@ -1,0 +1,382 @@
+/**
+ * RDMAP on the receiving side: what DDP asks of the layer above, per opcode. RFC 5040 4.1 (opcodes), 5 (operations), 7.2 (checks);
+ * RFC 7306 for Immediate Data and Atomics; order of checks in wire-formats section 10.
+ */
+import { copyBytes } from '../base/copy.ts';
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import { addHi, addLo, toBigInt } from '../base/u64.ts';
+import type { DdpUlp } from '../ddp/receiver.ts';
+import { ACCESS, FAULT, REMOTE_ACCESS, type StagEntry, type StagTable } from '../ddp/stag-table.ts';
+import { getU32, QN, type Segment } from '../ddp/wire.ts';
+import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
+import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
+import type { InboundRequests, OutstandingRequests } from './reads.ts';
+import { parseTerminate, type TerminateInfo } from './terminate.ts';
+import {
+  ATOMIC_OPCODE,
+  ATOMIC_OPCODE_MASK,
+  ATOMIC_REQUEST,
+  ATOMIC_REQUEST_OCTETS,
+  ATOMIC_RESPONSE,
+  ATOMIC_RESPONSE_OCTETS,
+  IMMEDIATE_OCTETS,
+  MAX_TERMINATE_OCTETS,
+  OPCODE,
+  OPCODE_TABLE,
+  RDMAP_CONTROL,
+  RDMAP_VERSION_SHIFT,
+  READ_REQUEST_OCTETS,
+  TERMINATE_FIXED_OCTETS,
+} from './wire.ts';
+import { WORK, type ReceiveQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from './work.ts';
+
+/** Added to a code: the error is on a delivered message, so a Read Request's own header belongs into the Terminate (RDMAP-074). */
+export const DELIVERED = 0x2_0000;
+/** Added to a code: the Terminate takes the place of the faulty response, behind those still owed (VERBS-069). */
+export const IN_TURN = 0x4_0000;
+/** A malformed Terminate: end the stream without an answer (RDMAP-081). */
+export const SILENT = 0x8_0000;
+
+/** What a peer may do to this queue pair beyond what regions grant (VERBS-142). */
+export interface InboundRights {
+  readonly write: boolean;
+  readonly read: boolean;
+}
+
+export interface ReceiverConfig {
+  readonly version: 0 | 1;
+  readonly extensions: boolean;
+  readonly stags: StagTable;
+  readonly pd: number;
+  readonly qp: number;
+  readonly rq: ReceiveQueue;
+  readonly inbound: InboundRequests;
+  readonly outstanding: OutstandingRequests;
+  readonly rights: InboundRights;
+  readonly owner: WorkOwner;
+  /** A response completed a Read or Atomic of ours. */
+  readonly answered: () => void;
+  /** The STag a Send with Invalidate names has been invalidated. */
+  readonly invalidate: (entry: StagEntry) => void;
+}
+
+export class Receiver implements DdpUlp {
+  readonly #c: ReceiverConfig;
+  readonly #version: number;
+  /** The receive that the open message on queue 0 fills. */
+  #receive: ReceiveWqe | null = null;
+  readonly #terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
+  /** A zero-length Send still expected as RTR: it is consumed below the ULP (ENH-041, ENH-048). */
+  expectSendRtr = false;
+  #rtrMessage = false;
+  /** Set when a Terminate has been delivered. */
+  terminate: TerminateInfo | null = null;
+  /** FIN, reset or a fault closed reception: receives then end as flushed. */
+  segments = 0;
+  payloadOctets = 0;
+
+  constructor(config: ReceiverConfig) {
+    this.#c = config;
+    this.#version = config.version << RDMAP_VERSION_SHIFT;
+  }
+
+  // ------------------------------------------------------------------------------------------------------- control
+
+  checkControl(segment: Segment): number {
+    if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return TERM.RDMAP_VERSION; // RDMAP-004
+    const row = OPCODE_TABLE[segment.ulpControl & RDMAP_CONTROL.OPCODE];
+    // RDMAP-005, EXT-001: without RFC 7306 its opcodes are as unknown as the unassigned ones.
+    if (row === undefined || (row.extension && !this.#c.extensions)) return TERM.RDMAP_UNEXPECTED_OPCODE;
+    if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE; // RDMAP-007
+    this.segments++;
+    this.payloadOctets += segment.payloadLength;
+    return FINE;
+  }
+
+  queueOf(segment: Segment): number {
+    return OPCODE_TABLE[segment.ulpControl & RDMAP_CONTROL.OPCODE]!.qn;
+  }
+
+  // -------------------------------------------------------------------------------------------------------- tagged
+
+  handleTagged(segment: Segment): number {
+    if ((segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_RESPONSE) return this.#handleReadResponse(segment);
+    if (segment.payloadLength === 0) return FINE; // DDP-026: STag and TO of a zero-length Write are not looked at
+    const { stags, pd, qp, rights } = this.#c;
+    const length = segment.payloadLength;
+    const fault = stags.check(segment.stag, segment.toHi, segment.toLo, length, ACCESS.REMOTE_WRITE, pd, qp);
+    if (fault !== FAULT.NONE) return TAGGED_FAULT_CODES[fault]!;
+    if (!rights.write) return TERM.DDP_NOT_ASSOCIATED; // VERBS-142
+    copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);
+    return FINE;
+  }
+
+  /** Must continue exactly the oldest request of ours (RDMAP-047, RDMAP-048, RDMAP-049). */
+  #handleReadResponse(segment: Segment): number {
+    const { outstanding } = this.#c;
+    const wqe = outstanding.first;
+    if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;
+    const length = segment.payloadLength;
+    if (wqe === null || wqe.length === 0) {
+      if (length !== 0 || !segment.last) return TERM.DDP_BOUNDS;
+      return this.#finishRequest(wqe);
+    }
+    const entry = wqe.sges.entry[0]!;
+    // The response names our STag: still valid, and the one that the request named.
+    if (segment.stag !== wqe.sges.stag[0] || !wqe.sges.usable(ACCESS.LOCAL_WRITE)) return TERM.DDP_INVALID_STAG;
+    const offset = wqe.sges.offset[0]! + wqe.received;
+    const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
+    if (!inPlace || wqe.received + length > wqe.length) return TERM.DDP_BOUNDS;
+    if (segment.last !== (wqe.received + length === wqe.length)) return TERM.DDP_BOUNDS;
+    copyBytes(segment.bytes, segment.payload, entry.bytes, offset, length);
+    wqe.received += length;
+    return segment.last ? this.#finishRequest(wqe) : FINE;
+  }
+
+  #finishRequest(wqe: SendWqe | null): number {
+    this.#c.outstanding.shift();
+    if (wqe !== null) {
+      wqe.responded = true;
+      if (wqe.local !== null) {
+        // Read with local invalidate: behind the placement, before the completion (VERBS-102).
+        const status = wqe.local();
+        if (status !== 'success') {
+          wqe.status = status;
+          return TERM.LOCAL_CATASTROPHIC;
+        }
+      }
+    }
+    this.#c.answered();
+    return FINE;
+  }
+
+  // ------------------------------------------------------------------------------------------------------ untagged
+
+  openMessage(segment: Segment): number {
+    if (segment.qn === QN.SEND) return this.#openSend(segment);
+    if (segment.qn === QN.READ_REQUEST) {
+      if (!this.#c.rights.read) return TERM.DDP_INVALID_QN; // VERBS-075
+      return this.#c.inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
+    }
+    if (segment.qn === QN.ATOMIC_RESPONSE) {
+      const wqe = this.#c.outstanding.first;
+      return wqe?.kind === WORK.ATOMIC ? FINE : TERM.DDP_NO_BUFFER; // EXT-049
+    }
+    return FINE; // RDMAP-080: there is always room for a Terminate
+  }
+
+  #openSend(segment: Segment): number {
+    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    if (this.expectSendRtr) {
+      this.expectSendRtr = false;
+      this.#rtrMessage = opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0;
+      if (this.#rtrMessage) return FINE;
+    }
+    const wqe = this.#c.rq.take();
+    if (wqe === null) return TERM.DDP_NO_BUFFER; // DDP-040, RDMAP-059
+    this.#receive = wqe;
+    return FINE;
+  }
+
+  capacity(qn: number): number {
+    // Immediate Data brings its own eight octets and does not touch the buffer; other queues have fixed-size messages.
+    if (qn !== QN.SEND) return MAX_TERMINATE_OCTETS;
+    return this.#receive === null ? 0 : Math.max(this.#receive.sges.total, this.#immediate ? IMMEDIATE_OCTETS : 0);
+  }
+
+  #immediate = false;
+
+  checkUntagged(segment: Segment): number {
+    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    this.#immediate = opcode === OPCODE.IMMEDIATE || opcode === OPCODE.IMMEDIATE_SE;
+    const { payloadLength, last } = segment;
+    if (opcode === OPCODE.READ_REQUEST) return last && payloadLength === READ_REQUEST_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC;
+    if (opcode === OPCODE.ATOMIC_REQUEST) return last && payloadLength === ATOMIC_REQUEST_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC;
+    if (opcode === OPCODE.ATOMIC_RESPONSE) return last && payloadLength === ATOMIC_RESPONSE_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC;
+    if (this.#immediate) return last && payloadLength === IMMEDIATE_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC; // EXT-010
+    if (opcode === OPCODE.TERMINATE) return last && payloadLength >= TERMINATE_FIXED_OCTETS ? FINE : SILENT;
+    return FINE;
+  }
+
+  placeUntagged(segment: Segment): number {
+    if (segment.qn === QN.SEND && !this.#immediate && this.#receive !== null) {
+      const wqe = this.#receive;
+      if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
+        wqe.status = 'local-protection-error'; // VERBS-049, VERBS-169
+        return TERM.LOCAL_CATASTROPHIC;
+      }
+      scatter(wqe, segment.bytes, segment.payload, segment.mo, segment.payloadLength);
+    } else if (segment.qn === QN.TERMINATE) {
+      const take = Math.min(segment.payloadLength, MAX_TERMINATE_OCTETS);
+      copyBytes(segment.bytes, segment.payload, this.#terminate, 0, take);
+    }
+    return FINE;
+  }
+
+  deliverUntagged(segment: Segment, length: number): number {
+    switch (segment.qn) {
+      case QN.SEND:
+        return this.#deliverSend(segment, length);
+      case QN.READ_REQUEST:
+        return (segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_REQUEST
+          ? this.#deliverReadRequest(segment)
+          : this.#deliverAtomicRequest(segment);
+      case QN.ATOMIC_RESPONSE:
+        return this.#deliverAtomicResponse(segment);
+      default:
+        this.terminate = parseTerminate(this.#terminate, 0, Math.min(length, MAX_TERMINATE_OCTETS)); // RDMAP-079
+        return this.terminate === null ? SILENT : FINE;
+    }
+  }
+
+  #deliverSend(segment: Segment, length: number): number {
+    if (this.#rtrMessage) {
+      this.#rtrMessage = false;
+      return FINE;
+    }
+    const wqe = this.#receive!;
+    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    wqe.byteLength = length;
+    wqe.solicited =
+      opcode === OPCODE.SEND_SE || opcode === OPCODE.SEND_SE_INVALIDATE || opcode === OPCODE.IMMEDIATE_SE;
+    if (this.#immediate) {
+      wqe.opcode = 'receive-immediate';
+      wqe.hasImmediate = true;
+      wqe.immediateHi = getU32(segment.bytes, segment.payload);
+      wqe.immediateLo = getU32(segment.bytes, segment.payload + 4);
+    } else if (opcode === OPCODE.SEND_INVALIDATE || opcode === OPCODE.SEND_SE_INVALIDATE) {
+      const code = this.#invalidateFor(wqe, segment.ulpWord);
+      if (code !== FINE) return code | DELIVERED;
+    }
+    this.#receive = null;
+    this.#c.owner.receiveCompleted(wqe);
+    return FINE;
+  }
+
+  /** RDMAP-066..068; the reading of the conflicting texts is in wire-formats section 11. */
+  #invalidateFor(wqe: ReceiveWqe, stag: number): number {
+    const { stags, pd, qp, invalidate } = this.#c;
+    const entry = stags.find(stag);
+    let code: number = FINE;
+    if (entry === null) code = TERM.RDMAP_INVALID_STAG;
+    else if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) code = TERM.RDMAP_CANNOT_INVALIDATE;
+    else if (entry.shared || entry.windows > 0) code = TERM.RDMAP_CANNOT_INVALIDATE; // SEC-008
+    else if ((entry.access & REMOTE_ACCESS) === 0) code = TERM.RDMAP_ACCESS; // VERBS-155
+    if (code !== FINE) {
+      wqe.status = 'remote-invalidate-error';
+      return code;
+    }
+    invalidate(entry!); // VERBS-154: once more does no harm
+    wqe.invalidated = stag;
+    return FINE;
+  }
+
+  #deliverReadRequest(segment: Segment): number {
+    const { inbound, stags, pd, qp } = this.#c;
+    const request = inbound.blank;
+    request.fillRead(segment);
+    // RDMAP-032, SEC-017: nothing of the source is looked at for zero octets.
+    if (request.size > 0) {
+      const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pd, qp);
+      if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;
+    }
+    inbound.push();
+    return FINE;
+  }
+
+  #deliverAtomicRequest(segment: Segment): number {
+    const { inbound, stags, pd, qp } = this.#c;
+    const { bytes, payload } = segment;
+    const u32 = (field: number): number => getU32(bytes, payload + field);
+    const atomic = u32(ATOMIC_REQUEST.OPCODE) & ATOMIC_OPCODE_MASK;
+    if (atomic !== ATOMIC_OPCODE.FETCH_ADD && atomic !== ATOMIC_OPCODE.CMP_SWAP) {
+      return TERM.RDMAP_UNEXPECTED_OPCODE | DELIVERED; // EXT-034
+    }
+    const toHi = u32(ATOMIC_REQUEST.TO);
+    const toLo = u32(ATOMIC_REQUEST.TO + 4);
+    const fault = stags.check(u32(ATOMIC_REQUEST.STAG), toHi, toLo, 8, ACCESS.REMOTE_ATOMIC, pd, qp);
+    if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035
+    const target = stags.entry!.bytes;
+    const { offset } = stags;
+    if (!isAligned(target, offset)) return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033
+    const u64 = (field: number): bigint => toBigInt(u32(field), u32(field + 4));
+    const original = executeAtomic(target, offset, {
+      add: atomic === ATOMIC_OPCODE.FETCH_ADD,
+      data: u64(ATOMIC_REQUEST.DATA),
+      mask: u64(ATOMIC_REQUEST.MASK),
+      compare: u64(ATOMIC_REQUEST.COMPARE),
+      compareMask: u64(ATOMIC_REQUEST.COMPARE_MASK),
+    });
+    const request = inbound.blank;
+    request.kind = 'atomic';
+    request.size = request.sent = 0;
+    request.requestId = u32(ATOMIC_REQUEST.ID);
+    request.originalHi = Number(original >> 32n);
+    request.originalLo = Number(original & 0xffff_ffffn);
+    inbound.push();
+    return FINE;
+  }
+
+  #deliverAtomicResponse(segment: Segment): number {
+    const { bytes, payload } = segment;
+    const wqe = this.#c.outstanding.first!;
+    if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn) return TERM.DDP_MSN_RANGE; // EXT-049
+    if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
+      wqe.status = 'local-protection-error';
+      return TERM.LOCAL_CATASTROPHIC;
+    }
+    const hi = getU32(bytes, payload + ATOMIC_RESPONSE.ORIGINAL);
+    const lo = getU32(bytes, payload + ATOMIC_RESPONSE.ORIGINAL + 4);
+    storeOriginal(wqe.sges.bytes[0]!, wqe.sges.offset[0]!, hi, lo);
+    return this.#finishRequest(wqe);
+  }
+
+  // --------------------------------------------------------------------------------------------------------- ending
+
+  /** The receive that a failed message was filling ends with this status, unless it has one of its own. */
+  failOpenReceive(code: number): void {
+    const wqe = this.#receive;
+    if (wqe === null) return;
+    if (wqe.status === 'success' && code === TERM.DDP_TOO_LONG) wqe.status = 'local-length-error';
+  }
+
+  /** End the open receive, then everything posted; a shared queue keeps its entries (VERBS-132). */
+  flush(shared: boolean): void {
+    const { rq, owner } = this.#c;
+    const open = this.#receive;
+    this.#receive = null;
+    if (open !== null) {
+      if (open.status === 'success') open.status = 'flushed';
+      owner.receiveCompleted(open);
+    }
+    if (!shared) flushReceives(rq, owner);
+  }
+}
+
+/** End every posted receive as flushed. */
+export function flushReceives(rq: ReceiveQueue, owner: WorkOwner): void {
+  for (let wqe = rq.take(); wqe !== null; wqe = rq.take()) {
+    wqe.status = 'flushed';
+    owner.receiveCompleted(wqe);
+  }
+}
+
+/** Copy `octets` into the receive's list at message offset `mo`. */
+function scatter(wqe: ReceiveWqe, bytes: Uint8Array, at: number, mo: number, octets: number): void {
+  const { sges } = wqe;
+  let skip = mo;
+  let from = at;
+  let left = octets;
+  for (let i = 0; i < sges.count && left > 0; i++) {
+    const length = sges.length[i]!;
+    if (skip >= length) {
+      skip -= length;
+      continue;
+    }
+    const take = Math.min(length - skip, left);
+    copyBytes(bytes, from, sges.bytes[i]!, sges.offset[i]! + skip, take);
+    from += take;
+    left -= take;
+    skip = 0;
+  }
+}

@@ -1,0 +1,496 @@
+/**
+ * RDMAP and DDP on the sending side: takes work off the send queue and the inbound request queue and fills stages with FPDUs.
+ * RFC 5040 5 (operations), 5.5 (order), 5041 5.2 and 5.3 (segmentation, order), 5040 7.1 (Terminate last).
+ *
+ * Fairness rule. At message boundaries, responses and the send queue take turns, one message each. A Read Response longer than
+ * RESPONSE_QUANTUM lets one untagged message in after each quantum (tagged messages are never mixed, DDP-036); with `interleave` off a
+ * message always goes out whole. So a flood of inbound Reads delays a Send by at most one quantum, or one response.
+ */
+import { copyBytes } from '../base/copy.ts';
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import { addHi, addLo } from '../base/u64.ts';
+import { ACCESS, FAULT, type StagTable } from '../ddp/stag-table.ts';
+import {
+  DDP_CONTROL,
+  FIRST_MSN,
+  putTaggedHeader,
+  putUntaggedHeader,
+  QN,
+  QUEUE_COUNT,
+  TAGGED_HEADER_OCTETS,
+  UNTAGGED_HEADER_OCTETS,
+} from '../ddp/wire.ts';
+import type { Framer, Stage } from '../mpa/framer.ts';
+import type { RtrKind } from '../mpa/policy.ts';
+import { READ_FAULT_CODES } from './faults.ts';
+import type { InboundRequest, InboundRequests, OutstandingRequests } from './reads.ts';
+import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
+import {
+  ATOMIC_OPCODE,
+  ATOMIC_REQUEST,
+  ATOMIC_REQUEST_OCTETS,
+  ATOMIC_RESPONSE,
+  ATOMIC_RESPONSE_OCTETS,
+  IMMEDIATE_OCTETS,
+  MAX_CONTROL_ULPDU,
+  OPCODE,
+  RDMAP_VERSION_SHIFT,
+  READ_REQUEST,
+  READ_REQUEST_OCTETS,
+} from './wire.ts';
+import { WORK, type SendQueue, type SendWqe, type WcStatus, type WorkOwner } from './work.ts';
+
+/** Octets of one response before a waiting untagged message may go in between: one write's worth. */
+const RESPONSE_QUANTUM = 65_536;
+
+export interface SenderConfig {
+  readonly framer: Framer;
+  readonly mulpdu: number;
+  readonly version: 0 | 1;
+  readonly ord: number;
+  readonly interleave: boolean;
+  readonly stags: StagTable;
+  readonly pd: number;
+  readonly qp: number;
+  readonly sq: SendQueue;
+  readonly inbound: InboundRequests;
+  readonly outstanding: OutstandingRequests;
+  readonly owner: WorkOwner;
+}
+
+/** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
+export type SenderFault = TerminateInfo | null;
+
+export class Sender {
+  readonly #c: SenderConfig;
+  readonly #control: number;
+  readonly #msn = new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);
+  ord: number;
+  /** False while a responder must stay silent (MPA-028). */
+  mayTransmit = false;
+  /** The RTR message still to be sent; nothing else goes first (ENH-039). */
+  rtr: RtrKind | null = null;
+  /** Zero-length RDMA Writes to send when nothing else is at hand. */
+  #nudges = 0;
+  #terminate: TerminateInfo | null = null;
+  #terminateAfterResponses = false;
+  #terminateSent = false;
+  #sending: SendWqe | null = null;
+  #responding: InboundRequest | null = null;
+  #quantum = 0;
+  #responseServedLast = false;
+  /** A fault met while making a message: the stream turns it into a Terminate. */
+  fault: SenderFault = null;
+  /** FPDUs produced, by what they carried; for counters. */
+  fpdus = 0;
+  payloadOctets = 0;
+
+  constructor(config: SenderConfig) {
+    this.#c = config;
+    this.#control = config.version << RDMAP_VERSION_SHIFT;
+    this.ord = config.ord;
+  }
+
+  /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
+  presetMsn(qn: number, msn: number): void {
+    this.#msn[qn] = msn;
+  }
+
+  get terminateSent(): boolean {
+    return this.#terminateSent;
+  }
+
+  /** Work that a graceful close has to wait for, or that a peer's FIN cuts off: unsent, unanswered or being answered. */
+  get unfinished(): boolean {
+    const { sq, inbound, outstanding } = this.#c;
+    return this.rtr !== null || this.#sending !== null || sq.next !== sq.head || inbound.size > 0 || outstanding.size > 0;
+  }
+
+  /** Put the Terminate at the head of everything, at the next segment boundary; or behind the responses already owed (VERBS-069). */
+  requestTerminate(info: TerminateInfo, afterResponses: boolean): void {
+    if (this.#terminate !== null) return; // the first error wins (RDMAP-075)
+    this.#terminate = info;
+    this.#terminateAfterResponses = afterResponses;
+  }
+
+  nudge(): void {
+    this.#nudges++;
+  }
+
+  /** Fill `stage` with as many FPDUs as fit and are ready. */
+  fill(stage: Stage): void {
+    if (!this.mayTransmit) return;
+    while (this.fault === null && !this.#terminateSent && this.#step(stage)) this.fpdus++;
+  }
+
+  /** One FPDU, or false: no room or nothing ready. */
+  #step(stage: Stage): boolean {
+    if (this.#terminate !== null) return this.#stepTerminating(stage);
+    if (this.rtr !== null) return this.#sendRtr(stage);
+    if (this.#sending !== null) return this.#sendSegment(stage, this.#sending);
+    if (this.#responding !== null) {
+      if (this.#c.interleave && this.#quantum >= RESPONSE_QUANTUM && this.#untaggedReady()) return this.#startWork(stage);
+      return this.#respond(stage, this.#responding);
+    }
+    const responses = this.#c.inbound.size > 0;
+    this.#runLocalWork();
+    const work = this.fault === null && this.#workReady();
+    if (responses && (!work || !this.#responseServedLast)) return this.#startResponse(stage);
+    if (work) return this.#startWork(stage);
+    if (this.#nudges > 0) return this.#sendNudge(stage);
+    return false;
+  }
+
+  #stepTerminating(stage: Stage): boolean {
+    if (this.#terminateAfterResponses) {
+      if (this.#responding !== null) return this.#respond(stage, this.#responding);
+      if (this.#c.inbound.size > 0) return this.#startResponse(stage);
+    }
+    return this.#sendTerminate(stage);
+  }
+
+  // ------------------------------------------------------------------------------------------------- choosing work
+
+  /** True if the entry at `next` may be started now. */
+  #workReady(): boolean {
+    const { sq, outstanding } = this.#c;
+    if (sq.next === sq.head) return false;
+    const wqe = sq.slot(sq.next);
+    // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
+    if (wqe.fence && outstanding.size > 0) return false;
+    if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) return outstanding.size < this.ord || this.ord === 0; // VERBS-072
+    return true;
+  }
+
+  #untaggedReady(): boolean {
+    const { sq } = this.#c;
+    return this.#workReady() && sq.slot(sq.next).kind !== WORK.WRITE && sq.slot(sq.next).kind !== WORK.LOCAL;
+  }
+
+  /** Local operations at the head of the queue send nothing (VERBS-104) and take effect before anything behind them (VERBS-100). */
+  #runLocalWork(): void {
+    const { sq, outstanding } = this.#c;
+    while (this.fault === null && sq.next !== sq.head) {
+      const wqe = sq.slot(sq.next);
+      if (wqe.kind !== WORK.LOCAL) return;
+      // VERBS-099: a fenced one waits for all the work in front.
+      if (wqe.fence && (outstanding.size > 0 || sq.next !== sq.tail)) return;
+      sq.next++;
+      const status = wqe.local!();
+      wqe.endPosition = this.#c.framer.position;
+      if (status !== 'success') this.#failLocally(wqe, status);
+    }
+  }
+
+  /** VERBS-049, RDMAP-072: the entry completes with its status, the stream with a Terminate without headers. */
+  #failLocally(wqe: SendWqe, status: WcStatus): void {
+    wqe.status = status;
+    this.fault = plainTerminate(TERM.LOCAL_CATASTROPHIC);
+  }
+
+  // ----------------------------------------------------------------------------------------------------- send queue
+
+  #startWork(stage: Stage): boolean {
+    const { sq } = this.#c;
+    const wqe = sq.slot(sq.next);
+    const header = wqe.kind === WORK.WRITE ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
+    const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : wqe.kind === WORK.ATOMIC ? ATOMIC_REQUEST_OCTETS : wqe.length;
+    if (!this.#fits(stage, Math.min(this.#c.mulpdu, header + body))) return false;
+    sq.next++;
+    if ((wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) && this.ord === 0) {
+      this.#failLocally(wqe, 'zero-read-resources'); // VERBS-073
+      return false;
+    }
+    if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) {
+      if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) return this.#protectionFault(wqe);
+      this.#responseServedLast = false;
+      return wqe.kind === WORK.READ ? this.#sendReadRequest(stage, wqe) : this.#sendAtomicRequest(stage, wqe);
+    }
+    if (wqe.kind === WORK.SEND) wqe.msn = this.#nextMsn(QN.SEND);
+    this.#sending = wqe;
+    return this.#sendSegment(stage, wqe);
+  }
+
+  #protectionFault(wqe: SendWqe): false {
+    this.#sending = null;
+    this.#failLocally(wqe, 'local-protection-error');
+    return false;
+  }
+
+  #nextMsn(qn: number): number {
+    const msn = this.#msn[qn]!;
+    this.#msn[qn] = msn + 1; // wraps in a Uint32Array (DDP-015)
+    return msn;
+  }
+
+  /** One segment of a Send, Immediate or Write (DDP-017, DDP-018, MPA-082: as large as possible). */
+  #sendSegment(stage: Stage, wqe: SendWqe): boolean {
+    const tagged = wqe.kind === WORK.WRITE;
+    const header = tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
+    const total = wqe.opcode === 'immediate' ? IMMEDIATE_OCTETS : wqe.length;
+    const left = total - wqe.sent;
+    const payload = Math.min(left, this.#c.mulpdu - header);
+    if (!this.#fits(stage, header + payload)) return false;
+    if (!wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
+    const { framer } = this.#c;
+    framer.begin(stage);
+    const at = framer.ulpdu;
+    const control = this.#ddpControl(payload === left);
+    if (tagged) {
+      const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);
+      putTaggedHeader(framer.view, at, control, this.#control | wqe.wireOpcode, wqe.stag, toHi, addLo(wqe.toLo, wqe.sent));
+    } else {
+      putUntaggedHeader(framer.view, at, control, this.#control | wqe.wireOpcode, wqe.stag, QN.SEND, wqe.msn, wqe.sent);
+    }
+    if (wqe.opcode === 'immediate') {
+      framer.view.setUint32(at + header, wqe.dataHi);
+      framer.view.setUint32(at + header + 4, wqe.dataLo);
+    } else {
+      gather(wqe, framer.bytes, at + header, payload);
+    }
+    framer.finish(stage, header + payload);
+    wqe.sent += payload;
+    this.payloadOctets += payload;
+    if (payload === left) {
+      wqe.endPosition = framer.position;
+      this.#sending = null;
+      this.#responseServedLast = false;
+      this.#quantum = 0;
+    }
+    return true;
+  }
+
+  #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
+    wqe.msn = this.#nextMsn(QN.READ_REQUEST);
+    const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn);
+    const { framer, outstanding } = this.#c;
+    const { view } = framer;
+    // The sink's own STag and tagged offset come back in the response. A zero-length Read has no sink and names none.
+    const entry = wqe.sges.count > 0 ? wqe.sges.entry[0]! : null;
+    const sinkOffset = wqe.sges.count > 0 ? wqe.sges.offset[0]! : 0;
+    view.setUint32(at + READ_REQUEST.SINK_STAG, entry === null ? 0 : entry.stag);
+    view.setUint32(at + READ_REQUEST.SINK_TO, entry === null ? 0 : addHi(entry.baseHi, entry.baseLo, sinkOffset));
+    view.setUint32(at + READ_REQUEST.SINK_TO + 4, entry === null ? 0 : addLo(entry.baseLo, sinkOffset));
+    view.setUint32(at + READ_REQUEST.SIZE, wqe.length);
+    view.setUint32(at + READ_REQUEST.SOURCE_STAG, wqe.stag);
+    view.setUint32(at + READ_REQUEST.SOURCE_TO, wqe.toHi);
+    view.setUint32(at + READ_REQUEST.SOURCE_TO + 4, wqe.toLo);
+    framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
+    wqe.endPosition = framer.position;
+    outstanding.push(wqe);
+    this.#quantum = 0;
+    return true;
+  }
+
+  #sendAtomicRequest(stage: Stage, wqe: SendWqe): boolean {
+    wqe.msn = this.#nextMsn(QN.READ_REQUEST);
+    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn);
+    const { framer, outstanding } = this.#c;
+    const { view } = framer;
+    const add = wqe.opcode === 'atomic-fetch-add';
+    view.setUint32(at + ATOMIC_REQUEST.OPCODE, add ? ATOMIC_OPCODE.FETCH_ADD : ATOMIC_OPCODE.CMP_SWAP);
+    // The MSN serves as request identifier: unique among the outstanding ones.
+    view.setUint32(at + ATOMIC_REQUEST.ID, wqe.msn);
+    view.setUint32(at + ATOMIC_REQUEST.STAG, wqe.stag);
+    view.setUint32(at + ATOMIC_REQUEST.TO, wqe.toHi);
+    view.setUint32(at + ATOMIC_REQUEST.TO + 4, wqe.toLo);
+    view.setUint32(at + ATOMIC_REQUEST.DATA, wqe.dataHi);
+    view.setUint32(at + ATOMIC_REQUEST.DATA + 4, wqe.dataLo);
+    view.setUint32(at + ATOMIC_REQUEST.MASK, wqe.maskHi);
+    view.setUint32(at + ATOMIC_REQUEST.MASK + 4, wqe.maskLo);
+    view.setUint32(at + ATOMIC_REQUEST.COMPARE, add ? 0 : wqe.compareHi);
+    view.setUint32(at + ATOMIC_REQUEST.COMPARE + 4, add ? 0 : wqe.compareLo);
+    view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK, add ? 0xffff_ffff : wqe.compareMaskHi); // EXT-024
+    view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff : wqe.compareMaskLo);
+    framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_OCTETS);
+    wqe.endPosition = framer.position;
+    outstanding.push(wqe);
+    this.#quantum = 0;
+    return true;
+  }
+
+  // ------------------------------------------------------------------------------------------------------ responses
+
+  #startResponse(stage: Stage): boolean {
+    const request = this.#c.inbound.first;
+    if (request.kind === 'atomic') return this.#sendAtomicResponse(stage, request);
+    this.#quantum = 0;
+    return this.#respond(stage, request);
+  }
+
+  /** One segment of a Read Response (RDMAP-030, RDMAP-031). */
+  #respond(stage: Stage, request: InboundRequest): boolean {
+    const { framer, mulpdu, stags, pd, qp } = this.#c;
+    const left = request.size - request.sent;
+    const payload = Math.min(left, mulpdu - TAGGED_HEADER_OCTETS);
+    if (!this.#fits(stage, TAGGED_HEADER_OCTETS + payload)) return false;
+    if (payload > 0) {
+      // Checked again for every segment: the region may have gone since (SEC-007, RDMAP-086).
+      const toHi = addHi(request.sourceHi, request.sourceLo, request.sent);
+      const toLo = addLo(request.sourceLo, request.sent);
+      const fault = stags.check(request.sourceStag, toHi, toLo, payload, ACCESS.REMOTE_READ, pd, qp);
+      if (fault !== FAULT.NONE) {
+        this.fault = terminateForRead(
+          READ_FAULT_CODES[fault]!, request.segmentLength, request.ddpHeader(), request.advancedHeader(),
+        );
+        return false;
+      }
+    }
+    framer.begin(stage);
+    const at = framer.ulpdu;
+    const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);
+    putTaggedHeader(
+      framer.view, at, this.#ddpControl(payload === left), this.#control | OPCODE.READ_RESPONSE,
+      request.sinkStag, sinkHi, addLo(request.sinkLo, request.sent),
+    );
+    if (payload > 0) copyBytes(stags.entry!.bytes, stags.offset, framer.bytes, at + TAGGED_HEADER_OCTETS, payload);
+    framer.finish(stage, TAGGED_HEADER_OCTETS + payload);
+    request.sent += payload;
+    this.payloadOctets += payload;
+    this.#quantum += payload;
+    if (payload === left) this.#finishResponse();
+    else this.#responding = request;
+    return true;
+  }
+
+  #finishResponse(): void {
+    this.#responding = null;
+    this.#responseServedLast = true;
+    this.#c.inbound.shift();
+  }
+
+  #sendAtomicResponse(stage: Stage, request: InboundRequest): boolean {
+    if (!this.#fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
+    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#nextMsn(QN.ATOMIC_RESPONSE));
+    const { framer } = this.#c;
+    framer.view.setUint32(at + ATOMIC_RESPONSE.ID, request.requestId);
+    framer.view.setUint32(at + ATOMIC_RESPONSE.ORIGINAL, request.originalHi);
+    framer.view.setUint32(at + ATOMIC_RESPONSE.ORIGINAL + 4, request.originalLo);
+    framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS);
+    this.#finishResponse();
+    return true;
+  }
+
+  // --------------------------------------------------------------------------------------------- RTR, nudge, Terminate
+
+  /** The ready-to-receive message, first of all FPDUs (ENH-038, ENH-039), each of zero length. */
+  #sendRtr(stage: Stage): boolean {
+    if (!this.#fits(stage, MAX_CONTROL_ULPDU)) return false;
+    const { framer, outstanding } = this.#c;
+    if (this.rtr === 'write') {
+      this.#putEmptyWrite(stage);
+    } else if (this.rtr === 'read') {
+      const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#nextMsn(QN.READ_REQUEST));
+      framer.bytes.fill(0, at, at + READ_REQUEST_OCTETS);
+      framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
+      outstanding.push(null); // ENH-044
+    } else {
+      this.#beginUntagged(stage, OPCODE.SEND, QN.SEND, this.#nextMsn(QN.SEND));
+      framer.finish(stage, UNTAGGED_HEADER_OCTETS);
+    }
+    this.rtr = null;
+    return true;
+  }
+
+  #sendNudge(stage: Stage): boolean {
+    if (!this.#fits(stage, TAGGED_HEADER_OCTETS)) return false;
+    this.#nudges--;
+    this.#putEmptyWrite(stage);
+    return true;
+  }
+
+  /** A zero-length RDMA Write: nobody may check its STag or offset (DDP-026). */
+  #putEmptyWrite(stage: Stage): void {
+    const { framer } = this.#c;
+    framer.begin(stage);
+    putTaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | OPCODE.RDMA_WRITE, 0, 0, 0);
+    framer.finish(stage, TAGGED_HEADER_OCTETS);
+  }
+
+  /** RDMAP-076, RDMAP-077: one per stream, MSN 1, and nothing after it. */
+  #sendTerminate(stage: Stage): boolean {
+    const info = this.#terminate!;
+    const octets = UNTAGGED_HEADER_OCTETS + terminateOctets(info);
+    if (!this.#fits(stage, octets)) return false;
+    const at = this.#beginUntagged(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#nextMsn(QN.TERMINATE));
+    putTerminate(this.#c.framer.bytes, at, info);
+    this.#c.framer.finish(stage, octets);
+    this.#terminateSent = true;
+    return true;
+  }
+
+  // -------------------------------------------------------------------------------------------------------- helpers
+
+  #fits(stage: Stage, ulpduLength: number): boolean {
+    return stage.end + this.#c.framer.room(ulpduLength) <= stage.bytes.length;
+  }
+
+  #ddpControl(last: boolean): number {
+    return (last ? DDP_CONTROL.LAST : 0) | this.#c.version;
+  }
+
+  /** Begin a one-segment untagged message; returns where its payload goes. */
+  #beginUntagged(stage: Stage, opcode: number, qn: number, msn: number): number {
+    const { framer } = this.#c;
+    framer.begin(stage);
+    putUntaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | opcode, 0, qn, msn, 0);
+    return framer.ulpdu + UNTAGGED_HEADER_OCTETS;
+  }
+
+  // ----------------------------------------------------------------------------------------------------- completion
+
+  /** Complete, in posting order (RDMAP-094), what has left the port up to `transmitted` and what has been answered. */
+  sweep(transmitted: number): void {
+    const { sq, owner } = this.#c;
+    while (sq.tail !== sq.next) {
+      const wqe = sq.slot(sq.tail);
+      if (wqe.status !== 'success') return; // the faulty one ends the stream; `flush` reports it
+      const answered = wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC ? wqe.responded : true;
+      if (!answered || wqe.endPosition < 0 || wqe.endPosition > transmitted) return;
+      owner.sendCompleted(wqe);
+    }
+  }
+
+  /** End everything still in the queue: the faulty entry with its status, the others as flushed (VERBS-056, VERBS-057). */
+  flush(): void {
+    const { sq, owner, outstanding } = this.#c;
+    this.#sending = null;
+    outstanding.clear();
+    while (sq.tail !== sq.head) {
+      const wqe = sq.slot(sq.tail);
+      if (wqe.status === 'success') wqe.status = 'flushed';
+      if (sq.next === sq.tail) sq.next++;
+      owner.sendCompleted(wqe);
+    }
+  }
+
+  /** The Read or Atomic Request sent with this MSN, if it is unanswered. */
+  requestWithMsn(msn: number): SendWqe | null {
+    return this.#c.outstanding.withMsn(msn);
+  }
+
+  /** FINE, or why the send queue may not simply be closed now. */
+  closeVerdict(): number {
+    return this.unfinished ? TERM.RDMAP_STREAM_CATASTROPHIC : FINE;
+  }
+}
+
+/** Copy the next `octets` of the entry's scatter/gather list to `target[at]`, moving its cursor. */
+function gather(wqe: SendWqe, target: Uint8Array, at: number, octets: number): void {
+  const { sges } = wqe;
+  let left = octets;
+  let out = at;
+  while (left > 0) {
+    const have = sges.length[wqe.sgeIndex]! - wqe.sgeOffset;
+    if (have === 0) {
+      wqe.sgeIndex++;
+      wqe.sgeOffset = 0;
+      continue;
+    }
+    const take = Math.min(have, left);
+    copyBytes(sges.bytes[wqe.sgeIndex]!, sges.offset[wqe.sgeIndex]! + wqe.sgeOffset, target, out, take);
+    wqe.sgeOffset += take;
+    out += take;
+    left -= take;
+  }
+}

@@ -1,0 +1,95 @@
+/** What goes into an RDMA stream and what comes out: configuration, endpoint, events, counters. */
+import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
+import type { SlabPool } from '../mpa/deframer.ts';
+import type { DepthWishes } from '../mpa/negotiate.ts';
+import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
+import type { StartupFailure } from '../mpa/startup.ts';
+import type { StartupFrame } from '../mpa/wire.ts';
+import type { Crc32cEngine } from '../crc32c/engine.ts';
+import type { InboundRights } from './receiver.ts';
+import type { StagePool } from './stages.ts';
+import type { TerminateInfo } from './terminate.ts';
+import type { ReceiveQueue, SendQueue, WorkOwner } from './work.ts';
+
+/** What a stream needs of the machine it runs on. */
+export interface StreamResources {
+  readonly crc: Crc32cEngine;
+  readonly slabs: SlabPool;
+  readonly stages: StagePool;
+}
+
+/** The queue pair, as the stream sees it. */
+export interface StreamEndpoint {
+  readonly stags: StagTable;
+  readonly pd: number;
+  readonly qp: number;
+  readonly sq: SendQueue;
+  readonly rq: ReceiveQueue;
+  /** The receive queue is shared: its unused entries outlive the stream. */
+  readonly rqShared: boolean;
+  readonly rights: InboundRights;
+  /** RFC 7306 opcodes are accepted. */
+  readonly extensions: boolean;
+  readonly owner: WorkOwner;
+  invalidate(entry: StagEntry): void;
+}
+
+/** How a stream ended. */
+export type CloseCause =
+  | 'graceful'
+  | 'terminated'
+  | 'reset'
+  | 'lost'
+  | 'timeout'
+  | 'bad-close'
+  | 'rejected'
+  | 'startup-failed';
+
+/** Rare happenings, as objects; completions go straight to their queue. */
+export type StreamEvent =
+  /** Responder: a good Request is here; `accept` or `reject` it. */
+  | { readonly type: 'request'; readonly request: StartupFrame }
+  /** Initiator with `confirm`: a good accepting Reply is here; `confirm` or `close` (MPA-035). */
+  | { readonly type: 'response'; readonly negotiated: Negotiated; readonly privateData: Uint8Array }
+  | { readonly type: 'established'; readonly negotiated: Negotiated; readonly privateData: Uint8Array }
+  | {
+      readonly type: 'rejected';
+      readonly revision: number;
+      readonly privateData: Uint8Array;
+      readonly peerIrd: number | undefined;
+      readonly peerOrd: number | undefined;
+      /** The peer refused while we had asked for markers: Linux siw does so. */
+      readonly markersAsked: boolean;
+    }
+  | { readonly type: 'startup-failed'; readonly reason: StartupFailure }
+  /** A Terminate was sent (`origin` local) or received (remote). */
+  | { readonly type: 'terminate'; readonly terminate: TerminateInfo }
+  /** A graceful close has begun. */
+  | { readonly type: 'closing'; readonly by: 'local' | 'peer' }
+  /** The end: every work request has been completed or flushed; nothing follows. */
+  | { readonly type: 'closed'; readonly cause: CloseCause; readonly error: Error | undefined };
+
+export interface StreamConfig {
+  readonly role: 'initiator' | 'responder';
+  readonly policy: ConnectionPolicy;
+  /** TCP segment payload to fit FPDUs into, already resolved from the policy and the path. */
+  readonly emss: number;
+  readonly resources: StreamResources;
+  /** Initiator: hold an accepting Reply for the user's word. */
+  readonly confirm?: boolean;
+}
+
+/** Counts since the stream began. */
+export interface StreamCounters {
+  fpdusIn: number;
+  fpdusOut: number;
+  payloadIn: number;
+  payloadOut: number;
+  octetsIn: number;
+  octetsOut: number;
+  crcErrors: number;
+  markerErrors: number;
+  nudges: number;
+}
+
+export type { DepthWishes };

@@ -1,0 +1,652 @@
+/**
+ * One RDMA stream without I/O: start-up, deframer, DDP and RDMAP receivers, sender and framer in one object (design, section 2).
+ *
+ * **One input, then drain the outputs until quiet, then the next input.** Inputs: `start`, `accept`, `reject`, `confirm`, `close`,
+ * `terminate`, `abort`, `handleBytes`, `handleEnd`, `handleTransmitted`, `handleTimeout`, `handleClose`, and `kick` after posts. Outputs:
+ * `pollTransmit`, `pollClose`, `pollEvent`, `pollTimeout`. Time is an argument; nothing in here reads a clock, draws a random number or
+ * touches a socket. Network input never throws.
+ *
+ * Read RFC 5040 6 (stream management) and 7 (errors), verbs draft 6.2, and requirements annexes A, B and D first.
+ */
+import { Machine, type MachineTable } from '../base/fsm.ts';
+import { FINE, TERM } from '../base/terminate-codes.ts';
+import { DdpReceiver } from '../ddp/receiver.ts';
+import { getU32, QN, UNTAGGED_HEADER_OCTETS, UNTAGGED_MSN_OFFSET, UNTAGGED_QN_OFFSET } from '../ddp/wire.ts';
+import { createDeframer, type Deframer, type UlpduSink } from '../mpa/deframer.ts';
+import { createFramer, type Framer, type Stage } from '../mpa/framer.ts';
+import type { DepthWishes } from '../mpa/negotiate.ts';
+import type { Negotiated } from '../mpa/policy.ts';
+import { MpaInitiator, MpaResponder, type StartupFailure } from '../mpa/startup.ts';
+import { mulpduFor } from '../mpa/wire.ts';
+import { InboundRequests, OutstandingRequests } from './reads.ts';
+import { DELIVERED, IN_TURN, Receiver, SILENT } from './receiver.ts';
+import { Sender } from './sender.ts';
+import type { CloseCause, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent } from './stream-types.ts';
+import { plainTerminate, terminateForSegment, type TerminateInfo } from './terminate.ts';
+import { OPCODE, RDMAP_CONTROL } from './wire.ts';
+
+export type StreamState =
+  | 'idle' | 'startup' | 'deciding' | 'operational' | 'draining' | 'closing' | 'terminating' | 'leaving' | 'closed';
+export type StreamInput =
+  | 'start' | 'request' | 'establish' | 'leave' | 'close' | 'finish' | 'terminate' | 'end-of-port';
+
+/**
+ * idle → startup → (deciding) → operational → closing | terminating → closed. `draining` is a local close that still has work to send;
+ * `leaving` is a connection that never became operational and is on its way out.
+ */
+export const STREAM_TABLE: MachineTable<StreamState, StreamInput> = {
+  name: 'RDMA stream',
+  initial: 'idle',
+  transitions: {
+    idle: { start: 'startup', 'end-of-port': 'closed' },
+    startup: { request: 'deciding', establish: 'operational', leave: 'leaving', 'end-of-port': 'closed' },
+    deciding: { establish: 'operational', leave: 'leaving', 'end-of-port': 'closed' },
+    operational: { close: 'draining', finish: 'closing', terminate: 'terminating', 'end-of-port': 'closed' },
+    draining: { finish: 'closing', terminate: 'terminating', 'end-of-port': 'closed' },
+    closing: { 'end-of-port': 'closed' },
+    terminating: { 'end-of-port': 'closed' },
+    leaving: { 'end-of-port': 'closed' },
+    closed: {},
+  },
+};
+
+/** Code that stops the deframer without being an error: a Terminate has been received. */
+const STOP = 0x10_0000;
+/** Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled. */
+const MAX_WRITES = 2;
+/** Octets that may wait behind a start-up frame while the ULP decides; more is an abuse. One socket read's worth. */
+const MAX_EARLY_OCTETS = 65_536;
+const NEVER = Number.POSITIVE_INFINITY;
+
+/** Octets for the port. The chunk belongs to the stream again when `handleTransmitted` has been called for it. */
+export interface Transmission {
+  readonly bytes: Uint8Array;
+}
+
+interface Write extends Transmission {
+  readonly stage: Stage | null;
+  /** Position in the FPDU stream behind the last octet; 0 for start-up frames. */
+  readonly position: number;
+}
+
+/** What the driver has to do with the port besides writing. */
+export type PortAction = 'none' | 'end' | 'reset';
+
+export class RdmaStream implements UlpduSink {
+  readonly #config: StreamConfig;
+  readonly #machine = new Machine(STREAM_TABLE);
+  readonly #events: StreamEvent[] = [];
+  readonly #raw: Uint8Array[] = [];
+  readonly #writes: Write[] = [];
+  #initiator: MpaInitiator | null = null;
+  #responder: MpaResponder | null = null;
+  #endpoint: StreamEndpoint | null = null;
+  #negotiated: Negotiated | null = null;
+  #privateData: Uint8Array = new Uint8Array(0);
+  #early: Uint8Array[] = [];
+  #earlyOctets = 0;
+  #deframer: Deframer | null = null;
+  #framer: Framer | null = null;
+  #ddp: DdpReceiver | null = null;
+  #receiver: Receiver | null = null;
+  #sender: Sender | null = null;
+  #setupTerminate: number = FINE;
+  #transmitted = 0;
+  #action: PortAction = 'none';
+  #ended = false;
+  #peerEnded = false;
+  #cause: CloseCause | null = null;
+  #now = 0;
+  // Deadlines, each NEVER when unarmed.
+  #startupAt = NEVER;
+  #closeAt = NEVER;
+  #nudgeAt = NEVER;
+  #openAt = NEVER;
+  #nudgeArmed = false;
+  readonly #counters = { octetsIn: 0, octetsOut: 0, crcErrors: 0, markerErrors: 0, nudges: 0 };
+
+  constructor(config: StreamConfig) {
+    this.#config = config;
+  }
+
+  get state(): StreamState {
+    return this.#machine.state;
+  }
+
+  get negotiated(): Negotiated | null {
+    return this.#negotiated;
+  }
+
+  /** The ORD in force; a user may lower it (VERBS-024). */
+  get ord(): number {
+    return this.#sender?.ord ?? 0;
+  }
+
+  set ord(value: number) {
+    if (this.#sender !== null) this.#sender.ord = value;
+  }
+
+  counters(): StreamCounters {
+    return {
+      fpdusIn: this.#receiver?.segments ?? 0,
+      fpdusOut: this.#sender?.fpdus ?? 0,
+      payloadIn: this.#receiver?.payloadOctets ?? 0,
+      payloadOut: this.#sender?.payloadOctets ?? 0,
+      ...this.#counters,
+    };
+  }
+
+  /** Preset the next MSN of a queue in both directions: a test hook for the wrap (DDP-015). */
+  presetMsn(qn: number, msn: number): void {
+    this.#sender?.presetMsn(qn, msn);
+    this.#ddp?.presetMsn(qn, msn);
+  }
+
+  // ------------------------------------------------------------------------------------------------ start-up inputs
+
+  /** Begin. The initiator sends its Request with this private data and these depths; the responder waits for one. */
+  start(now: number, endpoint: StreamEndpoint | null, privateData: Uint8Array, wishes: DepthWishes): void {
+    this.#now = now;
+    this.#machine.step('start');
+    const { role, policy } = this.#config;
+    if (role === 'initiator') {
+      this.#endpoint = endpoint;
+      this.#initiator = new MpaInitiator(policy, privateData, wishes);
+      this.#raw.push(this.#initiator.start());
+      this.#startupAt = now + policy.replyTimeout; // MPA-008
+    } else {
+      this.#responder = new MpaResponder(policy);
+      this.#startupAt = now + policy.requestTimeout; // MPA-007
+    }
+  }
+
+  /** Responder, after a `request` event: accept with this queue pair. */
+  accept(now: number, endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
+    this.#now = now;
+    if (this.state !== 'deciding') return; // the peer has gone meanwhile; a `closed` event says so
+    const { reply, negotiated } = this.#responder!.accept(privateData, wishes);
+    this.#raw.push(reply);
+    if (negotiated === null) {
+      this.#leave('rejected');
+      return;
+    }
+    this.#endpoint = endpoint;
+    this.#establish(negotiated, this.#responder!.request!.privateData);
+  }
+
+  /** Responder, after a `request` event: reject with private data. The Reply is delivered before the connection closes (MPA-038). */
+  reject(now: number, privateData: Uint8Array): void {
+    this.#now = now;
+    if (this.state !== 'deciding') return;
+    this.#raw.push(this.#responder!.reject(privateData));
+    this.#leave('rejected');
+  }
+
+  /** Initiator with `confirm`, after a `response` event: go on, on this queue pair. */
+  confirm(now: number, endpoint: StreamEndpoint): void {
+    this.#now = now;
+    if (this.state !== 'deciding') return;
+    this.#endpoint = endpoint;
+    this.#establish(this.#negotiated!, this.#privateData);
+  }
+
+  // ------------------------------------------------------------------------------------------------- closing inputs
+
+  /** Graceful close: finish the work posted, then FIN (DDP-059, VERBS-041). */
+  close(now: number): void {
+    this.#now = now;
+    const { state } = this;
+    if (state === 'operational') {
+      this.#machine.step('close');
+      this.#closeAt = now + this.#config.policy.closeTimeout;
+      this.#events.push({ type: 'closing', by: 'local' });
+    } else if (state === 'startup' || state === 'deciding') {
+      this.#leave('graceful');
+    } else if (state === 'idle') {
+      this.#abort('graceful');
+    }
+  }
+
+  /** Modify to Terminate (VERBS-047): say so to the peer, then close. */
+  terminate(now: number, code: number): void {
+    this.#now = now;
+    if (this.state === 'operational' || this.state === 'draining') this.#terminateWith(plainTerminate(code), false);
+  }
+
+  /** Modify to Error: reset at once, without a Terminate (VERBS-054). */
+  abort(now: number): void {
+    this.#now = now;
+    this.#abort('reset');
+  }
+
+  /** Something was posted. */
+  kick(now: number): void {
+    this.#now = now;
+  }
+
+  // ------------------------------------------------------------------------------------------------ network inputs
+
+  /** `bytes[start..end)` arrived; borrowed. */
+  handleBytes(bytes: Uint8Array, start: number, end: number, now: number): void {
+    this.#now = now;
+    this.#counters.octetsIn += end - start;
+    let at = start;
+    if (this.state === 'startup') at = this.#handleStartup(bytes, start, end);
+    if (at === end) return;
+    switch (this.state) {
+      case 'deciding':
+        this.#keepEarly(bytes, at, end);
+        break;
+      case 'operational':
+      case 'draining':
+        this.#handleFpdus(bytes, at, end);
+        break;
+      case 'closing':
+        // VERBS-043: after our FIN nothing may arrive any more; behind the peer's FIN nothing can.
+        this.#abort('bad-close');
+        break;
+      default: // leaving, terminating, closed: read and dropped, so that no reset destroys our last words (VERBS-053, DDP-054)
+    }
+  }
+
+  /** The peer sent FIN (MPA-107, MPA-108). */
+  handleEnd(now: number): void {
+    this.#now = now;
+    this.#peerEnded = true;
+    switch (this.state) {
+      case 'startup':
+      case 'deciding':
+        this.#failStartup('truncated', 'lost'); // MPA-021, ENH-047
+        break;
+      case 'operational':
+      case 'draining':
+        this.#handleFinInOperation();
+        break;
+      default:
+        this.#endOnce();
+    }
+  }
+
+  /** The oldest write handed out has been taken by the port, or (`ok` false) never will be. */
+  handleTransmitted(ok: boolean, now: number): void {
+    this.#now = now;
+    const write = this.#writes.shift();
+    if (write === undefined) return; // given up by `handleClose`
+    if (write.stage !== null) this.#config.resources.stages.release(write.stage);
+    if (!ok || write.stage === null) return;
+    this.#transmitted = write.position;
+    this.#sender!.sweep(this.#transmitted);
+    this.#armNudge();
+  }
+
+  /** The port is gone; nothing else will come. */
+  handleClose(error: Error | undefined, now: number): void {
+    this.#now = now;
+    if (this.state === 'closed') return;
+    const before = this.state;
+    this.#machine.step('end-of-port');
+    this.#startupAt = this.#closeAt = this.#nudgeAt = this.#openAt = NEVER;
+    if (before === 'startup' || before === 'deciding' || before === 'idle') {
+      if (this.#cause === null) this.#events.push({ type: 'startup-failed', reason: 'truncated' });
+      this.#cause ??= 'startup-failed';
+    }
+    const clean = error === undefined && (before === 'closing' || before === 'leaving');
+    const cause = this.#cause ?? (clean ? 'graceful' : error === undefined ? 'lost' : 'reset');
+    for (const write of this.#writes.splice(0)) if (write.stage !== null) this.#config.resources.stages.release(write.stage);
+    this.#deframer?.dispose();
+    this.#sender?.flush();
+    this.#receiver?.flush(this.#endpoint!.rqShared);
+    this.#events.push({ type: 'closed', cause, error });
+  }
+
+  handleTimeout(now: number): void {
+    this.#now = now;
+    if (now >= this.#startupAt) {
+      this.#startupAt = NEVER;
+      this.#failStartup('timeout', 'timeout');
+    }
+    if (now >= this.#closeAt) {
+      this.#closeAt = NEVER;
+      const { state } = this;
+      // VERBS-044, VERBS-045. A connection that was ending for a reason of its own keeps that reason.
+      this.#abort(state === 'closing' || state === 'draining' ? 'timeout' : (this.#cause ?? 'timeout'));
+    }
+    if (now >= this.#openAt) {
+      this.#openAt = NEVER;
+      this.#sender!.mayTransmit = true;
+    }
+    if (now >= this.#nudgeAt) {
+      this.#nudgeAt = NEVER;
+      this.#counters.nudges++;
+      this.#sender!.nudge();
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------------- outputs
+
+  /** The next octets to write, or null. At most {@link MAX_WRITES} are out at a time: that is the back-pressure. */
+  pollTransmit(): Transmission | null {
+    const raw = this.#raw.shift();
+    if (raw !== undefined) return this.#send({ bytes: raw, stage: null, position: 0 });
+    const sender = this.#sender;
+    if (sender === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
+    if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
+    const stage = this.#config.resources.stages.acquire();
+    sender.fill(stage);
+    const { fault } = sender;
+    if (fault !== null) {
+      sender.fault = null;
+      this.#terminateWith(fault, false);
+      sender.fill(stage);
+    }
+    if (stage.end === 0) {
+      this.#config.resources.stages.release(stage);
+      this.#sender!.sweep(this.#transmitted); // local operations may have completed without sending anything
+      return null;
+    }
+    return this.#send({ bytes: stage.bytes.subarray(0, stage.end), stage, position: this.#framer!.position });
+  }
+
+  /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */
+  pollClose(): PortAction {
+    if (this.#action === 'none') this.#settle();
+    const action = this.#action;
+    if (action === 'none') return 'none';
+    this.#action = 'none';
+    return action;
+  }
+
+  pollEvent(): StreamEvent | null {
+    return this.#events.shift() ?? null;
+  }
+
+  /** When `handleTimeout` wants to be called; Infinity for never. */
+  pollTimeout(): number {
+    return Math.min(this.#startupAt, this.#closeAt, this.#nudgeAt, this.#openAt);
+  }
+
+  // -------------------------------------------------------------------------------------------------------- start-up
+
+  #send(write: Write): Transmission {
+    this.#writes.push(write);
+    this.#counters.octetsOut += write.bytes.length;
+    return write;
+  }
+
+  #handleStartup(bytes: Uint8Array, start: number, end: number): number {
+    return this.#initiator !== null
+      ? this.#handleReplyBytes(this.#initiator, bytes, start, end)
+      : this.#handleRequestBytes(this.#responder!, bytes, start, end);
+  }
+
+  #handleReplyBytes(initiator: MpaInitiator, bytes: Uint8Array, start: number, end: number): number {
+    const at = initiator.handleBytes(bytes, start, end);
+    const { outcome } = initiator;
+    if (outcome === null) return at;
+    this.#startupAt = NEVER;
+    if (outcome.kind === 'failed') {
+      this.#failStartup(outcome.reason, 'startup-failed');
+    } else if (outcome.kind === 'rejected') {
+      this.#events.push({
+        type: 'rejected',
+        revision: outcome.revision,
+        privateData: outcome.privateData,
+        peerIrd: outcome.enhanced?.ird,
+        peerOrd: outcome.enhanced?.ord,
+        markersAsked: initiator.request.markers,
+      });
+      this.#leave('rejected');
+    } else {
+      this.#setupTerminate = outcome.terminate;
+      if (this.#config.confirm === true && outcome.terminate === FINE) {
+        this.#negotiated = outcome.negotiated;
+        this.#privateData = outcome.privateData;
+        this.#machine.step('request');
+        this.#events.push({ type: 'response', negotiated: outcome.negotiated, privateData: outcome.privateData });
+      } else {
+        this.#establish(outcome.negotiated, outcome.privateData);
+      }
+    }
+    return at;
+  }
+
+  #handleRequestBytes(responder: MpaResponder, bytes: Uint8Array, start: number, end: number): number {
+    const at = responder.handleBytes(bytes, start, end);
+    if (responder.failure !== null) {
+      if (responder.farewell !== null) this.#raw.push(responder.farewell);
+      this.#failStartup(responder.failure, 'startup-failed');
+    } else if (responder.request !== null) {
+      this.#startupAt = NEVER;
+      this.#machine.step('request');
+      this.#events.push({ type: 'request', request: responder.request });
+    }
+    return at;
+  }
+
+  /** Octets behind a start-up frame while the ULP decides are kept as the beginning of full operation (MPA-026, MPA-037). */
+  #keepEarly(bytes: Uint8Array, at: number, end: number): void {
+    this.#earlyOctets += end - at;
+    if (this.#earlyOctets > MAX_EARLY_OCTETS) this.#failStartup('extra-octets', 'startup-failed');
+    else this.#early.push(bytes.slice(at, end));
+  }
+
+  /** Enter full operation (MPA-036, MPA-039, MPA-042): everything starts from its initial state (RDMAP-096). */
+  #establish(negotiated: Negotiated, privateData: Uint8Array): void {
+    const { policy, resources, emss } = this.#config;
+    const endpoint = this.#endpoint!;
+    const crc = negotiated.crc ? resources.crc : null;
+    this.#startupAt = NEVER;
+    this.#negotiated = negotiated;
+    this.#framer = createFramer(negotiated.sendMarkers, crc);
+    const inbound = new InboundRequests(negotiated.ird);
+    const outstanding = new OutstandingRequests();
+    this.#sender = new Sender({
+      framer: this.#framer,
+      mulpdu: mulpduFor(emss, negotiated.sendMarkers),
+      version: negotiated.ddpVersion,
+      ord: negotiated.ord,
+      interleave: policy.interleave,
+      stags: endpoint.stags,
+      pd: endpoint.pd,
+      qp: endpoint.qp,
+      sq: endpoint.sq,
+      inbound,
+      outstanding,
+      owner: endpoint.owner,
+    });
+    this.#receiver = new Receiver({
+      version: negotiated.ddpVersion,
+      extensions: endpoint.extensions,
+      stags: endpoint.stags,
+      pd: endpoint.pd,
+      qp: endpoint.qp,
+      rq: endpoint.rq,
+      inbound,
+      outstanding,
+      rights: endpoint.rights,
+      owner: endpoint.owner,
+      answered: () => this.#sender!.sweep(this.#transmitted),
+      invalidate: (entry) => endpoint.invalidate(entry),
+    });
+    this.#ddp = new DdpReceiver(this.#receiver, negotiated.ddpVersion);
+    this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs);
+    this.#machine.step('establish');
+    if (negotiated.role === 'initiator') {
+      this.#sender.mayTransmit = true;
+      this.#sender.rtr = negotiated.rtr;
+    } else {
+      this.#receiver.expectSendRtr = negotiated.rtr === 'send';
+      // MPA-028: a strict responder waits for an FPDU. A relaxed one only lets the Reply arrive on its own.
+      if (policy.responder === 'relaxed') this.#openAt = this.#now + policy.responderDelay;
+    }
+    this.#events.push({ type: 'established', negotiated, privateData });
+    if (this.#setupTerminate !== FINE) {
+      // ENH-022, ENH-040: said in the first FPDU, instead of the RTR message.
+      this.#sender.rtr = null;
+      this.#terminateWith(plainTerminate(this.#setupTerminate), false);
+    }
+    for (const early of this.#early.splice(0)) {
+      if (this.state === 'operational') this.#handleFpdus(early, 0, early.length);
+    }
+    if (this.#peerEnded && this.state === 'operational') this.#handleFinInOperation();
+  }
+
+  #failStartup(reason: StartupFailure, cause: CloseCause): void {
+    if (this.state !== 'startup' && this.state !== 'deciding') return;
+    this.#events.push({ type: 'startup-failed', reason });
+    this.#cause = cause;
+    // peers 2.15: cxgb4 and irdma try again with revision 1 only after a reset.
+    if (reason === 'unusable-revision' && this.#raw.length === 0) this.#abort(cause);
+    else this.#leave(cause);
+  }
+
+  /** Go without ever having been operational: say what is in `#raw`, then FIN (MPA-111: at once). */
+  #leave(cause: CloseCause): void {
+    this.#cause ??= cause;
+    this.#startupAt = NEVER;
+    this.#closeAt = this.#now + this.#config.policy.closeTimeout;
+    this.#machine.step('leave');
+    this.#endOnce();
+  }
+
+  // ------------------------------------------------------------------------------------------------------ operation
+
+  /** The deframer's sink: one ULPDU whose FPDU is valid. */
+  handleUlpdu(bytes: Uint8Array, start: number, length: number): number {
+    if (this.state !== 'operational' && this.state !== 'draining') return STOP;
+    this.#sender!.mayTransmit = true; // MPA-028, MPA-029: any valid FPDU opens the responder's direction
+    this.#nudgeAt = NEVER;
+    this.#nudgeArmed = true;
+    const code = this.#ddp!.handleUlpdu(bytes, start, length);
+    if (code !== FINE) {
+      this.#inboundFault(code);
+      return STOP;
+    }
+    const { terminate } = this.#receiver!;
+    if (terminate === null) return FINE;
+    this.#handleTerminate(terminate);
+    return STOP;
+  }
+
+  #handleFpdus(bytes: Uint8Array, at: number, end: number): void {
+    const code = this.#deframer!.handleBytes(bytes, at, end);
+    if (code === FINE || code === STOP) return;
+    if (code === TERM.MPA_CRC) this.#counters.crcErrors++;
+    else this.#counters.markerErrors++;
+    this.#terminateWith(plainTerminate(code), false); // MPA-074: MPA leaves the close to us
+  }
+
+  /** An error on an incoming segment: the first one is reported, everything behind it is dropped (RDMAP-073, RDMAP-075, DDP-054). */
+  #inboundFault(code: number): void {
+    const segment = this.#ddp!.segment;
+    if ((code & SILENT) !== 0 || this.#isTerminateFault(code)) {
+      this.#cause = 'terminated';
+      this.#enterTerminating();
+      this.#endOnce();
+      return;
+    }
+    this.#receiver!.failOpenReceive(code & 0x1_ffff);
+    const packed = code & 0x1_ffff;
+    this.#terminateWith(terminateForSegment(packed, segment, (code & DELIVERED) !== 0), (code & IN_TURN) !== 0);
+  }
+
+  /** RDMAP-081: a segment that calls itself a Terminate and is malformed is never answered. */
+  #isTerminateFault(code: number): boolean {
+    const opcode = this.#ddp!.segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    return opcode === OPCODE.TERMINATE && (code & 0xffff) !== TERM.RDMAP_VERSION;
+  }
+
+  /** RDMAP-079, VERBS-050: delivered, never answered; then close. */
+  #handleTerminate(terminate: TerminateInfo): void {
+    this.#cause = 'terminated';
+    this.#events.push({ type: 'terminate', terminate });
+    this.#blameRequest(terminate);
+    this.#enterTerminating();
+    this.#endOnce();
+  }
+
+  /** VERBS-112: the Read or Atomic that the Terminate names completes with its reason. */
+  #blameRequest(terminate: TerminateInfo): void {
+    const header = terminate.ddpHeader;
+    if (header === undefined || header.length < UNTAGGED_HEADER_OCTETS) return;
+    if (getU32(header, UNTAGGED_QN_OFFSET) !== QN.READ_REQUEST) return;
+    const msn = getU32(header, UNTAGGED_MSN_OFFSET);
+    const wqe = this.#sender!.requestWithMsn(msn);
+    if (wqe !== null) wqe.status = terminate.layer === 0 && terminate.type === 1 ? 'remote-access-error' : 'remote-operation-error';
+  }
+
+  #terminateWith(info: TerminateInfo, afterResponses: boolean): void {
+    if (this.state !== 'operational' && this.state !== 'draining') return;
+    this.#cause = 'terminated';
+    this.#enterTerminating();
+    this.#events.push({ type: 'terminate', terminate: info });
+    if (this.#sender!.mayTransmit || this.#config.policy.responder === 'relaxed') {
+      this.#sender!.mayTransmit = true;
+      this.#sender!.requestTerminate(info, afterResponses);
+    } else {
+      this.#endOnce(); // MPA-028: not even a Terminate before the first valid FPDU
+    }
+  }
+
+  #enterTerminating(): void {
+    this.#machine.step('terminate');
+    this.#closeAt = this.#now + this.#config.policy.closeTimeout;
+    this.#nudgeAt = NEVER;
+  }
+
+  #handleFinInOperation(): void {
+    if (!this.#deframer!.atBoundary) {
+      this.#abort('lost'); // MPA-107: the partial FPDU has no effect
+      return;
+    }
+    const verdict = this.#sender!.closeVerdict();
+    if (verdict !== FINE) {
+      this.#terminateWith(plainTerminate(verdict), false); // VERBS-040: Bad LLP Close
+      return;
+    }
+    if (this.state === 'operational') this.#events.push({ type: 'closing', by: 'peer' });
+    this.#finish(); // VERBS-039
+  }
+
+  /** Everything is said: FIN, and the receives are flushed (VERBS-042). */
+  #finish(): void {
+    this.#machine.step('finish');
+    this.#cause = 'graceful';
+    this.#nudgeAt = NEVER;
+    this.#closeAt = this.#now + this.#config.policy.closeTimeout;
+    this.#receiver!.flush(this.#endpoint!.rqShared);
+    this.#endOnce();
+  }
+
+  /** Called when nothing more can be transmitted now. */
+  #settle(): void {
+    const sender = this.#sender;
+    if (this.state === 'draining' && !sender!.unfinished) this.#finish();
+    else if (this.state === 'terminating' && sender!.terminateSent) this.#endOnce();
+  }
+
+  #endOnce(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    if (this.#action === 'none') this.#action = 'end';
+  }
+
+  #abort(cause: CloseCause): void {
+    if (this.state === 'closed') return;
+    this.#cause ??= cause;
+    if (cause === 'bad-close' || cause === 'timeout') this.#cause = cause;
+    this.#ended = true;
+    this.#action = 'reset';
+  }
+
+  /**
+   * Watch for a silent responder: Linux siw can miss the first FPDUs behind its Reply, and any later octet wakes it (spec siw-lab). Armed
+   * once, by the first FPDU that has left.
+   */
+  #armNudge(): void {
+    const { silentPeerNudge } = this.#config.policy;
+    if (this.#nudgeArmed || silentPeerNudge === 0 || this.#negotiated!.role !== 'initiator') return;
+    this.#nudgeArmed = true;
+    this.#nudgeAt = this.#now + silentPeerNudge;
+  }
+}

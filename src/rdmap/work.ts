@@ -1,0 +1,303 @@
+/**
+ * Work requests inside the stack: send queue entries, receive entries, and the queues they stand in. Entries are made once, with their
+ * queue, and used again; verbs fills them, the stream works them off, the completion queue refers to them until they are polled.
+ *
+ * Read the verbs draft 8.1, 8.2 first.
+ */
+import type { StagEntry } from '../ddp/stag-table.ts';
+
+/** Completion statuses, with libibverbs' meanings (verbs draft figure 36). */
+export type WcStatus =
+  | 'success'
+  | 'local-length-error'
+  | 'local-protection-error'
+  | 'local-qp-operation-error'
+  | 'flushed'
+  | 'mw-bind-error'
+  | 'fast-register-error'
+  | 'local-invalidate-error'
+  | 'remote-invalidate-error'
+  | 'remote-access-error'
+  | 'remote-operation-error'
+  | 'zero-read-resources'
+  | 'bad-response'
+  | 'fatal-error';
+
+/** What a completed work request was. */
+export type WcOpcode =
+  | 'send'
+  | 'rdma-write'
+  | 'rdma-read'
+  | 'immediate'
+  | 'atomic-fetch-add'
+  | 'atomic-cmp-swap'
+  | 'local-invalidate'
+  | 'bind-mw'
+  | 'reg-mr'
+  | 'receive'
+  | 'receive-immediate';
+
+/** How the sender treats an entry. */
+export const WORK = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4 } as const;
+
+/** The scatter/gather list of an entry: parallel columns, reused. */
+export class SgeColumns {
+  count = 0;
+  readonly entry: (StagEntry | null)[] = [];
+  readonly stag: number[] = [];
+  readonly bytes: Uint8Array[] = [];
+  readonly offset: number[] = [];
+  readonly length: number[] = [];
+  total = 0;
+
+  clear(): void {
+    // Regions must not be kept alive by a free entry.
+    for (let i = 0; i < this.count; i++) {
+      this.entry[i] = null;
+      this.bytes[i] = NO_BYTES;
+    }
+    this.count = 0;
+    this.total = 0;
+  }
+
+  add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number): void {
+    const i = this.count++;
+    this.entry[i] = entry;
+    this.stag[i] = entry === null ? 0 : entry.stag;
+    this.bytes[i] = bytes;
+    this.offset[i] = offset;
+    this.length[i] = length;
+    this.total += length;
+  }
+
+  /** True if every element with octets may still be used: its STag is valid, and the one it was posted with (VERBS-085: zero length is not looked at). */
+  usable(right: number): boolean {
+    for (let i = 0; i < this.count; i++) {
+      const entry = this.entry[i];
+      if (entry === null || entry === undefined || this.length[i] === 0) continue;
+      if (!entry.valid || entry.stag !== this.stag[i] || (entry.access & right) !== right) return false;
+    }
+    return true;
+  }
+}
+
+const NO_BYTES = new Uint8Array(0);
+
+/** Who is told about finished entries: the queue pair. */
+export interface WorkOwner {
+  sendCompleted(wqe: SendWqe): void;
+  receiveCompleted(wqe: ReceiveWqe): void;
+}
+
+/** One send queue entry. */
+export class SendWqe {
+  /** Set by the queue: which queue to tell when the completion has been polled. */
+  readonly queue: SendQueue;
+  wrId: bigint | number = 0;
+  kind: number = WORK.SEND;
+  opcode: WcOpcode = 'send';
+  /** RDMAP opcode that goes on the wire. */
+  wireOpcode = 0;
+  signaled = true;
+  fence = false;
+  status: WcStatus = 'success';
+  readonly sges: SgeColumns = new SgeColumns();
+  /** Inline octets, made on first use. */
+  inline: Uint8Array | null = null;
+  /** Remote STag (Write, Read source, Atomic target) or the STag to invalidate (Send). */
+  stag = 0;
+  toHi = 0;
+  toLo = 0;
+  /** Atomic operands, or immediate data in `dataHi/dataLo`. */
+  dataHi = 0;
+  dataLo = 0;
+  maskHi = 0;
+  maskLo = 0;
+  compareHi = 0;
+  compareLo = 0;
+  compareMaskHi = 0;
+  compareMaskLo = 0;
+  /** For WORK.LOCAL: does the operation, tells how it went. */
+  local: (() => WcStatus) | null = null;
+
+  /** Payload octets already in segments, and where in the list the next one starts. */
+  sent = 0;
+  sgeIndex = 0;
+  sgeOffset = 0;
+  msn = 0;
+  /** Stream position behind the last octet of the message; -1 until it is all in segments. */
+  endPosition = -1;
+  /** Read and Atomic: octets of the response placed; and whether it is whole. */
+  received = 0;
+  responded = false;
+
+  constructor(queue: SendQueue) {
+    this.queue = queue;
+  }
+
+  /** Make the entry blank for its next use. */
+  reset(): void {
+    this.sges.clear();
+    this.status = 'success';
+    this.signaled = true;
+    this.fence = false;
+    this.stag = this.toHi = this.toLo = 0;
+    this.dataHi = this.dataLo = 0;
+    this.local = null;
+    this.sent = this.sgeIndex = this.sgeOffset = this.msn = this.received = 0;
+    this.endPosition = -1;
+    this.responded = false;
+  }
+
+  get length(): number {
+    return this.sges.total;
+  }
+}
+
+/**
+ * The send queue: a ring with four free-running counters. head: next to post; next: next to send; tail: oldest not completed; freed:
+ * oldest slot that may not be posted into yet, because its completion has not been polled (VERBS-092).
+ */
+export class SendQueue {
+  readonly depth: number;
+  readonly #slots: SendWqe[];
+  readonly #polled: Uint8Array;
+  head = 0;
+  next = 0;
+  tail = 0;
+  #freed = 0;
+
+  constructor(depth: number) {
+    this.depth = depth;
+    this.#slots = Array.from({ length: depth }, () => new SendWqe(this));
+    this.#polled = new Uint8Array(depth);
+  }
+
+  /** Requests posted and not completed. */
+  get outstanding(): number {
+    return this.head - this.tail;
+  }
+
+  /** Requests that may still be posted. */
+  get room(): number {
+    return this.depth - (this.head - this.#freed);
+  }
+
+  slot(counter: number): SendWqe {
+    return this.#slots[counter % this.depth]!;
+  }
+
+  /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
+  peekFree(): SendWqe | null {
+    if (this.room <= 0) return null;
+    const wqe = this.slot(this.head);
+    wqe.reset();
+    return wqe;
+  }
+
+  push(): void {
+    this.#polled[this.head % this.depth] = 0;
+    this.head++;
+  }
+
+  /** The entry at `tail` has completed; `silent` if no completion will be polled for it. */
+  complete(silent: boolean): void {
+    if (silent) this.#polled[this.tail % this.depth] = 1;
+    this.tail++;
+    this.#advanceFreed();
+  }
+
+  /** The completion of this entry has been polled: it and every unsignaled one in front are free again. */
+  release(wqe: SendWqe): void {
+    let at = this.#freed;
+    while (at < this.tail && this.slot(at) !== wqe) at++;
+    this.#polled[at % this.depth] = 1;
+    this.#advanceFreed();
+  }
+
+  #advanceFreed(): void {
+    while (this.#freed < this.tail && this.#polled[this.#freed % this.depth] === 1) this.#freed++;
+  }
+}
+
+/** One receive entry. */
+export class ReceiveWqe {
+  readonly queue: ReceiveQueue;
+  wrId: bigint | number = 0;
+  opcode: WcOpcode = 'receive';
+  status: WcStatus = 'success';
+  readonly sges: SgeColumns = new SgeColumns();
+  byteLength = 0;
+  solicited = false;
+  /** STag that a Send with Invalidate took away; 0 for none (0 is never an STag). */
+  invalidated = 0;
+  hasImmediate = false;
+  immediateHi = 0;
+  immediateLo = 0;
+
+  constructor(queue: ReceiveQueue) {
+    this.queue = queue;
+  }
+
+  reset(): void {
+    this.sges.clear();
+    this.opcode = 'receive';
+    this.status = 'success';
+    this.byteLength = 0;
+    this.solicited = false;
+    this.invalidated = 0;
+    this.hasImmediate = false;
+  }
+}
+
+/** Where a stream gets receive entries: its own queue, or one shared by many. */
+export class ReceiveQueue {
+  readonly depth: number;
+  readonly #free: ReceiveWqe[];
+  readonly #posted: (ReceiveWqe | null)[];
+  #head = 0;
+  #tail = 0;
+
+  constructor(depth: number) {
+    this.depth = depth;
+    this.#free = Array.from({ length: depth }, () => new ReceiveWqe(this));
+    this.#posted = new Array<ReceiveWqe | null>(depth).fill(null);
+  }
+
+  /** Entries posted and not yet taken by a message. */
+  get posted(): number {
+    return this.#head - this.#tail;
+  }
+
+  get room(): number {
+    return this.#free.length;
+  }
+
+  peekFree(): ReceiveWqe | null {
+    const wqe = this.#free[this.#free.length - 1];
+    if (wqe === undefined) return null;
+    wqe.reset();
+    return wqe;
+  }
+
+  push(): void {
+    this.#posted[this.#head % this.depth] = this.#free.pop()!;
+    this.#head++;
+  }
+
+  /** The oldest posted entry, for the next message; null if there is none. */
+  take(): ReceiveWqe | null {
+    if (this.#tail === this.#head) return null;
+    const at = this.#tail % this.depth;
+    const wqe = this.#posted[at]!;
+    this.#posted[at] = null;
+    this.#tail++;
+    return wqe;
+  }
+
+  /** The completion of this entry has been polled. */
+  release(wqe: ReceiveWqe): void {
+    wqe.sges.clear();
+    this.#free.push(wqe);
+  }
+}

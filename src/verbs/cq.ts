@@ -1,0 +1,219 @@
+/**
+ * Completion queues: verbs draft 5.3, 8.2.4, 8.2.5. A ring of references to finished work entries; polling copies their results into
+ * the caller's objects and gives the entries back to their queues. Nothing is allocated per completion.
+ */
+import { checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { toBigInt } from '../base/u64.ts';
+import { ReceiveWqe, type SendWqe, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
+import type { Device } from './device.ts';
+import type { QueuePair } from './qp.ts';
+
+/** One completion (VERBS-110). Objects are the caller's and filled again by each poll. */
+export interface WorkCompletion {
+  wrId: bigint | number;
+  status: WcStatus;
+  opcode: WcOpcode;
+  /** Octets received, or read; for Sends and Writes the octets of the message. */
+  byteLength: number;
+  qpNumber: number;
+  /** The STag that a Send with Invalidate took away, if one did (VERBS-159). */
+  invalidatedStag: number | undefined;
+  /** The eight octets of Immediate Data as a big-endian number, if there were any. */
+  immediate: bigint | undefined;
+  /** The peer asked for a solicited event. */
+  solicited: boolean;
+}
+
+/** A blank completion for {@link CompletionQueue.poll} to fill. */
+export function createWorkCompletion(): WorkCompletion {
+  return {
+    wrId: 0, status: 'success', opcode: 'send', byteLength: 0, qpNumber: 0,
+    invalidatedStag: undefined, immediate: undefined, solicited: false,
+  };
+}
+
+/** Which completions cause the next notification. */
+export type NotifyKind = 'next' | 'solicited';
+
+/**
+ * A completion queue for send queues, receive queues or both, of any number of queue pairs.
+ *
+ * @example
+ * const out = Array.from({ length: 16 }, createWorkCompletion);
+ * const n = cq.poll(out);
+ * for (let i = 0; i < n; i++) console.log(out[i].wrId, out[i].status);
+ */
+export class CompletionQueue {
+  readonly device: Device;
+  readonly handle: number;
+  #entries: (SendWqe | ReceiveWqe | null)[];
+  #qps: (QueuePair | null)[];
+  #head = 0;
+  #tail = 0;
+  #armed: NotifyKind | null = null;
+  #handler: ((cq: CompletionQueue) => void) | null = null;
+  #waiters: (() => void)[] = [];
+  #destroyed = false;
+  /** @internal Work queues that report here. */
+  users = 0;
+  /** Completions lost because the queue was full; their queue pairs have been terminated. */
+  overflows = 0;
+
+  /** @internal Use {@link Device.createCq}. */
+  constructor(device: Device, handle: number, entries: number) {
+    this.device = device;
+    this.handle = handle;
+    this.#entries = new Array<SendWqe | ReceiveWqe | null>(entries).fill(null);
+    this.#qps = new Array<QueuePair | null>(entries).fill(null);
+  }
+
+  /** Entries that fit. */
+  get capacity(): number {
+    return this.#entries.length;
+  }
+
+  /** Completions waiting to be polled. */
+  get length(): number {
+    return this.#head - this.#tail;
+  }
+
+  get destroyed(): boolean {
+    return this.#destroyed;
+  }
+
+  /**
+   * Take up to `max` completions into `out`, oldest first; returns how many. Missing elements of `out` are made.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED
+   */
+  poll(out: WorkCompletion[], max: number = out.length): number {
+    if (!Array.isArray(out)) throw new IwarpError('ERR_INVALID_ARGUMENT', `out must be an array, got ${show(out)}`);
+    checkInteger('max', max, 0, Number.MAX_SAFE_INTEGER);
+    this.#checkAlive();
+    let n = 0;
+    while (n < max && this.#tail !== this.#head) {
+      const at = this.#tail % this.#entries.length;
+      const wqe = this.#entries[at]!;
+      const wc = (out[n] ??= createWorkCompletion());
+      wc.qpNumber = this.#qps[at]!.number;
+      fillCompletion(wc, wqe);
+      this.#entries[at] = null;
+      this.#qps[at] = null;
+      this.#tail++;
+      n++;
+      if (wqe instanceof ReceiveWqe) wqe.queue.release(wqe);
+      else wqe.queue.release(wqe);
+    }
+    return n;
+  }
+
+  /** The one handler of notifications; it is told the queue and polls itself (VERBS-119). */
+  setHandler(handler: ((cq: CompletionQueue) => void) | null): void {
+    if (handler !== null && typeof handler !== 'function') {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', `handler must be a function or null, got ${show(handler)}`);
+    }
+    this.#handler = handler;
+  }
+
+  /**
+   * Ask for one notification: at the next completion added, or the next solicited or failed one. Completions already here do not count
+   * (VERBS-114): poll until empty, arm, poll again. If both kinds are asked for, `next` wins (VERBS-117).
+   */
+  requestNotify(kind: NotifyKind = 'next'): void {
+    checkOneOf('kind', kind, ['next', 'solicited']);
+    this.#checkAlive();
+    this.#armed = this.#armed === 'next' ? 'next' : kind;
+  }
+
+  /** Change the size, keeping every completion; ERR_IN_USE if they would not fit (VERBS-012, VERBS-013). */
+  resize(entries: number): void {
+    checkInteger('entries', entries, 1, this.device.limits.maxCqe);
+    this.#checkAlive();
+    const { length } = this;
+    if (entries < length) throw new IwarpError('ERR_IN_USE', `${length} completions do not fit in ${entries} entries`);
+    const wqes = new Array<SendWqe | ReceiveWqe | null>(entries).fill(null);
+    const qps = new Array<QueuePair | null>(entries).fill(null);
+    for (let i = 0; i < length; i++) {
+      const at = (this.#tail + i) % this.#entries.length;
+      wqes[i] = this.#entries[at]!;
+      qps[i] = this.#qps[at]!;
+    }
+    this.#entries = wqes;
+    this.#qps = qps;
+    this.#tail = 0;
+    this.#head = length;
+  }
+
+  /** Give the queue back; ERR_IN_USE while work queues report here (VERBS-014). Async iterations end. */
+  destroy(): void {
+    if (this.users > 0) throw new IwarpError('ERR_IN_USE', `${this.users} work queues still report to the completion queue`);
+    if (this.#destroyed) return;
+    this.#destroyed = true;
+    this.#entries.fill(null);
+    this.#qps.fill(null);
+    this.#tail = this.#head = 0; // VERBS-015
+    this.device.live.cq--;
+    this.#wake();
+  }
+
+  /** Completions one by one, each in an object of its own; ends when the queue is destroyed. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<WorkCompletion, void, undefined> {
+    while (!this.#destroyed) {
+      const out: WorkCompletion[] = [];
+      const n = this.poll(out, 16);
+      for (let i = 0; i < n; i++) yield out[i]!;
+      if (n === 0 && !this.#destroyed) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+    }
+  }
+
+  /** @internal Add a finished entry. False if there is no room: the completion is lost, which terminates its queue pair. */
+  push(wqe: SendWqe | ReceiveWqe, qp: QueuePair): boolean {
+    if (this.#destroyed) return true; // VERBS-015: a destroyed queue returns nothing
+    if (this.length === this.#entries.length) {
+      this.overflows++;
+      return false;
+    }
+    const at = this.#head % this.#entries.length;
+    this.#entries[at] = wqe;
+    this.#qps[at] = qp;
+    this.#head++;
+    this.#notify(wqe);
+    return true;
+  }
+
+  #notify(wqe: SendWqe | ReceiveWqe): void {
+    if (this.#waiters.length > 0) this.#wake();
+    if (this.#armed === null) return;
+    // VERBS-115: solicited means a Send that asked for it, or anything that failed.
+    const solicited = wqe.status !== 'success' || (wqe instanceof ReceiveWqe && wqe.solicited);
+    if (this.#armed === 'solicited' && !solicited) return;
+    this.#armed = null; // one-shot (VERBS-113)
+    const handler = this.#handler;
+    if (handler !== null) this.device.defer(() => handler(this));
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiters.splice(0)) wake();
+  }
+
+  #checkAlive(): void {
+    if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the completion queue has been destroyed');
+  }
+}
+
+function fillCompletion(wc: WorkCompletion, wqe: SendWqe | ReceiveWqe): void {
+  wc.wrId = wqe.wrId;
+  wc.status = wqe.status;
+  wc.opcode = wqe.opcode;
+  if (wqe instanceof ReceiveWqe) {
+    wc.byteLength = wqe.byteLength;
+    wc.solicited = wqe.solicited;
+    wc.invalidatedStag = wqe.invalidated === 0 ? undefined : wqe.invalidated;
+    wc.immediate = wqe.hasImmediate ? toBigInt(wqe.immediateHi, wqe.immediateLo) : undefined;
+  } else {
+    wc.byteLength = wqe.length;
+    wc.solicited = false;
+    wc.invalidatedStag = undefined;
+    wc.immediate = undefined;
+  }
+}

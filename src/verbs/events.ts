@@ -1,0 +1,24 @@
+/** Asynchronous events: what is not tied to a completion (verbs draft 8.3.3, figure 37). */
+import type { TerminateInfo } from '../rdmap/terminate.ts';
+import type { CompletionQueue } from './cq.ts';
+import type { QueuePair } from './qp.ts';
+import type { SharedReceiveQueue } from './srq.ts';
+
+/** An event with the resource it concerns. */
+export type AsyncEvent =
+  /** The peer's Terminate ended the stream. */
+  | { readonly type: 'terminate-received'; readonly qp: QueuePair; readonly terminate: TerminateInfo }
+  /** An error found here ended the stream; the Terminate says which. */
+  | { readonly type: 'terminate-sent'; readonly qp: QueuePair; readonly terminate: TerminateInfo }
+  /** A close is under way; `by` says whose. */
+  | { readonly type: 'llp-closing'; readonly qp: QueuePair; readonly by: 'local' | 'peer' }
+  /** The close is complete and the queue pair idle again. */
+  | { readonly type: 'llp-close-complete'; readonly qp: QueuePair }
+  /** Data arrived after our FIN, or work was cut off. */
+  | { readonly type: 'bad-close'; readonly qp: QueuePair }
+  | { readonly type: 'llp-connection-lost'; readonly qp: QueuePair; readonly error: Error | undefined }
+  | { readonly type: 'llp-connection-reset'; readonly qp: QueuePair; readonly error: Error | undefined }
+  /** A completion found its queue full (VERBS-010). */
+  | { readonly type: 'cq-overflow'; readonly cq: CompletionQueue; readonly qp: QueuePair }
+  /** Fewer entries than the armed limit are left (VERBS-133). */
+  | { readonly type: 'srq-limit'; readonly srq: SharedReceiveQueue };
