@@ -55,7 +55,7 @@ export class ProtectionDomain {
     checkAccess(access);
     const iova = checkU64('options.iova', options.iova ?? 0);
     const { queuePair } = options;
-    if (queuePair !== undefined && queuePair.pdObject !== this) {
+    if (queuePair !== undefined && queuePair.pd !== this) {
       throw new IwarpError('ERR_WRONG_PD', 'options.queuePair belongs to another protection domain');
     }
     this.use();

@@ -5,7 +5,7 @@
 import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
-import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
+import type { StagEntry } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { flushReceives } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
@@ -97,8 +97,8 @@ const DEFAULT_INLINE = 256;
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair implements WorkOwner, StreamEndpoint {
-  readonly pdObject: ProtectionDomain;
+export class QueuePair implements WorkOwner {
+  readonly pd: ProtectionDomain;
   readonly number: number;
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
@@ -107,12 +107,8 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
   readonly sq: SendQueue;
   /** @internal */
   readonly rq: ReceiveQueue;
-  /** @internal */
-  readonly stags: StagTable;
-  /** @internal */
-  readonly rights: { readonly write: boolean; readonly read: boolean };
-  /** @internal */
-  readonly extensions: boolean;
+  /** @internal The queue pair as a stream sees it. */
+  readonly endpoint: StreamEndpoint;
   readonly #limits: { readonly maxSge: number; readonly maxRecvSge: number; readonly maxInline: number; readonly signalAll: boolean };
   readonly #machine = new Machine(QP_TABLE);
   #controller: QpController | null = null;
@@ -147,11 +143,11 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
       maxInline: checkInteger('options.maxInline', options.maxInline ?? DEFAULT_INLINE, 0, limits.maxInline),
       signalAll: checkBoolean('options.signalAll', options.signalAll ?? true),
     };
-    this.rights = {
+    const rights = {
       write: checkBoolean('options.inboundWrite', options.inboundWrite ?? true),
       read: checkBoolean('options.inboundRead', options.inboundRead ?? true),
     };
-    this.extensions = checkBoolean('options.extensions', options.extensions ?? true);
+    const extensions = checkBoolean('options.extensions', options.extensions ?? true);
     pd.use();
     try {
       this.number = pd.device.takeQpNumber();
@@ -159,31 +155,27 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
       pd.users--;
       throw error;
     }
-    this.pdObject = pd;
-    this.stags = pd.device.stags;
+    this.pd = pd;
     this.sendCq = sendCq;
     this.recvCq = recvCq;
     this.srq = srq;
     this.sq = new SendQueue(sendDepth);
     this.rq = srq === null ? new ReceiveQueue(recvDepth) : srq.queue;
+    this.endpoint = {
+      stags: pd.device.stags,
+      pd: pd.handle,
+      qp: this.number,
+      sq: this.sq,
+      rq: this.rq,
+      rqShared: srq !== null,
+      rights,
+      extensions,
+      owner: this,
+      invalidate: (entry) => this.invalidate(entry),
+    };
     sendCq.users++;
     recvCq.users++;
     if (srq !== null) srq.users++;
-  }
-
-  /** Handle of the protection domain. @internal */
-  get pd(): number {
-    return this.pdObject.handle;
-  }
-
-  /** @internal */
-  get qp(): number {
-    return this.number;
-  }
-
-  /** @internal */
-  get rqShared(): boolean {
-    return this.srq !== null;
   }
 
   get state(): QpState {
@@ -218,7 +210,7 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
       throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
     }
     try {
-      fillSend(name, request, wqe, this.pdObject, this.#limits);
+      fillSend(name, request, wqe, this.pd, this.#limits);
     } catch (error) {
       this.#afterPost();
       throw error;
@@ -231,7 +223,7 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
     this.#checkAlive();
     if (this.srq !== null) throw new IwarpError('ERR_INVALID_STATE', 'receives of this queue pair are posted to its shared receive queue');
     const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
-    const pd = this.pdObject;
+    const { pd } = this;
     try {
       list.forEach((request, i) => fillReceive(list.length > 1 ? `requests[${i}]` : 'request', request, this.rq, pd, this.#limits.maxRecvSge));
     } finally {
@@ -266,7 +258,7 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
       throw new IwarpError('ERR_INVALID_ARGUMENT', `change must be an object, got ${show(change)}`);
     }
     const { state: target, ord } = change;
-    if (ord !== undefined) checkInteger('change.ord', ord, 0, this.#controller?.ord ?? this.pdObject.device.limits.maxQpInitRdAtom);
+    if (ord !== undefined) checkInteger('change.ord', ord, 0, this.#controller?.ord ?? this.pd.device.limits.maxQpInitRdAtom);
     if (target !== undefined) this.#modifyState(target);
     if (ord !== undefined) this.#controller?.setOrd(ord);
   }
@@ -335,8 +327,8 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
     this.sendCq.users--;
     this.recvCq.users--;
     if (this.srq !== null) this.srq.users--;
-    this.pdObject.users--;
-    this.pdObject.device.live.qp--;
+    this.pd.users--;
+    this.pd.device.live.qp--;
   }
 
   get destroyed(): boolean {
@@ -357,11 +349,12 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
   /** @internal Before a connection has been established: give the queue pair back as it was. */
   detach(): void {
     this.#controller = null;
+    if (this.state === 'error') this.#flushAll();
   }
 
   /** @internal What happened on the stream. */
   handleStreamEvent(event: StreamEvent): void {
-    const { device } = this.pdObject;
+    const { device } = this.pd;
     switch (event.type) {
       case 'established':
         this.#negotiated = event.negotiated;
@@ -388,7 +381,7 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
   }
 
   #handleClosed(event: Extract<StreamEvent, { type: 'closed' }>): void {
-    const { device } = this.pdObject;
+    const { device } = this.pd;
     const { cause, error } = event;
     this.#controller = null;
     if (this.state === 'idle' && this.#negotiated === undefined) return; // never attached
@@ -449,7 +442,7 @@ export class QueuePair implements WorkOwner, StreamEndpoint {
   #overflow(cq: CompletionQueue): void {
     if (this.#overflowed) return;
     this.#overflowed = true;
-    const { device } = this.pdObject;
+    const { device } = this.pd;
     device.raise({ type: 'cq-overflow', cq, qp: this });
     // Behind the present input: the stream is in the middle of one.
     device.defer(() => this.#controller?.terminate(TERM.RDMAP_STREAM_CATASTROPHIC));

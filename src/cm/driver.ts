@@ -1,0 +1,130 @@
+/**
+ * Couples a sans-I/O stream with a port and a scheduler: feeds inputs, drains outputs, keeps one timer.
+ */
+import type { CancelTimer, Scheduler } from '../base/clock.ts';
+import type { Port, PortHandler } from '../transport/port.ts';
+import type { RdmaStream } from '../rdmap/stream.ts';
+import type { StreamEvent } from '../rdmap/stream-types.ts';
+
+export class StreamDriver implements PortHandler {
+  readonly stream: RdmaStream;
+  readonly #port: Port;
+  readonly #scheduler: Scheduler;
+  readonly #onEvent: (event: StreamEvent) => void;
+  readonly #chunk: Uint8Array[] = [];
+  #draining = false;
+  #flushScheduled = false;
+  #closed = false;
+  #timerAt = Number.POSITIVE_INFINITY;
+  #cancelTimer: CancelTimer | null = null;
+  readonly #done = (ok: boolean): void => this.#transmitted(ok);
+  readonly #flush = (): void => this.#flushNow();
+
+  constructor(stream: RdmaStream, port: Port, scheduler: Scheduler, onEvent: (event: StreamEvent) => void) {
+    this.stream = stream;
+    this.#port = port;
+    this.#scheduler = scheduler;
+    this.#onEvent = onEvent;
+  }
+
+  get port(): Port {
+    return this.#port;
+  }
+
+  now(): number {
+    return this.#scheduler.now();
+  }
+
+  /** Start delivery, after the stream has been started. */
+  begin(): void {
+    this.#port.attach(this);
+    this.drain();
+  }
+
+  /** Work was posted: drain once behind the present turn, so that a burst of posts becomes few writes. */
+  kick(): void {
+    if (this.#flushScheduled || this.#closed) return;
+    this.#flushScheduled = true;
+    this.#scheduler.defer(this.#flush);
+  }
+
+  #flushNow(): void {
+    this.#flushScheduled = false;
+    if (this.#closed) return;
+    this.stream.kick(this.now());
+    this.drain();
+  }
+
+  onData(bytes: Uint8Array, start: number, end: number): void {
+    this.stream.handleBytes(bytes, start, end, this.now());
+    this.drain();
+  }
+
+  onEnd(): void {
+    this.stream.handleEnd(this.now());
+    this.drain();
+  }
+
+  onClose(error?: Error): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#cancelTimer?.();
+    this.stream.handleClose(error, this.now());
+    this.drain();
+  }
+
+  #transmitted(ok: boolean): void {
+    if (this.#closed) return;
+    this.stream.handleTransmitted(ok, this.now());
+    this.drain();
+  }
+
+  /** Drain every output until quiet. Inputs that arrive meanwhile are drained by the loop that is running. */
+  drain(): void {
+    if (this.#draining) return;
+    this.#draining = true;
+    try {
+      while (this.#drainOnce());
+    } finally {
+      this.#draining = false;
+    }
+    this.#armTimer();
+  }
+
+  #drainOnce(): boolean {
+    let busy = false;
+    const { stream } = this;
+    if (!this.#closed) {
+      for (let t = stream.pollTransmit(); t !== null; t = stream.pollTransmit()) {
+        this.#chunk[0] = t.bytes;
+        this.#port.write(this.#chunk, 1, this.#done);
+        busy = true;
+      }
+      const action = stream.pollClose();
+      if (action === 'end') this.#port.end();
+      else if (action === 'reset') this.#port.reset();
+      busy ||= action !== 'none';
+    }
+    for (let event = stream.pollEvent(); event !== null; event = stream.pollEvent()) {
+      this.#onEvent(event);
+      busy = true;
+    }
+    return busy;
+  }
+
+  #armTimer(): void {
+    if (this.#closed) return;
+    const at = this.stream.pollTimeout();
+    if (at === this.#timerAt) return;
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    this.#timerAt = at;
+    if (at === Number.POSITIVE_INFINITY) return;
+    this.#cancelTimer = this.#scheduler.at(at, () => {
+      this.#timerAt = Number.POSITIVE_INFINITY;
+      if (this.#closed) return;
+      this.stream.handleTimeout(this.now());
+      this.drain();
+    });
+  }
+}

@@ -1,0 +1,324 @@
+/**
+ * The connection manager: connect and listen over a transport, shaped like librdmacm. One object for a device, a transport and a clock.
+ */
+import type { Scheduler } from '../base/clock.ts';
+import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import type { StartupFrame } from '../mpa/wire.ts';
+import type { CancelConnect, Port, PortAddress, PortListener, Transport } from '../transport/port.ts';
+import type { Device } from '../verbs/device.ts';
+import type { QueuePair } from '../verbs/qp.ts';
+import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
+
+/** Where and how to connect. */
+export interface ConnectOptions extends ConnParam {
+  readonly host: string;
+  readonly port: number;
+  readonly localAddress?: string;
+  readonly localPort?: number;
+  readonly family?: 4 | 6;
+  readonly policy?: Partial<ConnectionPolicy>;
+  /** Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). */
+  readonly confirm?: boolean;
+}
+
+/** Where and how to listen. */
+export interface ListenOptions {
+  readonly host?: string;
+  /** 0 picks a free port. */
+  readonly port?: number;
+  readonly backlog?: number;
+  readonly ipv6Only?: boolean;
+  readonly policy?: Partial<ConnectionPolicy>;
+  /**
+   * Connections that may be in start-up or waiting for the ULP's decision at a time; further ones are reset (SEC-033). The default holds
+   * a burst of clients and costs at most 64 KiB each.
+   */
+  readonly maxPending?: number;
+}
+
+const DEFAULT_MAX_PENDING = 256;
+const DEFAULT_BACKLOG = 511;
+
+/**
+ * @example
+ * const cm = new ConnectionManager(device, new TcpTransport(), realScheduler);
+ * const connection = cm.connect(qp, { host: '127.0.0.1', port: 7174 });
+ * connection.setHandler((event) => console.log(event.type));
+ */
+export class ConnectionManager {
+  readonly device: Device;
+  readonly #transport: Transport;
+  readonly #scheduler: Scheduler;
+
+  constructor(device: Device, transport: Transport, scheduler: Scheduler) {
+    this.device = device;
+    this.#transport = transport;
+    this.#scheduler = scheduler;
+  }
+
+  /** Connect a queue pair in state Idle (rdma_connect). Returns at once; events tell how it went. */
+  connect(qp: QueuePair, options: ConnectOptions): ActiveConnection {
+    checkQp('qp', qp);
+    checkOptions(options);
+    checkHost('options.host', options.host);
+    checkInteger('options.port', options.port, 1, 65_535);
+    const policy = resolvePolicy(options.policy);
+    const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
+    qp.attach(connection);
+    connection.open(this.#transport, options);
+    return connection;
+  }
+
+  /**
+   * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` gets each connection whose Request is good; answer it with `accept`
+   * or `reject`. Settles when the address is bound.
+   */
+  listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
+    checkOptions(options);
+    if (typeof onRequest !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `onRequest must be a function, got ${show(onRequest)}`);
+    if (options.host !== undefined) checkHost('options.host', options.host);
+    if (options.port !== undefined) checkInteger('options.port', options.port, 0, 65_535);
+    const backlog = checkInteger('options.backlog', options.backlog ?? DEFAULT_BACKLOG, 1, 65_535);
+    const maxPending = checkInteger('options.maxPending', options.maxPending ?? DEFAULT_MAX_PENDING, 1, 1_000_000);
+    const context = this.#context(resolvePolicy(options.policy));
+    const listener = new CmListener(context, maxPending, onRequest, this.device.limits.maxQpRdAtom);
+    const target = {
+      ...(options.host === undefined ? {} : { host: options.host }),
+      port: options.port ?? 0,
+      backlog,
+      ...(options.ipv6Only === undefined ? {} : { ipv6Only: checkBoolean('options.ipv6Only', options.ipv6Only) }),
+    };
+    return new Promise((resolve, reject) => {
+      this.#transport.listen(target, (port) => listener.incoming(port), (bound, error) => {
+        if (bound === undefined) {
+          reject(new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
+          return;
+        }
+        listener.bound(bound);
+        resolve(listener);
+      });
+    });
+  }
+
+  #context(policy: ConnectionPolicy): ConnectionContext {
+    return { scheduler: this.#scheduler, resources: this.device.resources, policy, defer: this.device.defer };
+  }
+}
+
+function checkOptions(options: unknown): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+  }
+}
+
+function checkHost(name: string, host: unknown): void {
+  if (typeof host !== 'string' || host.length === 0) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a host name or address, got ${show(host)}`);
+}
+
+/** The side that connects. */
+export class ActiveConnection extends CmConnection {
+  readonly #qp: QueuePair;
+  readonly #privateData: Uint8Array;
+  readonly #wishes: { readonly ird: number; readonly ord: number };
+  readonly #confirm: boolean;
+  #cancelConnect: CancelConnect | null = null;
+
+  /** @internal Use {@link ConnectionManager.connect}. */
+  constructor(context: ConnectionContext, qp: QueuePair, options: ConnectOptions, depthLimit: number) {
+    super(context);
+    const { policy } = context;
+    this.#qp = qp;
+    this.#privateData = checkPrivateData('options.privateData', options.privateData, policy.mpaRevision === 2);
+    this.#wishes = {
+      ird: checkDepth('options.responderResources', options.responderResources, depthLimit) ?? policy.ird,
+      ord: checkDepth('options.initiatorDepth', options.initiatorDepth, depthLimit) ?? policy.ord,
+    };
+    this.#confirm = checkBoolean('options.confirm', options.confirm ?? false);
+    this.qpInUse = qp;
+  }
+
+  /** @internal */
+  open(transport: Transport, options: ConnectOptions): void {
+    const { host, port, localAddress, localPort, family } = options;
+    const target = {
+      host,
+      port,
+      ...(localAddress === undefined ? {} : { localAddress }),
+      ...(localPort === undefined ? {} : { localPort }),
+      ...(family === undefined ? {} : { family }),
+    };
+    this.#cancelConnect = transport.connect(target, (made, error) => {
+      this.#cancelConnect = null;
+      if (made === undefined) {
+        this.#qp.detach();
+        this.raise({ type: 'unreachable', error: error ?? new Error('connection failed') });
+        return;
+      }
+      const driver = this.run('initiator', made, this.#confirm);
+      this.stream!.start(driver.now(), this.#confirm ? null : this.#qp.endpoint, this.#privateData, this.#wishes);
+      driver.begin();
+    });
+  }
+
+  /** After a `connect-response` event: enter full operation (rdma_establish). */
+  establish(): void {
+    if (this.stream?.state !== 'deciding') {
+      throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
+    }
+    this.stream.confirm(this.driver!.now(), this.#qp.endpoint);
+    this.driver!.drain();
+  }
+
+  protected override cancel(): void {
+    if (this.#cancelConnect === null) return;
+    this.#cancelConnect();
+    this.#cancelConnect = null;
+    this.#qp.detach();
+    this.raise({ type: 'disconnected', cause: 'reset', error: undefined, terminate: undefined });
+  }
+}
+
+/** The side that is connected to: a Request has come and waits for an answer. */
+export class PassiveConnection extends CmConnection {
+  readonly #depthLimit: number;
+  readonly #onRequest: (connection: PassiveConnection) => void;
+  readonly #onDecided: () => void;
+  #pending = true;
+
+  /** @internal */
+  constructor(context: ConnectionContext, depthLimit: number, onRequest: (connection: PassiveConnection) => void, onDecided: () => void) {
+    super(context);
+    this.#depthLimit = depthLimit;
+    this.#onRequest = onRequest;
+    this.#onDecided = onDecided;
+  }
+
+  /** @internal */
+  open(port: Port): void {
+    const driver = this.run('responder', port, false);
+    this.stream!.start(driver.now(), null, new Uint8Array(0), { ird: 0, ord: 0 });
+    driver.begin();
+  }
+
+  protected override requestArrived(_request: StartupFrame): void {
+    this.context.defer(() => this.#onRequest(this));
+  }
+
+  /**
+   * Accept onto a queue pair in state Idle (rdma_accept). Without depths the peer's wishes are met as far as the policy goes. If the peer
+   * has left meanwhile nothing is thrown: the connection's `disconnected` event says so.
+   */
+  accept(qp: QueuePair, options: ConnParam = {}): void {
+    checkQp('qp', qp);
+    const enhanced = this.parameters?.responderResources !== undefined || this.parameters?.revision === 2;
+    const privateData = checkPrivateData('options.privateData', options.privateData, enhanced);
+    const ird = checkDepth('options.responderResources', options.responderResources, this.#depthLimit);
+    const ord = checkDepth('options.initiatorDepth', options.initiatorDepth, this.#depthLimit);
+    this.#decide('accept');
+    if (this.stream!.state !== 'deciding') return;
+    qp.attach(this);
+    this.qpInUse = qp;
+    const wishes = { ...(ird === undefined ? {} : { ird }), ...(ord === undefined ? {} : { ord }) };
+    this.stream!.accept(this.driver!.now(), qp.endpoint, privateData, wishes);
+    this.driver!.drain();
+  }
+
+  /** Reject with private data (rdma_reject, MPA-031). */
+  reject(privateData?: ArrayBufferView): void {
+    const bytes = checkPrivateData('privateData', privateData, this.parameters?.revision === 2);
+    this.#decide('reject');
+    this.stream!.reject(this.driver!.now(), bytes);
+    this.driver!.drain();
+  }
+
+  #decided = false;
+
+  #decide(what: string): void {
+    if (this.#decided || this.parameters === undefined) {
+      throw new IwarpError('ERR_INVALID_STATE', `${what} is for a connection request that has not been answered`);
+    }
+    this.#decided = true;
+    this.#settle();
+  }
+
+  protected override neverEstablished(): void {
+    super.neverEstablished();
+    this.#settle();
+  }
+
+  #settle(): void {
+    if (!this.#pending) return;
+    this.#pending = false;
+    this.#onDecided();
+  }
+
+  protected override cancel(): void {
+    // A passive connection always has its port.
+  }
+}
+
+/** A bound listener. */
+export class CmListener {
+  readonly #context: ConnectionContext;
+  readonly #maxPending: number;
+  readonly #onRequest: (connection: PassiveConnection) => void;
+  readonly #depthLimit: number;
+  readonly #pending = new Set<PassiveConnection>();
+  #listener: PortListener | null = null;
+  #closed = false;
+  /** Connections turned away because too many were pending. */
+  refused = 0;
+
+  /** @internal Use {@link ConnectionManager.listen}. */
+  constructor(context: ConnectionContext, maxPending: number, onRequest: (connection: PassiveConnection) => void, depthLimit: number) {
+    this.#context = context;
+    this.#maxPending = maxPending;
+    this.#onRequest = onRequest;
+    this.#depthLimit = depthLimit;
+  }
+
+  get address(): PortAddress {
+    return this.#listener!.address;
+  }
+
+  /** Connections in start-up or waiting for an answer. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /** @internal */
+  bound(listener: PortListener): void {
+    this.#listener = listener;
+    if (this.#closed) listener.close();
+  }
+
+  /** @internal */
+  incoming(port: Port): void {
+    if (this.#pending.size >= this.#maxPending || this.#closed) {
+      this.refused++;
+      port.attach(REFUSED);
+      port.reset();
+      return;
+    }
+    const connection: PassiveConnection = new PassiveConnection(this.#context, this.#depthLimit, this.#onRequest, () => {
+      this.#pending.delete(connection);
+    });
+    this.#pending.add(connection);
+    connection.open(port);
+  }
+
+  /** Stop listening and drop what has not been answered; established connections live on. */
+  close(done?: () => void): void {
+    if (this.#closed) {
+      done?.();
+      return;
+    }
+    this.#closed = true;
+    for (const connection of [...this.#pending]) connection.abort();
+    this.#listener?.close(done);
+  }
+}
+
+/** Handler of a port that is turned away. */
+const REFUSED = { onData: (): void => undefined, onEnd: (): void => undefined, onClose: (): void => undefined };
