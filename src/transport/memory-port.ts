@@ -136,11 +136,11 @@ export class MemoryPort implements Port {
   }
 
   write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
-    if (this.#state !== 'open') {
+    if (this.#close !== 'none') {
       this.#link.time.defer(() => done(false));
       return;
     }
-    if (this.#fin !== 'none') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
+    if (this.#fin !== 'none' && this.#state !== 'reset') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     const given = chunks.slice(0, count);
     this.#writes.push({ bytes: joined(given), taken: 0, done, chunks: this.#link.verifyWrites ? given : undefined });
     this.#pump();
@@ -284,9 +284,10 @@ export class MemoryPort implements Port {
     this.#state = 'reset';
     this.#closeError = error;
     this.#arrived.length = 0;
-    const failed = this.#writes.splice(0);
     this.#link.time.defer(() => {
-      for (const write of failed) write.done(false);
+      // Whatever was written until now fails, also what was written after the reset; what these callbacks write is answered later.
+      this.#close = 'held';
+      for (const write of this.#writes.splice(0)) write.done(false);
       this.#gone();
     });
   }

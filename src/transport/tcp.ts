@@ -196,8 +196,8 @@ class TcpPort implements Port {
   #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
   /** What the user asked for; the socket itself is also paused before `attach`. */
   #paused = false;
-  /** The peer's FIN: not seen, seen while paused, told to the handler. */
-  #peerEnd: 'none' | 'held' | 'told' = 'none';
+  /** The peer's FIN: not seen, being told from a reset, waiting for the handler, told to it. */
+  #peerEnd: 'none' | 'probed' | 'held' | 'told' = 'none';
   /** The socket closed in order while the peer's FIN was held back. */
   #closeHeld = false;
   #error: Error | undefined;
@@ -313,10 +313,26 @@ class TcpPort implements Port {
     done(ok);
   }
 
-  /** The socket has met the peer's FIN. */
+  /**
+   * The socket says that the peer has finished. libuv says so too when a reset finds data that has not been read yet: it delivers the
+   * data and then an end of stream. A write of no octets tells the two apart, for the system answers it with the error it has kept.
+   * Where the probe cannot be made it is not needed as much: writes under way meet the error themselves, and after our own FIN
+   * there is nothing left to lose.
+   */
   #ended(): void {
-    if (this.#peerEnd === 'none') this.#peerEnd = 'held';
-    this.#tellEnd();
+    if (this.#peerEnd !== 'none') return;
+    const socket = this.#socket;
+    if (this.#state !== 'open' || socket.writableLength > 0) {
+      this.#peerEnd = 'held';
+      this.#tellEnd();
+      return;
+    }
+    this.#peerEnd = 'probed';
+    socket.write(EMPTY, (error) => {
+      if (error || this.#peerEnd !== 'probed') return;
+      this.#peerEnd = 'held';
+      this.#tellEnd();
+    });
   }
 
   /** Tells the handler of the peer's FIN, and of a close that waited behind it, unless delivery is paused. */
@@ -329,8 +345,10 @@ class TcpPort implements Port {
   }
 
   #closed(): void {
-    if (this.#peerEnd === 'held' && this.#state === 'ended' && this.#error === undefined) {
+    if (this.#state === 'ended' && this.#error === undefined && (this.#peerEnd === 'held' || this.#peerEnd === 'probed')) {
+      this.#peerEnd = 'held';
       this.#closeHeld = true;
+      this.#tellEnd();
       return;
     }
     const orderly = this.#state === 'ended' && this.#peerEnd === 'told';

@@ -1,0 +1,53 @@
+/**
+ * IP addresses from text to octets.
+ *
+ * Read first: RFC 4291 sections 2.2 (text) and 2.5.5.2 (IPv4-mapped addresses).
+ */
+
+import { isIP } from 'node:net';
+
+/** The 4 or 16 octets of an address in text form, without a zone; a mapped IPv4 address gives 4. Undefined if it is none. */
+export function ipOctets(text: string): Uint8Array | undefined {
+  const address = text.split('%')[0] ?? text;
+  switch (isIP(address)) {
+    case 4:
+      return Uint8Array.from(address.split('.'), Number);
+    case 6:
+      return unmapped(ipv6Octets(address));
+    default:
+      return undefined;
+  }
+}
+
+/** An IPv4 address as IPv6 carries it; an IPv6 address as it is. */
+export function mappedIpv6(octets: Uint8Array): Uint8Array {
+  if (octets.length === 16) return octets;
+  const mapped = new Uint8Array(16);
+  mapped.fill(0xff, 10, 12);
+  mapped.set(octets, 12);
+  return mapped;
+}
+
+function unmapped(octets: Uint8Array): Uint8Array {
+  const prefix = octets.subarray(0, 10).every((octet) => octet === 0) && octets[10] === 0xff && octets[11] === 0xff;
+  return prefix ? octets.slice(12) : octets;
+}
+
+function ipv6Octets(address: string): Uint8Array {
+  const [front = '', back] = address.split('::');
+  const head = groups(front);
+  const tail = back === undefined ? [] : groups(back);
+  const octets = new Uint8Array(16);
+  octets.set(head);
+  octets.set(tail, 16 - tail.length);
+  return octets;
+}
+
+function groups(text: string): number[] {
+  if (text === '') return [];
+  return text.split(':').flatMap((group) => {
+    if (group.includes('.')) return group.split('.').map(Number);
+    const value = Number.parseInt(group, 16);
+    return [value >> 8, value & 0xff];
+  });
+}

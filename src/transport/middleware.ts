@@ -1,0 +1,221 @@
+/**
+ * What middleware over ports is made of: a port that passes everything on, one that can hold deliveries back, and the means to put
+ * middleware around every port of a transport.
+ *
+ * Read first: `port.ts`.
+ */
+
+import type { Scheduler } from '../base/clock.ts';
+import { IwarpError } from '../base/errors.ts';
+import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortHandler, PortListener, Transport, WriteDone } from './port.ts';
+
+/** Which end of the connection a port is: the one that connected, or the one that accepted. */
+export type PortRole = 'active' | 'passive';
+
+/** Puts something around a port. */
+export type PortMiddleware = (port: Port, role: PortRole) => Port;
+
+/** Every port that `transport` makes, inside `layers`; the first layer is the one next to the network. */
+export function wrapTransport(transport: Transport, ...layers: readonly PortMiddleware[]): Transport {
+  const wrap = (port: Port, role: PortRole): Port => layers.reduce((inner, layer) => layer(inner, role), port);
+  return {
+    connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect {
+      return transport.connect(target, (port, error) => {
+        if (port === undefined) done(undefined, error);
+        else done(wrap(port, 'active'));
+      });
+    },
+    listen(
+      target: ListenTarget,
+      accept: (port: Port) => void,
+      ready: (listener: PortListener | undefined, error?: Error) => void,
+    ): void {
+      transport.listen(target, (port) => accept(wrap(port, 'passive')), ready);
+    },
+  };
+}
+
+/** Passes calls down and events up. Middleware overrides what it changes. */
+export class PassingPort implements Port, PortHandler {
+  readonly localAddress: PortAddress;
+  readonly remoteAddress: PortAddress;
+  protected readonly inner: Port;
+  protected handler: PortHandler | undefined;
+
+  constructor(inner: Port) {
+    this.inner = inner;
+    this.localAddress = inner.localAddress;
+    this.remoteAddress = inner.remoteAddress;
+  }
+
+  attach(handler: PortHandler): void {
+    this.handler ??= handler;
+    this.inner.attach(this);
+  }
+
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
+    this.inner.write(chunks, count, done);
+  }
+
+  end(): void {
+    this.inner.end();
+  }
+
+  reset(): void {
+    this.inner.reset();
+  }
+
+  pause(): void {
+    this.inner.pause();
+  }
+
+  resume(): void {
+    this.inner.resume();
+  }
+
+  onData(bytes: Uint8Array, start: number, end: number): void {
+    this.handler?.onData(bytes, start, end);
+  }
+
+  onEnd(): void {
+    this.handler?.onEnd();
+  }
+
+  onClose(error?: Error): void {
+    this.handler?.onClose(error);
+  }
+}
+
+/**
+ * A port that may deliver later, or in other pieces, than the port inside it. What the handler cannot take yet (because it has paused
+ * in the middle of a chunk, or because the subclass blocks) is copied and kept, and the end and an orderly close wait behind it. A
+ * close with an error overtakes, as a reset does.
+ */
+export abstract class HoldingPort extends PassingPort {
+  protected readonly scheduler: Scheduler;
+  #paused = false;
+  #held: Uint8Array[] = [];
+  #end: 'none' | 'held' | 'told' = 'none';
+  #close: 'none' | 'held' | 'told' = 'none';
+  #closeError: Error | undefined;
+
+  constructor(inner: Port, scheduler: Scheduler) {
+    super(inner);
+    this.scheduler = scheduler;
+  }
+
+  /** Gives the handler octets from the front of `bytes[start..end)`, as many as one call shall bring; returns where it stopped. */
+  protected abstract deliver(bytes: Uint8Array, start: number, end: number): number;
+
+  /** Whether the subclass holds all delivery back. */
+  protected blocked(): boolean {
+    return false;
+  }
+
+  /** Whether an orderly close has to wait for something besides the deliveries. */
+  protected closeBlocked(): boolean {
+    return false;
+  }
+
+  protected get paused(): boolean {
+    return this.#paused;
+  }
+
+  protected get closed(): boolean {
+    return this.#close === 'told';
+  }
+
+  override reset(): void {
+    this.#held.length = 0;
+    if (this.#end === 'held') this.#end = 'told';
+    super.reset();
+    // The port inside may have closed in order while its close was held here; for our user it ends in a reset all the same.
+    if (this.#close === 'held') this.#closeError ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side');
+    this.scheduler.defer(() => this.drain());
+  }
+
+  override pause(): void {
+    this.#paused = true;
+    super.pause();
+  }
+
+  override resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    super.resume();
+    this.scheduler.defer(() => this.drain());
+  }
+
+  override onData(bytes: Uint8Array, start: number, end: number): void {
+    if (this.#end !== 'none' || this.#close !== 'none') return;
+    const rest = this.#held.length > 0 ? start : this.#feed(bytes, start, end);
+    if (rest < end) this.#held.push(bytes.slice(rest, end));
+  }
+
+  override onEnd(): void {
+    if (this.#end !== 'none') return;
+    this.#end = 'held';
+    this.drain();
+  }
+
+  override onClose(error?: Error): void {
+    if (this.#close !== 'none') return;
+    this.#close = 'held';
+    this.#closeError = error;
+    this.drain();
+  }
+
+  /** Delivers what is held, as far as it may go. Subclasses call it when they unblock. */
+  protected drain(): void {
+    if (this.#close === 'held' && this.#closeError !== undefined) {
+      this.#tellClose();
+      return;
+    }
+    while (this.#flows()) {
+      const bytes = this.#held[0];
+      if (bytes === undefined) break;
+      const rest = this.#feed(bytes, 0, bytes.length);
+      // The handler may have reset the connection, which empties the queue.
+      if (this.#held[0] !== bytes) continue;
+      if (rest === bytes.length) this.#held.shift();
+      else this.#held[0] = bytes.subarray(rest);
+    }
+    if (this.#held.length > 0 || !this.#flows()) return;
+    if (this.#end === 'held') {
+      this.#end = 'told';
+      this.handler?.onEnd();
+    }
+    if (this.#close === 'held' && !this.closeBlocked()) this.#tellClose();
+  }
+
+  /** Ends delivery here: what the port inside still brings is dropped, the handler hears of an end. */
+  protected endEarly(): void {
+    if (this.#end === 'told') return;
+    this.#held.length = 0;
+    this.#end = 'told';
+    this.handler?.onEnd();
+  }
+
+  /** Tells of the close now; what the port inside reports later is dropped. */
+  protected closeEarly(error?: Error): void {
+    if (this.#close === 'told') return;
+    this.#closeError = error;
+    this.#tellClose();
+  }
+
+  #flows(): boolean {
+    return !this.#paused && !this.blocked() && this.#close !== 'told';
+  }
+
+  #feed(bytes: Uint8Array, start: number, end: number): number {
+    let at = start;
+    while (at < end && this.#flows()) at = this.deliver(bytes, at, end);
+    return at;
+  }
+
+  #tellClose(): void {
+    this.#close = 'told';
+    this.#held.length = 0;
+    this.handler?.onClose(this.#closeError);
+  }
+}
