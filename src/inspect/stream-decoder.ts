@@ -1,0 +1,377 @@
+/**
+ * One direction of one connection into events: start-up frame, FPDUs, and notes about octets that are neither. Fed with the octets of
+ * the TCP stream at any cut, told of gaps. RFC 5044 4 and 7.1. Never throws on any input; keeps at most {@link SEARCH_WINDOW} octets
+ * and one chunk.
+ */
+import { STARTUP_HEADER_OCTETS } from '../mpa/wire.ts';
+import { decodeUlpdu, type ExpectedVersions } from './decode.ts';
+import { crcOf, measureFpdu, takeFpdu, type FpduSpan, type Framing } from './fpdu.ts';
+import { OctetQueue, type OctetBudget } from './octet-queue.ts';
+import { FRONT_OCTETS, frontEvidence } from './plausible.ts';
+import { problem, type Problem } from './problems.ts';
+import { AlignmentSearch, SEARCH_WINDOW } from './search.ts';
+import { KEY_OCTETS, decodeStartup, matchKey, startupOctets } from './startup.ts';
+import type { CrcSeen, DecodedFpdu, Direction, InspectEvent } from './types.ts';
+
+/** Octets looked through without finding anything of iWARP, after which a direction is no longer looked at. */
+export const GIVE_UP_OCTETS: number = 4 * 1024 * 1024;
+/** Octets taken in at once; a longer chunk is cut. */
+const CHUNK_OCTETS = 64 * 1024;
+/** Fronts that make no sense in a row, CRC off, before the length fields are no longer believed. */
+const DOUBTFUL_FRONTS = 2;
+
+const VERSION_ONE: ExpectedVersions = { ddp: 1, rdmap: 1 };
+
+export interface StreamDecoderOptions {
+  readonly direction: Direction;
+  readonly emit: (event: InspectEvent) => void;
+  /** Where the octets begin: with a start-up frame, behind one, or anywhere. */
+  readonly begin: 'startup' | 'fpdu' | 'unknown';
+  /** Needed with `begin: 'fpdu'`: what the start-up frames agreed. */
+  readonly framing?: Framing;
+  /** Distance of the first octet from the octet behind the start-up frame, with `begin: 'fpdu'`. */
+  readonly position?: number;
+  readonly budget?: OctetBudget;
+}
+
+/**
+ * - startup: the first octets decide;
+ * - held: start-up frame seen, how FPDUs are framed is not known before the other side's frame;
+ * - aligned: the queue's head is the first octet of an FPDU;
+ * - searching: it is not known where the next FPDU begins;
+ * - ignored: nothing here is ours.
+ */
+type State = 'startup' | 'held' | 'aligned' | 'searching' | 'ignored';
+
+export class StreamDecoder {
+  readonly direction: Direction;
+  private state: State;
+  private readonly emit: (event: InspectEvent) => void;
+  private readonly queue: OctetQueue;
+  private readonly search: AlignmentSearch;
+  private framing: Framing | undefined;
+  private versions: ExpectedVersions = VERSION_ONE;
+  /** Stream position of the queue's head. */
+  private position: number;
+  private time = 0;
+  private skipped = 0;
+  private examined = 0;
+  private doubtful = 0;
+  private foundAnything = false;
+  private reason = '';
+
+  constructor(options: StreamDecoderOptions) {
+    this.direction = options.direction;
+    this.emit = options.emit;
+    this.queue = new OctetQueue(options.budget);
+    this.search = new AlignmentSearch(this.queue);
+    this.position = options.position ?? 0;
+    this.framing = options.framing;
+    this.state = options.begin === 'startup' ? 'startup' : options.begin === 'fpdu' && options.framing !== undefined ? 'aligned' : 'searching';
+    this.reason = 'the capture begins inside the stream';
+    if (options.framing !== undefined) this.setSearchFraming(options.framing, true);
+  }
+
+  /** Octets that wait for more, or for the other side's start-up frame. */
+  get waiting(): number {
+    return this.queue.length;
+  }
+
+  /** True once a start-up frame or an FPDU was seen. */
+  get found(): boolean {
+    return this.foundAnything;
+  }
+
+  /** The next octets of the stream; `time` in seconds belongs to the FPDUs they complete. */
+  push(bytes: Uint8Array, start: number, end: number, time: number): void {
+    this.time = time;
+    for (let from = start; from < end; from += CHUNK_OCTETS) this.take(bytes, from, Math.min(end, from + CHUNK_OCTETS));
+  }
+
+  private take(bytes: Uint8Array, start: number, end: number): void {
+    const octets = end - start;
+    if (this.state === 'ignored') {
+      this.position += octets;
+      return;
+    }
+    if (!this.queue.append(bytes, start, end)) {
+      this.lose('too many octets wait in all streams together');
+      this.skip(this.queue.length + octets);
+      return;
+    }
+    this.search.pay(octets);
+    this.advance(false);
+  }
+
+  /** `octets` of the stream were not captured. */
+  gap(octets: number, time: number): void {
+    this.time = time;
+    this.advance(true);
+    const cut = this.queue.length;
+    this.flushSkipped();
+    this.note(cut, `${octets} octets were not captured${cut > 0 && this.state === 'aligned' ? `, an FPDU is cut after ${cut} octets` : ''}`);
+    this.queue.drop(cut);
+    this.position += cut + octets;
+    if (this.state !== 'ignored') this.lose('octets were not captured');
+  }
+
+  /** No more octets. `how` tells whether the stream ended or only the capture. */
+  end(how: 'fin' | 'rst' | 'capture', time: number): void {
+    this.time = time;
+    if (this.state === 'held') this.lose('the other side\'s start-up frame was not captured');
+    // Each turn takes at least one octet, so the loop is bounded by what waits.
+    for (let before = -1; this.queue.length > 0 && this.queue.length !== before; ) {
+      before = this.queue.length;
+      this.advance(true);
+      if (this.state !== 'aligned' || this.queue.length === 0) continue;
+      const { bytes, head, length } = this.queue;
+      if (measuredFront(bytes, head, length, this.position, this.framing!, this.versions)) this.endInside(how);
+      else this.lose('headers make no sense');
+    }
+    this.skip(this.queue.length);
+    this.flushSkipped();
+    if (!this.foundAnything && this.examined > 0) {
+      this.note(0, `no MPA start-up frame and no FPDU in ${this.examined} octets`);
+    }
+    this.queue.release();
+    this.state = 'ignored';
+  }
+
+  private endInside(how: 'fin' | 'rst' | 'capture'): void {
+    const { bytes, head, length } = this.queue;
+    const span = measureFpdu(bytes, head, length, this.position, this.framing!);
+    const wanted = span === undefined ? '' : ` of ${span.total}`;
+    const what = how === 'capture' ? 'the capture ends' : how === 'fin' ? 'the stream ends' : 'the connection was reset';
+    const message = `${what} after ${length}${wanted} octets of an FPDU`;
+    this.note(length, message, how === 'fin' ? [problem('MPA-087', message)] : []);
+    this.position += length;
+    this.queue.drop(length);
+  }
+
+  /** How FPDUs of this direction are framed is known now (both start-up frames were seen). */
+  setFraming(framing: Framing, versions: ExpectedVersions = VERSION_ONE): void {
+    this.framing = framing;
+    this.versions = versions;
+    this.search.versions = versions;
+    this.setSearchFraming(framing, true);
+    if (this.state !== 'held') return;
+    this.state = 'aligned';
+    this.advance(false);
+  }
+
+  /** Nothing that follows is MPA: the Reply rejected the connection, or the stream is known to be something else. */
+  ignore(): void {
+    this.state = 'ignored';
+    this.position += this.queue.length;
+    this.queue.release();
+  }
+
+  private setSearchFraming(framing: Framing, startKnown: boolean): void {
+    this.search.known = framing;
+    this.search.stepFour = startKnown;
+  }
+
+  private advance(final: boolean): void {
+    for (let go = true; go && this.queue.length > 0; ) {
+      switch (this.state) {
+        case 'startup': go = this.takeStartup(final); break;
+        case 'held': go = this.hold(); break;
+        case 'aligned': go = this.takeOne(); break;
+        case 'searching': go = this.lookAround(final); break;
+        case 'ignored': this.skipSilently(); go = false; break;
+      }
+    }
+  }
+
+  private skipSilently(): void {
+    this.position += this.queue.length;
+    this.queue.release();
+  }
+
+  // ------------------------------------------------------------------------------------------------------------ start-up
+
+  private takeStartup(final: boolean): boolean {
+    const { bytes, head, length } = this.queue;
+    const match = matchKey(bytes, head, length);
+    if (match === undefined) {
+      this.lose('the stream does not begin with an MPA start-up frame');
+      return true;
+    }
+    if (length < KEY_OCTETS && !final) return false;
+    return this.takeStartupFrame(match.kind, final);
+  }
+
+  private takeStartupFrame(kind: 'request' | 'reply', final: boolean): boolean {
+    const { bytes, head, length } = this.queue;
+    const octets = length < STARTUP_HEADER_OCTETS ? STARTUP_HEADER_OCTETS : startupOctets(bytes, head);
+    if (length < octets && !final) return false;
+    const raw = bytes.slice(head, head + Math.min(octets, length));
+    this.flushSkipped();
+    this.queue.drop(raw.length);
+    this.position = 0;
+    this.foundAnything = true;
+    this.framing = undefined;
+    this.state = 'held';
+    const event = decodeStartup(raw, kind, this.direction, this.time);
+    // MPA-018: what follows a frame with an impossible length cannot be told apart from its private data.
+    if (event.pdLength + STARTUP_HEADER_OCTETS > raw.length && !final) this.lose('PD_Length of the start-up frame is impossible');
+    this.emit(event);
+    return true;
+  }
+
+  /** Octets of an unknown framing wait for the other side's frame, in bounded number. */
+  private hold(): boolean {
+    if (this.queue.length <= SEARCH_WINDOW) return false;
+    this.lose('the other side\'s start-up frame was not captured');
+    return true;
+  }
+
+  // --------------------------------------------------------------------------------------------------------------- FPDUs
+
+  private takeOne(): boolean {
+    const { bytes, head, length } = this.queue;
+    const framing = this.framing!;
+    const span = measureFpdu(bytes, head, length, this.position, framing);
+    if (span === undefined || length < span.total) return false;
+    const raw = bytes.slice(head, head + span.total);
+    const crc = this.crcSeen(raw, framing);
+    const sensible = frontEvidence(raw, span.lead, raw.length - span.lead, this.versions) > 0;
+    const event = this.decode(raw, span, framing, crc);
+    const rest = length - span.total;
+    const nextSensible =
+      rest < FRONT_OCTETS + 4 || measuredFront(bytes, head + span.total, rest, this.position + span.total, framing, this.versions);
+    const reason = this.doubt(span, crc, sensible, nextSensible);
+    const consumed = reason === '' ? span.total : span.lead + FRONT_OCTETS;
+    this.queue.drop(Math.min(consumed, length));
+    this.position += consumed;
+    this.foundAnything = true;
+    this.emit(event);
+    if (reason !== '') this.lose(reason);
+    return true;
+  }
+
+  private crcSeen(raw: Uint8Array, framing: Framing): CrcSeen {
+    const { field, computed } = crcOf(raw, 0, raw.length);
+    return { use: framing.crc, field, computed, ok: field === computed };
+  }
+
+  /** Why the length of this FPDU should not be believed; empty if it should. */
+  private doubt(span: FpduSpan, crc: CrcSeen, sensible: boolean, nextSensible: boolean): string {
+    if (crc.ok) {
+      this.doubtful = 0;
+      return '';
+    }
+    if (crc.use === 'on') {
+      if (!sensible) return 'neither CRC nor header of the last FPDU makes sense';
+      return nextSensible ? '' : 'the CRC of the last FPDU is wrong, and no FPDU follows where its length says';
+    }
+    this.doubtful = sensible ? 0 : this.doubtful + 1;
+    return this.doubtful >= DOUBTFUL_FRONTS || (!sensible && span.ulpduLength < FRONT_OCTETS) ? 'headers make no sense' : '';
+  }
+
+  private decode(raw: Uint8Array, span: FpduSpan, framing: Framing, crc: CrcSeen): DecodedFpdu {
+    const taken = takeFpdu(raw, span, this.position, framing);
+    const body = decodeUlpdu(taken.ulpdu, 0, taken.ulpdu.length, this.versions);
+    const problems: Problem[] = [...taken.problems, ...body.problems];
+    if (crc.use === 'on' && !crc.ok) {
+      problems.unshift(problem('MPA-069', `CRC field ${hex(crc.field)}, computed ${hex(crc.computed)}`));
+    }
+    return {
+      kind: 'fpdu', direction: this.direction, time: this.time, position: this.position + span.lead, octets: span.total,
+      ulpduLength: span.ulpduLength, padLength: taken.padLength, markers: taken.markers, crc, raw, ulpdu: taken.ulpdu,
+      ...body, problems,
+    };
+  }
+
+  // -------------------------------------------------------------------------------------------------------------- search
+
+  private lose(reason: string): void {
+    this.reason = reason;
+    this.state = 'searching';
+    this.doubtful = 0;
+    this.search.restart();
+  }
+
+  private lookAround(final: boolean): boolean {
+    const key = this.findKey();
+    if (key !== undefined && key.offset === 0) return this.takeStartupFrame(key.kind, final);
+    const result = this.search.scan(this.position, final);
+    if (typeof result === 'object') {
+      this.align(result.offset, result.framing, result.how);
+      return true;
+    }
+    if (key !== undefined) {
+      this.skip(key.offset);
+      this.search.restart();
+      return true;
+    }
+    // The last octets may be the beginning of a key; a candidate that fills the window is given up.
+    const spare = final ? 0 : KEY_OCTETS - 1;
+    const drop = Math.max(Math.min(result, this.queue.length - spare), this.queue.length - SEARCH_WINDOW, final ? FRONT_OCTETS : 0);
+    if (drop <= 0) return false;
+    this.skip(Math.min(drop, this.queue.length));
+    this.search.restart();
+    return final || this.queue.length > SEARCH_WINDOW;
+  }
+
+  /** A start-up frame in a stream whose own was not seen: behind streaming mode data (MPA-043), or the stream is used anew. */
+  private findKey(): { offset: number; kind: 'request' | 'reply' } | undefined {
+    if (this.framing !== undefined) return undefined;
+    const { bytes, head, tail } = this.queue;
+    for (let at = bytes.indexOf(0x4d, head); at >= 0 && at + KEY_OCTETS <= tail; at = bytes.indexOf(0x4d, at + 1)) {
+      const match = matchKey(bytes, at, tail - at);
+      if (match?.exact === true) return { offset: at - head, kind: match.kind };
+    }
+    return undefined;
+  }
+
+  private align(offset: number, framing: Framing, how: 'crc' | 'run'): void {
+    this.skip(offset);
+    const { reason } = this;
+    // A guess that saw no marker may be wrong about them: the search stays open until one has been seen.
+    const learnt = this.search.known === undefined;
+    if (learnt) {
+      this.framing = framing;
+      if (framing.markers) this.setSearchFraming(framing, false);
+    }
+    this.state = 'aligned';
+    this.flushSkipped();
+    const means = how === 'crc' ? 'a good CRC' : 'headers that follow one another';
+    const guessed = learnt ? `; CRC ${framing.crc === 'on' ? 'on' : 'taken as off'}, markers ${framing.markers ? 'on' : 'taken as off'}` : '';
+    this.note(0, `${reason}: found an FPDU by ${means}${guessed}`);
+    if (learnt) this.foundAnything = true;
+  }
+
+  private skip(octets: number): void {
+    this.queue.drop(Math.min(octets, this.queue.length));
+    this.position += octets;
+    this.skipped += octets;
+    this.examined += octets;
+    if (!this.foundAnything && this.examined > GIVE_UP_OCTETS) this.ignore();
+  }
+
+  private flushSkipped(): void {
+    if (this.skipped === 0) return;
+    const octets = this.skipped;
+    this.skipped = 0;
+    const message = `${octets} octets passed over: ${this.reason}`;
+    const position = this.position - octets;
+    this.emit({ kind: 'note', direction: this.direction, time: this.time, position, octets, message, problems: [] });
+  }
+
+  private note(octets: number, message: string, problems: Problem[] = []): void {
+    this.emit({ kind: 'note', direction: this.direction, time: this.time, position: this.position, octets, message, problems });
+  }
+}
+
+function measuredFront(
+  bytes: Uint8Array, at: number, available: number, position: number, framing: Framing, versions: ExpectedVersions,
+): boolean {
+  const span = measureFpdu(bytes, at, available, position, framing);
+  if (span === undefined || available < span.lead + FRONT_OCTETS) return true;
+  return frontEvidence(bytes, at + span.lead, available - span.lead, versions) > 0;
+}
+
+function hex(value: number): string {
+  return `0x${value.toString(16).padStart(8, '0')}`;
+}
