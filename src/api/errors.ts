@@ -1,0 +1,59 @@
+/** Errors of the promise layer that carry more than a code. */
+import { IwarpError, type IwarpErrorCode } from '../base/errors.ts';
+import type { CloseCause } from '../rdmap/stream-types.ts';
+import type { TerminateInfo } from '../rdmap/terminate.ts';
+
+/** The stream was ended by a Terminate message, ours or the peer's. */
+export class TerminateError extends IwarpError {
+  /** The message, decoded. */
+  readonly terminate: TerminateInfo;
+
+  constructor(terminate: TerminateInfo, options?: ErrorOptions) {
+    const who = terminate.origin === 'remote' ? 'the peer sent' : 'sent';
+    super('ERR_TERMINATED', `${who} Terminate ${terminate.description}`, options);
+    this.name = 'TerminateError';
+    this.terminate = terminate;
+  }
+}
+
+/** The peer answered the connection request with a rejection. */
+export class RejectedError extends IwarpError {
+  /** The peer's private data. */
+  readonly privateData: Uint8Array;
+
+  constructor(message: string, privateData: Uint8Array) {
+    super('ERR_REJECTED', message);
+    this.name = 'RejectedError';
+    this.privateData = privateData;
+  }
+}
+
+/** Why a connection ended. */
+export interface CloseInfo {
+  readonly cause: CloseCause;
+  /** Set unless the connection was closed in order. */
+  readonly error: IwarpError | undefined;
+  readonly terminate: TerminateInfo | undefined;
+}
+
+const MESSAGES: Readonly<Partial<Record<CloseCause, readonly [IwarpErrorCode, string]>>> = {
+  graceful: ['ERR_CONNECTION_CLOSED', 'the connection has been closed'],
+  reset: ['ERR_CONNECTION_RESET', 'the connection was reset'],
+  lost: ['ERR_CONNECTION_RESET', 'the connection was lost'],
+  timeout: ['ERR_TIMEOUT', 'the peer did not answer the close in time'],
+  'bad-close': ['ERR_CONNECTION_RESET', 'the peer sent data after the close'],
+  rejected: ['ERR_REJECTED', 'the connection was rejected'],
+  'startup-failed': ['ERR_STARTUP', 'MPA start-up failed'],
+};
+
+/** The error that pending operations of a connection that ended this way are rejected with. */
+export function closeError(cause: CloseCause, error: Error | undefined, terminate: TerminateInfo | undefined): IwarpError {
+  if (terminate !== undefined) return new TerminateError(terminate, error === undefined ? undefined : { cause: error });
+  const [code, message] = MESSAGES[cause] ?? (['ERR_CONNECTION_RESET', `the connection ended: ${cause}`] as const);
+  return new IwarpError(code, message, error === undefined ? undefined : { cause: error });
+}
+
+/** The rejection for an aborted wait. */
+export function abortError(signal: AbortSignal): IwarpError {
+  return new IwarpError('ERR_ABORTED', 'the operation was aborted', { cause: signal.reason });
+}

@@ -1,0 +1,73 @@
+/** Remote buffers: what one side tells the other so that it can read and write memory. */
+import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
+
+/** Octets of a serialised remote buffer. */
+export const REMOTE_BUFFER_OCTETS = 16;
+
+/**
+ * A ticket to a region of the peer: STag, tagged offset, length. Sixteen octets on the wire, big-endian: address u64, STag u32, length u32
+ * (the layout that rping uses).
+ *
+ * @example
+ * await connection.send(RemoteBuffer.of(region).toBytes());
+ * const remote = RemoteBuffer.fromBytes(message.data);
+ */
+export class RemoteBuffer {
+  readonly rkey: number;
+  readonly address: bigint;
+  readonly length: number;
+
+  constructor(rkey: number, address: bigint | number, length: number) {
+    this.rkey = checkInteger('rkey', rkey, 0, 0xffff_ffff);
+    this.address = BigInt(checkU64('address', address));
+    this.length = checkInteger('length', length, 0, 0xffff_ffff);
+  }
+
+  /** The ticket to a registered region. */
+  static of(region: { readonly rkey: number; readonly addr: bigint; readonly length: number }): RemoteBuffer {
+    return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, 0xffff_ffff));
+  }
+
+  /** Part of this buffer; ERR_OUT_OF_RANGE beyond its end. */
+  slice(offset: number, length: number = this.length - offset): RemoteBuffer {
+    checkInteger('offset', offset, 0, this.length);
+    if (!Number.isInteger(length) || length < 0 || offset + length > this.length) {
+      throw new IwarpError('ERR_OUT_OF_RANGE', `${length} octets from ${offset} pass the remote buffer's ${this.length} octets`);
+    }
+    return new RemoteBuffer(this.rkey, this.address + BigInt(offset), length);
+  }
+
+  toBytes(): Uint8Array {
+    const bytes = new Uint8Array(REMOTE_BUFFER_OCTETS);
+    const view = new DataView(bytes.buffer);
+    view.setUint32(0, hi32(this.address));
+    view.setUint32(4, lo32(this.address));
+    view.setUint32(8, this.rkey);
+    view.setUint32(12, this.length);
+    return bytes;
+  }
+
+  /** Read the first sixteen octets; ERR_INVALID_ARGUMENT if there are fewer. */
+  static fromBytes(data: ArrayBufferView): RemoteBuffer {
+    const bytes = checkBytes('data', data);
+    if (bytes.length < REMOTE_BUFFER_OCTETS) {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', `data must have ${REMOTE_BUFFER_OCTETS} octets, got ${bytes.length}`);
+    }
+    const view = new DataView(bytes.buffer, bytes.byteOffset, REMOTE_BUFFER_OCTETS);
+    return new RemoteBuffer(view.getUint32(8), toBigInt(view.getUint32(0), view.getUint32(4)), view.getUint32(12));
+  }
+
+  toJSON(): { rkey: number; address: string; length: number } {
+    return { rkey: this.rkey, address: this.address.toString(), length: this.length };
+  }
+
+  /** From what {@link RemoteBuffer.toJSON} gave. */
+  static fromJSON(value: unknown): RemoteBuffer {
+    const { rkey, address, length } = (value ?? {}) as Record<string, unknown>;
+    if (typeof address !== 'string' || !/^\d+$/.test(address)) {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', `value.address must be a decimal string, got ${show(address)}`);
+    }
+    return new RemoteBuffer(rkey as number, BigInt(address), length as number);
+  }
+}

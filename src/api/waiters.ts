@@ -1,0 +1,48 @@
+/** Promises that wait in line, each of which an AbortSignal can take out again. */
+import { abortError } from './errors.ts';
+
+interface Waiter<T> {
+  readonly resolve: (value: T) => void;
+  readonly reject: (error: Error) => void;
+  readonly stop: () => void;
+}
+
+export class Waiters<T> {
+  readonly #line = new Set<Waiter<T>>();
+
+  get size(): number {
+    return this.#line.size;
+  }
+
+  wait(signal: AbortSignal | undefined): Promise<T> {
+    if (signal?.aborted) return Promise.reject(abortError(signal));
+    return new Promise<T>((resolve, reject) => {
+      const onAbort = (): void => {
+        this.#line.delete(waiter);
+        reject(abortError(signal!));
+      };
+      const waiter: Waiter<T> = { resolve, reject, stop: () => signal?.removeEventListener('abort', onAbort) };
+      signal?.addEventListener('abort', onAbort, { once: true });
+      this.#line.add(waiter);
+    });
+  }
+
+  /** Give the value to whoever waits longest; false if nobody does. */
+  next(value: T): boolean {
+    for (const waiter of this.#line) {
+      this.#line.delete(waiter);
+      waiter.stop();
+      waiter.resolve(value);
+      return true;
+    }
+    return false;
+  }
+
+  rejectAll(error: Error): void {
+    for (const waiter of this.#line) {
+      waiter.stop();
+      waiter.reject(error);
+    }
+    this.#line.clear();
+  }
+}

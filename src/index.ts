@@ -1,0 +1,18 @@
+/**
+ * `iwarp`: RDMA for Node programs. Connect, register memory, send, receive, read, write.
+ *
+ * Verbs are in `iwarp/verbs`, the connection manager in `iwarp/cm`, codecs in `iwarp/wire`, and the in-memory network for tests in
+ * `iwarp/testing`.
+ */
+export { connect, createServer, Server, type ConnectOptions, type ServerOptions, type ServerRequest } from './api/connect.ts';
+export { Connection, type EndpointOptions, type LocalMemory, type OperationOptions, type SendOptions } from './api/connection.ts';
+export { Message } from './api/message.ts';
+export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
+export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
+export { RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
+export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
+export { ACCESS } from './ddp/stag-table.ts';
+export { MemoryRegion, ProtectionDomain, type RegisterOptions, type Sge } from './verbs/memory.ts';
+export { DEFAULT_POLICY, type ConnectionPolicy, type Negotiated, type RtrKind } from './mpa/policy.ts';
+export type { TerminateInfo } from './rdmap/terminate.ts';
+export type { CloseCause, StreamCounters } from './rdmap/stream-types.ts';

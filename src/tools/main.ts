@@ -1,0 +1,30 @@
+/** The command line `iwarp`: picks the subcommand, one file each. */
+
+type Run = (args: string[]) => Promise<number>;
+
+/** Name, what it does, and where it is. Loaded when called, so that a small tool starts quickly. */
+const COMMANDS: readonly (readonly [string, string, () => Promise<Run>])[] = [
+  ['rping', 'RDMA ping-pong, client and server, with stock rping', async () => (await import('./rping.ts')).run],
+  ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
+];
+
+function usage(): string {
+  const lines = COMMANDS.map(([name, what]) => `  ${name.padEnd(12)} ${what}`);
+  return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" tells the options.\n`;
+}
+
+/** Run `args`; the result is the exit status. */
+export async function main(args: string[]): Promise<number> {
+  const [name, ...rest] = args;
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    process.stdout.write(usage());
+    return name === undefined ? 2 : 0;
+  }
+  const command = COMMANDS.find(([known]) => known === name);
+  if (command === undefined) {
+    process.stderr.write(`iwarp: unknown command ${JSON.stringify(name)}\n\n${usage()}`);
+    return 2;
+  }
+  const run = await command[2]();
+  return await run(rest);
+}

@@ -1,0 +1,176 @@
+/**
+ * One queue pair as a tool uses it: post one thing, wait for its completion. Stock tools work in such steps, and post no receive but the
+ * ones that their protocol needs, so this stands on verbs and cm rather than on the promise layer.
+ */
+import type { CmConnection } from '../../cm/connection.ts';
+import type { CmEvent } from '../../cm/events.ts';
+import { closeError, RejectedError, type CloseInfo } from '../../api/errors.ts';
+import { IwarpError } from '../../base/errors.ts';
+import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../../verbs/cq.ts';
+import type { MemoryRegion, ProtectionDomain, Sge } from '../../verbs/memory.ts';
+import type { QueuePair } from '../../verbs/qp.ts';
+import type { SendWorkRequest } from '../../verbs/post.ts';
+import type { Rnic } from '../../api/environment.ts';
+import { ACCESS } from '../../ddp/stag-table.ts';
+
+const RECEIVE = 0x1_0000_0000;
+
+interface Pending {
+  readonly resolve: (wc: WorkCompletion) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface SessionOptions {
+  readonly maxSendWr?: number;
+  readonly maxRecvWr?: number;
+}
+
+export class Session {
+  readonly rnic: Rnic;
+  readonly pd: ProtectionDomain;
+  readonly cq: CompletionQueue;
+  readonly qp: QueuePair;
+  /** Settles with the end of the connection; never rejects. */
+  readonly closed: Promise<CloseInfo>;
+  /** Settles when the connection is established; rejects when it never will be. */
+  readonly established: Promise<void>;
+  #resolveClosed!: (info: CloseInfo) => void;
+  #resolveEstablished!: () => void;
+  #rejectEstablished!: (error: Error) => void;
+  readonly #sends = new Map<number, Pending>();
+  readonly #waiting: Pending[] = [];
+  readonly #arrived: WorkCompletion[] = [];
+  readonly #flushed: Pending[] = [];
+  #nextId = 1;
+  #failure: IwarpError | null = null;
+  #connection: CmConnection | null = null;
+  #over = false;
+  onClosing: (() => void) | null = null;
+
+  constructor(rnic: Rnic, options: SessionOptions = {}) {
+    this.rnic = rnic;
+    const { maxSendWr = 16, maxRecvWr = 16 } = options;
+    this.pd = rnic.device.allocatePd();
+    this.cq = rnic.device.createCq(maxSendWr + maxRecvWr);
+    this.qp = this.pd.createQp({ sendCq: this.cq, recvCq: this.cq, maxSendWr, maxRecvWr });
+    this.closed = new Promise((resolve) => (this.#resolveClosed = resolve));
+    this.established = new Promise((resolve, reject) => {
+      this.#resolveEstablished = resolve;
+      this.#rejectEstablished = reject;
+    });
+    this.established.catch(() => undefined);
+    this.cq.setHandler(() => this.#poll());
+    this.cq.requestNotify();
+  }
+
+  get connection(): CmConnection {
+    return this.#connection!;
+  }
+
+  /** Register memory with every right, as the stock tools do. */
+  register(octets: number): MemoryRegion {
+    return this.pd.registerMemory(new Uint8Array(octets), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE);
+  }
+
+  /** Use this connection; its events are handled from now on. */
+  use(connection: CmConnection): void {
+    this.#connection = connection;
+    connection.setHandler((event) => this.#handle(event));
+  }
+
+  postRecv(sge: Sge): void {
+    this.qp.postRecv({ wrId: RECEIVE, sges: [sge] });
+  }
+
+  /** The next received message. */
+  receive(): Promise<WorkCompletion> {
+    const wc = this.#arrived.shift();
+    if (wc !== undefined) return Promise.resolve(wc);
+    if (this.#over) return Promise.reject(this.#failure!);
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  /** Post and wait for the completion. */
+  execute(request: SendWorkRequest): Promise<WorkCompletion> {
+    if (this.#over) return Promise.reject(this.#failure!);
+    return new Promise((resolve, reject) => {
+      const id = this.#nextId++;
+      this.qp.postSend({ ...request, wrId: id });
+      this.#sends.set(id, { resolve, reject });
+    });
+  }
+
+  /** Close in order and give everything back. */
+  async close(): Promise<CloseInfo> {
+    this.#connection?.disconnect();
+    return await this.closed;
+  }
+
+  #poll(): void {
+    if (this.cq.destroyed) return;
+    for (;;) {
+      const wc = createWorkCompletion();
+      if (this.cq.poll([wc], 1) === 0) {
+        this.cq.requestNotify();
+        if (this.cq.length === 0) return;
+        continue;
+      }
+      this.#complete(wc);
+    }
+  }
+
+  #complete(wc: WorkCompletion): void {
+    if (wc.wrId === RECEIVE) {
+      if (wc.status !== 'success') return;
+      const waiter = this.#waiting.shift();
+      if (waiter === undefined) this.#arrived.push(wc);
+      else waiter.resolve(wc);
+      return;
+    }
+    const pending = this.#sends.get(wc.wrId as number)!;
+    this.#sends.delete(wc.wrId as number);
+    if (wc.status === 'success') pending.resolve(wc);
+    else if (wc.status === 'flushed') this.#flushed.push(pending);
+    else pending.reject(new IwarpError('ERR_WORK_COMPLETION', `${wc.opcode} ended with status ${wc.status}`));
+  }
+
+  #handle(event: CmEvent): void {
+    switch (event.type) {
+      case 'established':
+        this.#resolveEstablished();
+        break;
+      case 'rejected': {
+        const why = event.markersAsked ? ': markers were asked for, which some peers (Linux siw) refuse' : '';
+        this.#failure = new RejectedError(`the peer rejected the connection${why}`, event.parameters.privateData);
+        break;
+      }
+      case 'connect-error':
+        this.#failure = new IwarpError(event.reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${event.reason}`);
+        break;
+      case 'unreachable':
+        this.#finish({ cause: 'startup-failed', error: new IwarpError('ERR_CONNECT', event.error.message, { cause: event.error }), terminate: undefined });
+        break;
+      case 'closing':
+        this.onClosing?.();
+        break;
+      case 'disconnected': {
+        const error = this.#failure ?? closeError(event.cause, event.error, event.terminate);
+        this.#finish({ cause: event.cause, error, terminate: event.terminate });
+        break;
+      }
+      default:
+    }
+  }
+
+  #finish(info: CloseInfo): void {
+    this.#poll();
+    this.#over = true;
+    this.#failure = info.error!;
+    this.#rejectEstablished(this.#failure);
+    for (const pending of [...this.#flushed.splice(0), ...this.#sends.values(), ...this.#waiting.splice(0)]) pending.reject(this.#failure);
+    this.#sends.clear();
+    this.qp.destroy();
+    this.cq.destroy();
+    this.#resolveClosed(info);
+  }
+}
