@@ -86,17 +86,20 @@ export function createSegment(): Segment {
   };
 }
 
-/** Decode the header of `bytes[start..start+length)` into `segment`; false if it is shorter than its header (MPA-090). */
+/**
+ * Decode the header of `bytes[start..start+length)` into `segment`; false if it is shorter than its header (MPA-090). Of a short one the
+ * two control octets are decoded as far as they are there, and read as zero where they are not.
+ */
 export function decodeSegment(segment: Segment, bytes: Uint8Array, start: number, length: number): boolean {
   segment.bytes = bytes;
   segment.start = start;
   segment.length = length;
-  if (length < TAGGED_HEADER_OCTETS) return false;
-  const control = bytes[start]!;
+  const control = length > DDP_CONTROL_OFFSET ? bytes[start]! : 0;
   segment.tagged = (control & DDP_CONTROL.TAGGED) !== 0;
   segment.last = (control & DDP_CONTROL.LAST) !== 0;
   segment.version = control & DDP_CONTROL.VERSION;
-  segment.ulpControl = bytes[start + RSVDULP_OFFSET]!;
+  segment.ulpControl = length > RSVDULP_OFFSET ? bytes[start + RSVDULP_OFFSET]! : 0;
+  if (length < TAGGED_HEADER_OCTETS) return false;
   if (segment.tagged) {
     segment.stag = getU32(bytes, start + TAGGED_STAG_OFFSET);
     segment.toHi = getU32(bytes, start + TAGGED_TO_OFFSET);

@@ -7,7 +7,7 @@ import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo, toBigInt } from '../base/u64.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
 import { ACCESS, FAULT, REMOTE_ACCESS, type StagEntry, type StagTable } from '../ddp/stag-table.ts';
-import { getU32, QN, type Segment } from '../ddp/wire.ts';
+import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
 import type { InboundRequests, OutstandingRequests } from './reads.ts';
@@ -36,6 +36,15 @@ export const DELIVERED = 0x2_0000;
 export const IN_TURN = 0x4_0000;
 /** A malformed Terminate: end the stream without an answer (RDMAP-081). */
 export const SILENT = 0x8_0000;
+
+/** Octets of the messages that have exactly one size, by opcode. */
+const FIXED_OCTETS: Readonly<Record<number, number>> = {
+  [OPCODE.READ_REQUEST]: READ_REQUEST_OCTETS,
+  [OPCODE.IMMEDIATE]: IMMEDIATE_OCTETS,
+  [OPCODE.IMMEDIATE_SE]: IMMEDIATE_OCTETS,
+  [OPCODE.ATOMIC_REQUEST]: ATOMIC_REQUEST_OCTETS,
+  [OPCODE.ATOMIC_RESPONSE]: ATOMIC_RESPONSE_OCTETS,
+};
 
 /** What a peer may do to this queue pair beyond what regions grant (VERBS-142). */
 export interface InboundRights {
@@ -118,19 +127,29 @@ export class Receiver implements DdpUlp {
     if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     const length = segment.payloadLength;
     if (wqe === null || wqe.length === 0) {
-      if (length !== 0 || !segment.last) return TERM.DDP_BOUNDS;
-      return this.#finishRequest(wqe);
+      if (length !== 0) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
+      return segment.last ? this.#finishRequest(wqe) : FINE;
     }
     const entry = wqe.sges.entry[0]!;
-    // The response names our STag: still valid, and the one that the request named.
-    if (segment.stag !== wqe.sges.stag[0] || !wqe.sges.usable(ACCESS.LOCAL_WRITE)) return TERM.DDP_INVALID_STAG;
+    // The response names our STag: the one that the request named, and still valid.
+    if (segment.stag !== wqe.sges.stag[0]) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
+    if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
+      wqe.status = 'local-protection-error';
+      return TERM.DDP_INVALID_STAG;
+    }
     const offset = wqe.sges.offset[0]! + wqe.received;
     const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
-    if (!inPlace || wqe.received + length > wqe.length) return TERM.DDP_BOUNDS;
-    if (segment.last !== (wqe.received + length === wqe.length)) return TERM.DDP_BOUNDS;
+    if (!inPlace || wqe.received + length > wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
+    if (segment.last && wqe.received + length < wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
     copyBytes(segment.bytes, segment.payload, entry.bytes, offset, length);
     wqe.received += length;
     return segment.last ? this.#finishRequest(wqe) : FINE;
+  }
+
+  /** The request that the response should have answered takes the blame on our side (VERBS-049). */
+  #badResponse(wqe: SendWqe | null, code: number): number {
+    if (wqe !== null) wqe.status = 'bad-response';
+    return code;
   }
 
   #finishRequest(wqe: SendWqe | null): number {
@@ -180,7 +199,8 @@ export class Receiver implements DdpUlp {
 
   capacity(qn: number): number {
     // Immediate Data brings its own eight octets and does not touch the buffer; other queues have fixed-size messages.
-    if (qn !== QN.SEND) return MAX_TERMINATE_OCTETS;
+    if (qn === QN.TERMINATE) return MAX_MESSAGE; // octets behind what a Terminate announces are dropped (peers 2.11)
+    if (qn !== QN.SEND) return ATOMIC_REQUEST_OCTETS;
     return this.#receive === null ? 0 : Math.max(this.#receive.sges.total, this.#immediate ? IMMEDIATE_OCTETS : 0);
   }
 
@@ -189,12 +209,11 @@ export class Receiver implements DdpUlp {
   checkUntagged(segment: Segment): number {
     const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
     this.#immediate = opcode === OPCODE.IMMEDIATE || opcode === OPCODE.IMMEDIATE_SE;
-    const { payloadLength, last } = segment;
-    if (opcode === OPCODE.READ_REQUEST) return last && payloadLength === READ_REQUEST_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC;
-    if (opcode === OPCODE.ATOMIC_REQUEST) return last && payloadLength === ATOMIC_REQUEST_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC;
-    if (opcode === OPCODE.ATOMIC_RESPONSE) return last && payloadLength === ATOMIC_RESPONSE_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC;
-    if (this.#immediate) return last && payloadLength === IMMEDIATE_OCTETS ? FINE : TERM.RDMAP_STREAM_CATASTROPHIC; // EXT-010
+    const { payloadLength, last, mo } = segment;
     if (opcode === OPCODE.TERMINATE) return last && payloadLength >= TERMINATE_FIXED_OCTETS ? FINE : SILENT;
+    const fixed = FIXED_OCTETS[opcode];
+    // RDMAP-015, EXT-010. An MO other than 0 here continues a Send with something that is none.
+    if (fixed !== undefined && (!last || payloadLength !== fixed || mo !== 0)) return TERM.RDMAP_STREAM_CATASTROPHIC;
     return FINE;
   }
 
@@ -296,6 +315,7 @@ export class Receiver implements DdpUlp {
     const toLo = u32(ATOMIC_REQUEST.TO + 4);
     const fault = stags.check(u32(ATOMIC_REQUEST.STAG), toHi, toLo, 8, ACCESS.REMOTE_ATOMIC, pd, qp);
     if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035
+    if (!this.#c.rights.write) return TERM.RDMAP_ACCESS | DELIVERED | IN_TURN; // VERBS-142: it would write
     const target = stags.entry!.bytes;
     const { offset } = stags;
     if (!isAligned(target, offset)) return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033
@@ -320,7 +340,7 @@ export class Receiver implements DdpUlp {
   #deliverAtomicResponse(segment: Segment): number {
     const { bytes, payload } = segment;
     const wqe = this.#c.outstanding.first!;
-    if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn) return TERM.DDP_MSN_RANGE; // EXT-049
+    if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn) return this.#badResponse(wqe, TERM.DDP_MSN_RANGE); // EXT-049
     if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
       wqe.status = 'local-protection-error';
       return TERM.LOCAL_CATASTROPHIC;

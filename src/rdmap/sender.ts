@@ -79,6 +79,7 @@ export class Sender {
   #responding: InboundRequest | null = null;
   #quantum = 0;
   #responseServedLast = false;
+  #lastPost = Number.POSITIVE_INFINITY;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
   /** FPDUs produced, by what they carried; for counters. */
@@ -103,7 +104,17 @@ export class Sender {
   /** Work that a graceful close has to wait for, or that a peer's FIN cuts off: unsent, unanswered or being answered. */
   get unfinished(): boolean {
     const { sq, inbound, outstanding } = this.#c;
-    return this.rtr !== null || this.#sending !== null || sq.next !== sq.head || inbound.size > 0 || outstanding.size > 0;
+    return this.rtr !== null || this.#sending !== null || sq.next < this.#workEnd || inbound.size > 0 || outstanding.size > 0;
+  }
+
+  /** A local close has begun: what is posted from now on is not sent any more, but flushed at the end (DDP-059, VERBS-058). */
+  refuseLaterPosts(): void {
+    this.#lastPost = this.#c.sq.head;
+  }
+
+  /** The queue position behind the last entry that may be sent. */
+  get #workEnd(): number {
+    return Math.min(this.#c.sq.head, this.#lastPost);
   }
 
   /** Put the Terminate at the head of everything, at the next segment boundary; or behind the responses already owed (VERBS-069). */
@@ -120,7 +131,13 @@ export class Sender {
   /** Fill `stage` with as many FPDUs as fit and are ready. */
   fill(stage: Stage): void {
     if (!this.mayTransmit) return;
-    while (this.fault === null && !this.#terminateSent && this.#step(stage)) this.fpdus++;
+    for (;;) {
+      while (this.fault === null && !this.#terminateSent && this.#step(stage)) this.fpdus++;
+      if (this.fault === null || this.#terminate === null) return;
+      // RDMAP-075: a Terminate is on its way already. A response that cannot be made any more only ends the wait for responses.
+      this.fault = null;
+      this.#terminateAfterResponses = false;
+    }
   }
 
   /** One FPDU, or false: no room or nothing ready. */
@@ -129,7 +146,11 @@ export class Sender {
     if (this.rtr !== null) return this.#sendRtr(stage);
     if (this.#sending !== null) return this.#sendSegment(stage, this.#sending);
     if (this.#responding !== null) {
-      if (this.#c.interleave && this.#quantum >= RESPONSE_QUANTUM && this.#untaggedReady()) return this.#startWork(stage);
+      if (this.#c.interleave && this.#quantum >= RESPONSE_QUANTUM) {
+        this.#runLocalWork(); // it may stand in front of an untagged message
+        if (this.fault !== null) return false;
+        if (this.#untaggedReady()) return this.#startWork(stage);
+      }
       return this.#respond(stage, this.#responding);
     }
     const responses = this.#c.inbound.size > 0;
@@ -142,9 +163,11 @@ export class Sender {
   }
 
   #stepTerminating(stage: Stage): boolean {
-    if (this.#terminateAfterResponses) {
+    if (this.#terminateAfterResponses && this.#c.inbound.size > 0) {
+      // DDP-036: a Write that has begun is finished before the responses, whose segments may not stand between its own.
+      if (this.#sending?.kind === WORK.WRITE) return this.#sendSegment(stage, this.#sending);
       if (this.#responding !== null) return this.#respond(stage, this.#responding);
-      if (this.#c.inbound.size > 0) return this.#startResponse(stage);
+      return this.#startResponse(stage);
     }
     return this.#sendTerminate(stage);
   }
@@ -154,7 +177,7 @@ export class Sender {
   /** True if the entry at `next` may be started now. */
   #workReady(): boolean {
     const { sq, outstanding } = this.#c;
-    if (sq.next === sq.head) return false;
+    if (sq.next >= this.#workEnd) return false;
     const wqe = sq.slot(sq.next);
     // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
     if (wqe.fence && outstanding.size > 0) return false;
@@ -170,7 +193,7 @@ export class Sender {
   /** Local operations at the head of the queue send nothing (VERBS-104) and take effect before anything behind them (VERBS-100). */
   #runLocalWork(): void {
     const { sq, outstanding } = this.#c;
-    while (this.fault === null && sq.next !== sq.head) {
+    while (this.fault === null && sq.next < this.#workEnd) {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) return;
       // VERBS-099: a fenced one waits for all the work in front.

@@ -198,6 +198,7 @@ export class RdmaStream implements UlpduSink {
     const { state } = this;
     if (state === 'operational') {
       this.#machine.step('close');
+      this.#sender!.refuseLaterPosts();
       this.#closeAt = now + this.#config.policy.closeTimeout;
       this.#events.push({ type: 'closing', by: 'local' });
     } else if (state === 'startup' || state === 'deciding') {
@@ -262,8 +263,7 @@ export class RdmaStream implements UlpduSink {
       case 'draining':
         this.#handleFinInOperation();
         break;
-      default:
-        this.#endOnce();
+      default: // our own FIN has gone out already, or follows the Terminate that is still to be sent (VERBS-051)
     }
   }
 
