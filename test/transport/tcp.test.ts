@@ -1,0 +1,203 @@
+/** What the TCP transport adds to the contract: shared read memory, adoption of accepted sockets, the real clock. */
+
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { Socket, connect, createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterEach, describe, expect, it } from 'vitest';
+import { seededRandom } from '../../src/base/random.ts';
+import { adopt } from '../../src/transport/adopt.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
+import { TcpTransport } from '../../src/transport/tcp.ts';
+import { World, pattern } from './harness.ts';
+import type { End } from './harness.ts';
+
+describe('TcpTransport', () => {
+  let world: World | undefined;
+
+  afterEach(() => world?.dispose());
+
+  it('lets 1000 connections read into one buffer of 64 KiB without mixing their octets up', async () => {
+    const allocated: Uint8Array[] = [];
+    const transport = new TcpTransport({
+      receive: 'onread',
+      allocate: (octets) => {
+        // Somewhere inside larger memory, as an arena would give it.
+        const bytes = new Uint8Array(new ArrayBuffer(octets + 64), 64, octets);
+        allocated.push(bytes);
+        return bytes;
+      },
+    });
+    const here = (world = new World('TCP', transport, realScheduler));
+    const accepted = new Map<number, End>();
+    const foreign: ArrayBufferLike[] = [];
+    const track = (end: End): void => {
+      const { onData } = end;
+      end.onData = (bytes, start, stop) => {
+        if (bytes.buffer !== allocated[0]?.buffer) foreign.push(bytes.buffer);
+        onData.call(end, bytes, start, stop);
+      };
+    };
+    const listener = await here.listen({ host: '127.0.0.1', backlog: 1024 }, (port) => {
+      const end = here.end(port);
+      track(end);
+      accepted.set(port.remoteAddress.port, end.attach());
+      here.notify();
+    });
+    const random = seededRandom(1000);
+    const ends: End[] = [];
+    for (let i = 0; i < 1000; i++) {
+      transport.connect({ host: '127.0.0.1', port: listener.address.port }, (port, error) => {
+        if (port === undefined) throw error ?? new Error('no port');
+        const end = here.end(port);
+        track(end);
+        ends.push(end.attach());
+        here.notify();
+      });
+    }
+    await here.until(() => ends.length === 1000 && accepted.size === 1000, '1000 connections');
+    const sent = ends.map((end) => {
+      const bytes = pattern(1 + (random() % 3000), random);
+      end.write(bytes.subarray(0, 100), bytes.subarray(100));
+      return bytes;
+    });
+    const peers = ends.map((end) => accepted.get(end.port.localAddress.port));
+    for (const peer of peers) peer?.write(Uint8Array.of(peer.port.remoteAddress.port & 0xff));
+    await here.until(
+      () => peers.every((peer, i) => peer?.received.length === sent[i]?.length) && ends.every((end) => end.received.length === 1),
+      'all octets',
+    );
+    expect(allocated.map((bytes) => bytes.length)).toEqual([65_536]);
+    expect(foreign).toEqual([]);
+    ends.forEach((end, i) => {
+      expect(Buffer.from(peers[i]?.received ?? []).equals(sent[i] ?? Buffer.of(0)), `connection ${i}`).toBe(true);
+      expect(end.received).toEqual([end.port.localAddress.port & 0xff]);
+    });
+  });
+
+  it('allocates nothing when it receives by data events', async () => {
+    let asked = 0;
+    const transport = new TcpTransport({
+      receive: 'data',
+      allocate: (octets) => {
+        asked++;
+        return new Uint8Array(octets);
+      },
+    });
+    world = new World('TCP', transport, realScheduler);
+    const { active, passive } = await world.pair();
+    active.attach();
+    passive.attach();
+    active.write(Uint8Array.of(1));
+    await world.until(() => passive.received.length === 1, 'an octet');
+    expect(asked).toBe(0);
+  });
+
+  it('takes the receive mode from the option, else from the environment, and refuses others', () => {
+    const before = process.env['IWARP_RECEIVE'];
+    try {
+      process.env['IWARP_RECEIVE'] = 'data';
+      expect(new TcpTransport().receive).toBe('data');
+      expect(new TcpTransport({ receive: 'onread' }).receive).toBe('onread');
+      process.env['IWARP_RECEIVE'] = 'fast';
+      expect(() => new TcpTransport()).toThrow('receive must be one of auto, onread, data');
+      delete process.env['IWARP_RECEIVE'];
+      expect(new TcpTransport().receive).toBe(process.platform === 'win32' ? 'data' : 'onread');
+    } finally {
+      if (before !== undefined) process.env['IWARP_RECEIVE'] = before;
+      else delete process.env['IWARP_RECEIVE'];
+    }
+  });
+
+  it('tells a reset behind unread data from an orderly end', async () => {
+    const here = (world = new World('TCP', new TcpTransport(), realScheduler));
+    const { active, passive } = await here.pair();
+    active.attach();
+    active.write(Uint8Array.of(1, 2, 3));
+    await here.until(() => active.dones.length === 1, 'a done');
+    active.call(() => active.port.reset());
+    await here.until(() => active.closed, 'the close');
+    passive.attach();
+    await here.until(() => passive.closed, 'the close at the other end');
+    expect(passive.log).toEqual(['close with error']);
+    expect(passive.closeError?.code).toBe('ERR_CONNECTION_RESET');
+  });
+});
+
+describe('adopt', () => {
+  const buffer = new Uint8Array(1000);
+
+  it('moves the connection to a socket with our buffer, and leaves an empty shell', async () => {
+    const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    const [accepted] = (await once(server, 'connection')) as [Socket];
+    const read = new Promise<number[]>((resolve) => {
+      const { socket, userBuffer } = adopt(accepted, {
+        buffer: () => buffer,
+        callback: (octets, bytes) => {
+          resolve([...bytes.subarray(0, octets)]);
+          return bytes === buffer;
+        },
+      });
+      expect(userBuffer).toBe(true);
+      expect(socket).not.toBe(accepted);
+      expect(accepted.destroyed).toBe(true);
+      socket.on('error', () => undefined);
+      socket.resume();
+    });
+    client.write(Uint8Array.of(5, 6));
+    expect(await read).toEqual([5, 6]);
+    client.resetAndDestroy();
+    server.close();
+    await once(server, 'close');
+  });
+
+  it('leaves a socket alone whose insides it does not know', () => {
+    const socket = new Socket();
+    expect(adopt(socket, { buffer, callback: () => true })).toEqual({ socket, userBuffer: false });
+    const strange = new Socket() as Socket & { _handle: unknown };
+    strange._handle = { readStart: () => 0 };
+    expect(adopt(strange, { buffer, callback: () => true }).socket).toBe(strange);
+    expect(strange.destroyed).toBe(false);
+  });
+});
+
+describe('realScheduler', () => {
+  it('runs tasks at or after their time, in order, and not when cancelled', async () => {
+    const log: string[] = [];
+    const due = realScheduler.now() + 3;
+    const cancel = realScheduler.at(due, () => log.push('cancelled'));
+    cancel();
+    cancel();
+    const at = await new Promise<number>((resolve) => {
+      realScheduler.at(due - 100, () => log.push('past'));
+      realScheduler.at(due, () => resolve(realScheduler.now()));
+      // Unreferenced timers need company to be waited for.
+      setTimeout(() => undefined, 1000).unref();
+      log.push('scheduled');
+    });
+    expect(at).toBeGreaterThanOrEqual(due);
+    expect(log).toEqual(['scheduled', 'past']);
+  });
+
+  it('defers behind the call stack and behind the promise continuations of the turn, first in first out', async () => {
+    const log: number[] = [];
+    await Promise.resolve();
+    realScheduler.defer(() => log.push(1));
+    realScheduler.defer(() => log.push(2));
+    void Promise.resolve().then(() => log.push(0));
+    expect(log).toEqual([]);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    expect(log).toEqual([0, 1, 2]);
+  });
+
+  it('does not keep a process alive', async () => {
+    const module = fileURLToPath(new URL('../../src/transport/scheduler.ts', import.meta.url));
+    const program = `import { realScheduler } from ${JSON.stringify(module)}; realScheduler.at(realScheduler.now() + 3e9, () => {}); console.log('done');`;
+    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', program], { timeout: 30_000 });
+    expect(stdout).toBe('done\n');
+  });
+});
