@@ -1,0 +1,347 @@
+// One connection of a case, as initiator or responder of the MPA start-up: frames and FPDUs out with any fault, frames and FPDUs in
+// with everything noted. Read RFC 5044 7.1 and 4 first. Nothing is sent that a case did not ask for.
+
+import { performance } from 'node:perf_hooks';
+import { QN } from '../../src/ddp/wire.ts';
+import { OPCODE } from '../../src/rdmap/wire.ts';
+import type { Channel, End } from './channel.ts';
+import { Deviation, check } from './deviation.ts';
+import { describeSegment, describeStartup } from './decode.ts';
+import { FpduReader, FpduWriter } from './fpdu.ts';
+import type { FpduFaults, ReceivedFpdu } from './fpdu.ts';
+import { parseSegment, parseTerminate, readRequestHeader, tagged, untagged } from './messages.ts';
+import type { ParsedSegment, ReadRequestFields, TerminateFields } from './messages.ts';
+import { parseStartup, startupFrame, startupLength } from './startup.ts';
+import type { ParsedStartup, StartupFields } from './startup.ts';
+import { Watch } from './watch.ts';
+
+/** The probe's part in the MPA start-up. */
+export type Role = 'initiator' | 'responder';
+
+/** One line of what happened, with its octets. */
+export interface LogEntry {
+  readonly from: 'probe' | 'peer' | 'note';
+  readonly what: 'startup' | 'fpdu' | 'octets' | 'end' | 'note';
+  readonly text: string;
+  readonly octets: Uint8Array;
+  readonly markers: boolean;
+}
+
+export type Log = LogEntry[];
+
+/** Time limits in milliseconds, already stretched for slow peers. */
+export interface Limits {
+  /** For an answer that must come. */
+  readonly reaction: number;
+  /** Silence that counts as "nothing". */
+  readonly quiet: number;
+  /** For a peer to connect, and for its own start-up time-outs. */
+  readonly patience: number;
+}
+
+/** What `receive` found. */
+export type Incoming =
+  | { readonly kind: 'segment'; readonly segment: ParsedSegment; readonly fpdu: ReceivedFpdu }
+  | { readonly kind: 'end'; readonly how: End }
+  | { readonly kind: 'silence' };
+
+/** What `readStartup` found. */
+export type StartupArrival =
+  | { readonly kind: 'frame'; readonly frame: ParsedStartup }
+  | { readonly kind: 'end'; readonly how: End; readonly octets: Uint8Array }
+  | { readonly kind: 'silence'; readonly octets: Uint8Array };
+
+/** How a peer reacted to a fault. */
+export interface Reaction {
+  readonly terminate: TerminateFields | null;
+  readonly end: End | null;
+  /** Everything it sent meanwhile, the Terminate included. */
+  readonly segments: readonly ParsedSegment[];
+}
+
+const EMPTY = new Uint8Array(0);
+
+export class Connection {
+  readonly channel: Channel;
+  readonly role: Role;
+  readonly limits: Limits;
+  readonly log: Log;
+  request: ParsedStartup | null = null;
+  reply: ParsedStartup | null = null;
+  writer = new FpduWriter(false, true);
+  reader = new FpduReader(false);
+  watch = new Watch(true);
+  /** Next MSN of the probe, by queue. */
+  readonly msn: number[] = [1, 1, 1, 1];
+  /** The segment last sent: what a Terminate should speak of. */
+  lastUlpdu: Uint8Array = EMPTY;
+  #startupOctets: Uint8Array = EMPTY;
+  #operational = false;
+
+  constructor(channel: Channel, role: Role, limits: Limits, log: Log) {
+    this.channel = channel;
+    this.role = role;
+    this.limits = limits;
+    this.log = log;
+  }
+
+  // ------------------------------------------------------------------------------------------------------- start-up
+
+  /** Send a start-up frame, lawful or not, in one write or cut at the given places. */
+  async sendStartup(fields: StartupFields, cuts: readonly number[] = []): Promise<void> {
+    const raw = startupFrame(fields);
+    this.note('probe', 'startup', describeStartup(raw), raw);
+    const parsed = parseStartup(raw);
+    if (fields.kind === 'request') this.request = parsed;
+    else this.reply = parsed;
+    await this.writeCut(raw, cuts);
+  }
+
+  /** Collect the peer's start-up frame, up to its end and no further. */
+  async readStartup(ms: number = this.limits.reaction): Promise<StartupArrival> {
+    const deadline = performance.now() + ms;
+    for (;;) {
+      const arrival = this.#completeStartup();
+      if (arrival !== null) return arrival;
+      const chunk = this.channel.take();
+      if (chunk !== null) {
+        this.#startupOctets = join(this.#startupOctets, chunk);
+        continue;
+      }
+      const { end } = this.channel;
+      if (end !== null) {
+        this.note('peer', 'end', end === 'fin' ? 'FIN' : 'RST', EMPTY);
+        return { kind: 'end', how: end, octets: this.#startupOctets };
+      }
+      const left = deadline - performance.now();
+      if (left <= 0 || !(await this.channel.wait(left))) return { kind: 'silence', octets: this.#startupOctets };
+    }
+  }
+
+  #completeStartup(): StartupArrival | null {
+    const octets = this.#startupOctets;
+    const length = startupLength(octets);
+    if (length === null || octets.length < length) return null;
+    const raw = octets.slice(0, length);
+    this.#startupOctets = octets.slice(length);
+    this.note('peer', 'startup', describeStartup(raw), raw);
+    const frame = parseStartup(raw);
+    if (this.role === 'initiator') this.reply = frame;
+    else this.request = frame;
+    return { kind: 'frame', frame };
+  }
+
+  /** The peer's frame, or a {@link Deviation}. */
+  async expectStartup(ms: number = this.limits.reaction): Promise<ParsedStartup> {
+    const arrival = await this.readStartup(ms);
+    const wanted = this.role === 'initiator' ? 'an MPA Reply' : 'an MPA Request';
+    if (arrival.kind !== 'frame') throw new Deviation(wanted, arrival.kind === 'end' ? arrival.how.toUpperCase() : 'silence');
+    return arrival.frame;
+  }
+
+  /** Begin full operation with what the two frames settled (MPA-054, MPA-059). */
+  enter(): void {
+    const request = this.request;
+    const reply = this.reply;
+    if (request === null || reply === null) throw new Error('full operation begins behind both start-up frames');
+    const crc = request.crc || reply.crc;
+    const [mine, theirs] = this.role === 'initiator' ? [request, reply] : [reply, request];
+    this.writer = new FpduWriter(theirs.markers, crc);
+    this.reader = new FpduReader(mine.markers);
+    this.watch = new Watch(crc);
+    this.#operational = true;
+    this.reader.push(this.#startupOctets);
+    this.#startupOctets = EMPTY;
+  }
+
+  // ------------------------------------------------------------------------------------------------------- sending
+
+  /** Write octets as they are. */
+  sendOctets(bytes: Uint8Array, text = 'octets'): void {
+    this.note('probe', 'octets', text, bytes);
+    this.channel.write(bytes);
+  }
+
+  /** Write octets in pieces that TCP sends apart: a cut at n ends a piece behind the n-th octet. */
+  async writeCut(bytes: Uint8Array, cuts: readonly number[]): Promise<void> {
+    let from = 0;
+    for (const cut of cuts) {
+      if (cut <= from || cut >= bytes.length) continue;
+      this.channel.write(bytes.subarray(from, cut));
+      from = cut;
+      await pause(1);
+    }
+    this.channel.write(bytes.subarray(from));
+  }
+
+  /** Send one segment as an FPDU. */
+  send(ulpdu: Uint8Array, faults: FpduFaults = {}): void {
+    this.channel.write(this.encode(ulpdu, faults));
+  }
+
+  /** The FPDU around a segment, entered in the log as sent; the caller writes it. */
+  encode(ulpdu: Uint8Array, faults: FpduFaults = {}): Uint8Array {
+    const octets = this.writer.encode(ulpdu, faults);
+    const segment = parseSegment(ulpdu);
+    this.lastUlpdu = ulpdu;
+    this.note('probe', 'fpdu', segment === null ? `ULPDU of ${ulpdu.length} octets` : describeSegment(segment), octets);
+    return octets;
+  }
+
+  /** Several segments in one write. */
+  sendTogether(ulpdus: readonly Uint8Array[]): void {
+    this.channel.write(ulpdus.map((ulpdu) => this.encode(ulpdu)).reduce(join, EMPTY));
+  }
+
+  /** The next MSN of a queue. */
+  takeMsn(qn: number): number {
+    const msn = this.msn[qn]!;
+    this.msn[qn] = (msn + 1) >>> 0;
+    return msn;
+  }
+
+  /** A lawful Send with the next MSN. */
+  makeSend(payload: Uint8Array, opcode: number = OPCODE.SEND, word = 0): Uint8Array {
+    return untagged({ opcode, qn: QN.SEND, msn: this.takeMsn(QN.SEND), payload, word });
+  }
+
+  makeWrite(stag: number, to: bigint, payload: Uint8Array): Uint8Array {
+    return tagged({ opcode: OPCODE.RDMA_WRITE, stag, to, payload });
+  }
+
+  /** A Read Request with the next MSN, whose answer the watch expects. */
+  makeRead(fields: ReadRequestFields, answered = true): Uint8Array {
+    if (answered) this.watch.reads.push(fields);
+    return untagged({ opcode: OPCODE.READ_REQUEST, qn: QN.READ_REQUEST, msn: this.takeMsn(QN.READ_REQUEST), payload: readRequestHeader(fields) });
+  }
+
+  // ------------------------------------------------------------------------------------------------------ receiving
+
+  /** The next FPDU, the end, or silence for `ms`. */
+  async receive(ms: number = this.limits.reaction): Promise<Incoming> {
+    const deadline = performance.now() + ms;
+    for (;;) {
+      const fpdu = this.#operational ? this.reader.next() : null;
+      if (fpdu !== null) {
+        const segment = parseSegment(fpdu.ulpdu);
+        this.note('peer', 'fpdu', segment === null ? `ULPDU of ${fpdu.ulpdu.length} octets` : describeSegment(segment), fpdu.raw, this.reader.markers);
+        this.watch.see(fpdu, segment);
+        if (segment === null) throw new Deviation('a DDP segment', `a ULPDU of ${fpdu.ulpdu.length} octets`, ['DDP-020']);
+        return { kind: 'segment', segment, fpdu };
+      }
+      const chunk = this.channel.take();
+      if (chunk !== null) {
+        if (this.#operational) this.reader.push(chunk);
+        else this.#startupOctets = join(this.#startupOctets, chunk);
+        continue;
+      }
+      const { end } = this.channel;
+      if (end !== null) {
+        this.note('peer', 'end', end === 'fin' ? 'FIN' : 'RST', EMPTY);
+        return { kind: 'end', how: end };
+      }
+      const left = deadline - performance.now();
+      if (left <= 0 || !(await this.channel.wait(left))) return { kind: 'silence' };
+    }
+  }
+
+  /** The next segment, or a {@link Deviation} saying what came instead. */
+  async expectSegment(what: string, ms: number = this.limits.reaction): Promise<ParsedSegment> {
+    const incoming = await this.receive(ms);
+    if (incoming.kind !== 'segment') throw new Deviation(what, describeIncoming(incoming));
+    return incoming.segment;
+  }
+
+  /** The next segment, which must have this opcode. */
+  async expectOpcode(opcode: number, what: string, ms: number = this.limits.reaction): Promise<ParsedSegment> {
+    const segment = await this.expectSegment(what, ms);
+    if (segment.opcode !== opcode) throw new Deviation(what, describeSegment(segment));
+    return segment;
+  }
+
+  /** A whole message of this opcode: its segments and their payload together. */
+  async expectMessage(opcode: number, what: string): Promise<{ segments: ParsedSegment[]; payload: Uint8Array }> {
+    const segments: ParsedSegment[] = [];
+    for (;;) {
+      const segment = await this.expectOpcode(opcode, what);
+      segments.push(segment);
+      if (segment.last) return { segments, payload: joinAll(segments.map((s) => s.payload)) };
+    }
+  }
+
+  /** Read `size` octets from the peer and return them. */
+  async read(stag: number, to: bigint, size: number): Promise<Uint8Array> {
+    this.send(this.makeRead({ sinkStag: 0x1234_5600, sinkTo: 0n, size, sourceStag: stag, sourceTo: to }));
+    return (await this.expectMessage(OPCODE.READ_RESPONSE, `a Read Response of ${size} octets`)).payload;
+  }
+
+  /**
+   * Prove that the peer works on: a zero-length Read with names nobody knows must be answered by a zero-length Read Response
+   * (RDMAP-032, RDMAP-033), and everything sent before it has been processed by then. Other messages on the way are returned.
+   */
+  async ping(): Promise<ParsedSegment[]> {
+    const mark = this.msn[QN.READ_REQUEST]!;
+    this.send(this.makeRead({ sinkStag: mark, sinkTo: BigInt(mark), size: 0, sourceStag: 1, sourceTo: 0n }));
+    const others: ParsedSegment[] = [];
+    for (;;) {
+      const segment = await this.expectSegment('normal operation: an answer to a zero-length Read');
+      if (segment.opcode === OPCODE.TERMINATE) throw new Deviation('normal operation', describeSegment(segment));
+      if (segment.opcode === OPCODE.READ_RESPONSE && segment.stag === mark && segment.payload.length === 0) return others;
+      others.push(segment);
+    }
+  }
+
+  /** Throw unless nothing at all arrives for the quiet time. */
+  async expectQuiet(what: string, ms: number = this.limits.quiet): Promise<void> {
+    const incoming = await this.receive(ms);
+    if (incoming.kind !== 'silence') throw new Deviation(what, describeIncoming(incoming));
+  }
+
+  /** Take whatever comes until the peer ends or goes silent. */
+  async reaction(ms: number = this.limits.reaction): Promise<Reaction> {
+    const segments: ParsedSegment[] = [];
+    let terminate: TerminateFields | null = null;
+    for (;;) {
+      const incoming = await this.receive(ms);
+      if (incoming.kind === 'silence') return { terminate, end: null, segments };
+      if (incoming.kind === 'end') return { terminate, end: incoming.how, segments };
+      segments.push(incoming.segment);
+      if (incoming.segment.opcode === OPCODE.TERMINATE) {
+        terminate = parseTerminate(incoming.segment.payload);
+        check(terminate !== null, 'a well-formed Terminate', describeSegment(incoming.segment), ['RDMAP-082']);
+      }
+    }
+  }
+
+  note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers = from === 'probe' && this.writer.markers): void {
+    this.log.push({ from, what, text, octets, markers: what === 'fpdu' && markers });
+  }
+}
+
+export function describeIncoming(incoming: Incoming): string {
+  if (incoming.kind === 'segment') return describeSegment(incoming.segment);
+  return incoming.kind === 'end' ? incoming.how.toUpperCase() : 'silence';
+}
+
+export function join(a: Uint8Array, b: Uint8Array): Uint8Array {
+  if (a.length === 0) return b;
+  const out = new Uint8Array(a.length + b.length);
+  out.set(a);
+  out.set(b, a.length);
+  return out;
+}
+
+export function joinAll(parts: readonly Uint8Array[]): Uint8Array {
+  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}
+
+/** Let `ms` milliseconds pass. */
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
