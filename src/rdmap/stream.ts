@@ -257,6 +257,7 @@ export class RdmaStream implements UlpduSink {
     switch (this.state) {
       case 'startup':
       case 'deciding':
+        this.#loseStartup();
         this.#failStartup('truncated', 'lost'); // MPA-021, ENH-047
         break;
       case 'operational':
@@ -287,6 +288,7 @@ export class RdmaStream implements UlpduSink {
     this.#machine.step('end-of-port');
     this.#startupAt = this.#closeAt = this.#nudgeAt = this.#openAt = NEVER;
     if (before === 'startup' || before === 'deciding' || before === 'idle') {
+      this.#loseStartup();
       if (this.#cause === null) this.#events.push({ type: 'startup-failed', reason: 'truncated' });
       this.#cause ??= 'startup-failed';
     }
@@ -303,6 +305,8 @@ export class RdmaStream implements UlpduSink {
     this.#now = now;
     if (now >= this.#startupAt) {
       this.#startupAt = NEVER;
+      this.#initiator?.handleTimeout();
+      this.#responder?.fail('timeout', 'timeout');
       this.#failStartup('timeout', 'timeout');
     }
     if (now >= this.#closeAt) {
@@ -495,9 +499,15 @@ export class RdmaStream implements UlpduSink {
     if (this.state !== 'startup' && this.state !== 'deciding') return;
     this.#events.push({ type: 'startup-failed', reason });
     this.#cause = cause;
-    // peers 2.15: cxgb4 and irdma try again with revision 1 only after a reset.
-    if (reason === 'unusable-revision' && this.#raw.length === 0) this.#abort(cause);
+    // peers 2.15: cxgb4 and irdma try again with revision 1 only after a reset. An initiator closes in order (MPA-049).
+    if (reason === 'unusable-revision' && this.#responder !== null && this.#raw.length === 0) this.#abort(cause);
     else this.#leave(cause);
+  }
+
+  /** TCP has gone under start-up; the machines end with it. */
+  #loseStartup(): void {
+    this.#initiator?.handleLost();
+    this.#responder?.fail('lost', 'truncated');
   }
 
   /** Go without ever having been operational: say what is in `#raw`, then FIN (MPA-111: at once). */
@@ -646,6 +656,7 @@ export class RdmaStream implements UlpduSink {
   #armNudge(): void {
     const { silentPeerNudge } = this.#config.policy;
     if (this.#nudgeArmed || silentPeerNudge === 0 || this.#negotiated!.role !== 'initiator') return;
+    if (this.state !== 'operational' && this.state !== 'draining') return; // nobody is waited for any more
     this.#nudgeArmed = true;
     this.#nudgeAt = this.#now + silentPeerNudge;
   }
