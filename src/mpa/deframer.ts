@@ -209,7 +209,8 @@ export class MarkerDeframer extends Deframer {
       if (phase === 0) {
         const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;
         // MPA-104: 0 in front of ULPDU_Length, else the distance back to it. `from - lengthField` is negative only for the former.
-        if (pointer !== Math.max(0, from - lengthField)) return TERM.MPA_MARKER;
+        // MPA-091: behind a ULPDU near 65535 octets the distance outgrows the field and stands there modulo 2^16.
+        if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;
         from += MARKER_OCTETS;
         phase = MARKER_OCTETS;
         continue;

@@ -5,7 +5,6 @@
  * Feed octets with `handleBytes`, which stops behind the frame: what follows is the beginning of full operation (MPA-041).
  */
 import { Machine, type MachineTable } from '../base/fsm.ts';
-import { FINE, TERM } from '../base/terminate-codes.ts';
 import { negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
 import type { ConnectionPolicy, Negotiated } from './policy.ts';
 import {
@@ -204,7 +203,9 @@ export class MpaInitiator {
 }
 
 function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes): StartupFrame {
-  const revision = policy.mpaRevision;
+  // ENH-007: where nothing of the enhancement is wanted, the Request is a plain one.
+  const plain = !policy.peerToPeer && !policy.negotiateDepths;
+  const revision = policy.mpaRevision === 2 && plain ? 1 : policy.mpaRevision;
   const rdmac = revision === 0;
   const ird = policy.negotiateDepths ? wishes.ird : DEPTH_NOT_NEGOTIATED;
   // A Read RTR needs one outstanding read of our own (ENH-044).
@@ -325,9 +326,4 @@ export class MpaResponder {
     this.#machine.step(input);
     this.failure = reason;
   }
-}
-
-/** True if a failure code from negotiation calls for a Terminate; FINE otherwise. */
-export function isSetupTerminate(code: number): boolean {
-  return code !== FINE && (code === TERM.MPA_INSUFFICIENT_IRD || code === TERM.MPA_NO_MATCHING_RTR || code === TERM.MPA_LOCAL_CATASTROPHIC);
 }
