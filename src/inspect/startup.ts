@@ -13,8 +13,6 @@ import type { DecodedStartup, Direction } from './types.ts';
 export const KEY_OCTETS: number = REQUEST_KEY.length;
 /** A key with this many wrong octets is still taken for a damaged start-up frame, not for something else. */
 const MAX_WRONG_KEY_OCTETS = 3;
-/** Where the two keys differ: 'q' or 'p'. */
-const KIND_OCTET = 9;
 
 /** Which start-up frame the octets at `at` begin, or could begin if there are fewer than 16; `exact` is false for a damaged key. */
 export function matchKey(bytes: Uint8Array, at: number, available: number): { kind: 'request' | 'reply'; exact: boolean } | undefined {

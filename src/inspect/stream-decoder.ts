@@ -159,6 +159,14 @@ export class StreamDecoder {
     this.advance(false);
   }
 
+  /** The other side's start-up frame will not come: look for FPDUs without it. */
+  giveUpWaiting(): void {
+    if (this.state !== 'held') return;
+    this.search.stepFour = true;
+    this.lose('the other side\'s start-up frame was not captured');
+    this.advance(false);
+  }
+
   /** Nothing that follows is MPA: the Reply rejected the connection, or the stream is known to be something else. */
   ignore(): void {
     this.state = 'ignored';

@@ -1,0 +1,109 @@
+/**
+ * A capture file of either kind, as packets: looks at the first octets and hands over to pcap.ts or pcapng.ts. Fed with the file's
+ * octets at any cut.
+ */
+import { closeSync, openSync, readSync } from 'node:fs';
+import { IwarpError } from '../base/errors.ts';
+import { OctetQueue } from './octet-queue.ts';
+import { PcapParser, isPcapMagic } from './pcap.ts';
+import { PcapngParser, isPcapngMagic } from './pcapng.ts';
+
+/** One captured packet. `bytes[start..end)` is borrowed for the call. */
+export interface CapturePacket {
+  /** Since 1970, and nanoseconds within the second. */
+  readonly seconds: number;
+  readonly nanos: number;
+  /** LINKTYPE number of the interface. */
+  readonly linkType: number;
+  readonly bytes: Uint8Array;
+  readonly start: number;
+  readonly end: number;
+  /** Octets on the link; more than `end - start` if the capture cut it. */
+  readonly originalLength: number;
+  /** Where the record stands in the file. */
+  readonly offset: number;
+}
+
+export interface CaptureSink {
+  packet(packet: CapturePacket): void;
+  /** Something in the file that is not understood, with its offset. */
+  remark(offset: number, message: string): void;
+}
+
+/** A parser takes what is whole at the queue's head: octets consumed, 0 if it needs more, -1 if nothing further can be read. */
+export interface CaptureParser {
+  take(queue: OctetQueue, offset: number): number;
+}
+
+/** Octets that decide what the file is. */
+const MAGIC_OCTETS = 4;
+const READ_OCTETS = 1 << 20;
+
+/** Reads a capture file pushed in pieces. */
+export class CaptureFile {
+  private readonly queue = new OctetQueue();
+  private readonly sink: CaptureSink;
+  private parser: CaptureParser | undefined;
+  private offset = 0;
+  private stopped = false;
+
+  constructor(sink: CaptureSink) {
+    this.sink = sink;
+  }
+
+  /** The next octets of the file. Throws ERR_INVALID_ARGUMENT if they show that it is no capture file. */
+  push(bytes: Uint8Array): void {
+    if (this.stopped) return;
+    this.queue.append(bytes, 0, bytes.length);
+    this.parser ??= this.choose(false);
+    if (this.parser === undefined) return;
+    for (;;) {
+      const taken = this.parser.take(this.queue, this.offset);
+      if (taken < 0) {
+        this.stopped = true;
+        this.queue.release();
+        return;
+      }
+      if (taken === 0) return;
+      this.queue.drop(taken);
+      this.offset += taken;
+    }
+  }
+
+  /** The file is over. Throws ERR_INVALID_ARGUMENT if it was no capture file. */
+  end(): void {
+    this.parser ??= this.choose(true);
+    if (!this.stopped && this.queue.length > 0) {
+      this.sink.remark(this.offset, `the file ends inside a record, ${this.queue.length} octets are left`);
+    }
+    this.queue.release();
+    this.stopped = true;
+  }
+
+  private choose(final: boolean): CaptureParser | undefined {
+    const { bytes, head, length } = this.queue;
+    if (length < MAGIC_OCTETS) {
+      if (final) throw new IwarpError('ERR_INVALID_ARGUMENT', `not a capture file: it has ${length} octets`);
+      return undefined;
+    }
+    if (isPcapMagic(bytes, head)) return new PcapParser(this.sink);
+    if (isPcapngMagic(bytes, head)) return new PcapngParser(this.sink);
+    const magic = Array.from(bytes.subarray(head, head + MAGIC_OCTETS), (octet) => octet.toString(16).padStart(2, '0')).join(' ');
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `not a capture file: it begins with ${magic}, neither pcap nor pcapng`);
+  }
+}
+
+/** Read the capture file at `path` in pieces; errors of the file system are passed on, a file of another kind as from `push`. */
+export function readCaptureFile(path: string, sink: CaptureSink): void {
+  const file = new CaptureFile(sink);
+  const descriptor = openSync(path, 'r');
+  try {
+    const piece = new Uint8Array(READ_OCTETS);
+    for (let octets = readSync(descriptor, piece); octets > 0; octets = readSync(descriptor, piece)) {
+      file.push(piece.subarray(0, octets));
+    }
+    file.end();
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,104 @@
+/** The fuller views of an event: tree of all fields, octets with field names, JSON lines, and the summary of a connection. */
+import type { CapturedConnection } from './capture.ts';
+import { fieldOctets, fieldsOf } from './fields.ts';
+import { hex32, hex64 } from './problems.ts';
+import { arrow, renderLine, seconds, shortName } from './text.ts';
+import type { Direction, InspectEvent } from './types.ts';
+
+export { arrow, renderLine, seconds, shortName } from './text.ts';
+
+const INDENT = '    ';
+const DUMP_OCTETS = 16;
+/** Octets of a payload that the octet view shows before it abbreviates. */
+const MAX_DUMPED = 1024;
+
+/** All fields of an event, one a line, headed by its one-line form. */
+export function renderTree(event: InspectEvent, origin = 0): string {
+  const lines = [renderLine(event, origin)];
+  if (event.kind === 'note') return lines[0]!;
+  for (const { depth, name, value } of fieldsOf(event)) {
+    lines.push(`${INDENT.repeat(depth + 1)}${name}${value === '' ? '' : depth === 0 ? `: ${value}` : `: ${value}`}`);
+  }
+  for (const { id, clause, message } of event.problems) lines.push(`${INDENT}Problem: ${message} (${id}, ${clause})`);
+  return lines.join('\n');
+}
+
+/** The octets of an event beside the names of their fields; markers are left out. */
+export function renderOctets(event: InspectEvent): string {
+  if (event.kind === 'note') return '';
+  const octets = fieldOctets(event);
+  const lines: string[] = [];
+  for (const { at, octets: count, name, value } of fieldsOf(event)) {
+    const shown = Math.min(count, MAX_DUMPED);
+    for (let i = 0; i < shown; i += DUMP_OCTETS) {
+      const line = octets.subarray(at + i, at + Math.min(i + DUMP_OCTETS, shown));
+      const text = i === 0 ? `${name}: ${value}` : '';
+      lines.push(`${(at + i).toString(16).padStart(4, '0')}  ${hexText(line).padEnd(DUMP_OCTETS * 3)} ${text || asciiText(line)}`.trimEnd());
+    }
+    if (shown < count) lines.push(`      … ${count - shown} octets more`);
+  }
+  return lines.join('\n');
+}
+
+function hexText(octets: Uint8Array): string {
+  return Array.from(octets, (octet) => octet.toString(16).padStart(2, '0')).join(' ');
+}
+
+function asciiText(octets: Uint8Array): string {
+  return Array.from(octets, (octet) => (octet >= 0x20 && octet < 0x7f ? String.fromCharCode(octet) : '.')).join('');
+}
+
+const STAG_NAMES: ReadonlySet<string> = new Set(['stag', 'sinkStag', 'sourceStag', 'invalidateStag']);
+
+/**
+ * One event as one line of JSON. FPDUs have an `opcode`; STags and 64-bit values are strings of hexadecimal digits behind `0x`, so that no reader
+ * rounds them; octets are left out.
+ */
+export function renderJson(event: InspectEvent, connection?: CapturedConnection): string {
+  const { direction } = event;
+  const place = connection === undefined
+    ? {}
+    : { connection: connection.number, from: connection.ends[direction], to: connection.ends[direction ^ 1] };
+  // The time has no more digits than a capture can mean.
+  const time = Number(event.time.toFixed(9));
+  return JSON.stringify({ ...place, ...jsonBody(event), time }, (name, value: unknown) => {
+    if (typeof value === 'bigint') return hex64(value);
+    return typeof value === 'number' && STAG_NAMES.has(name) ? hex32(value) : value;
+  });
+}
+
+function jsonBody(event: InspectEvent): object {
+  if (event.kind === 'fpdu') {
+    const { raw: _raw, ulpdu: _ulpdu, ...fields } = event;
+    return fields;
+  }
+  if (event.kind === 'note') return event;
+  const { raw: _raw, opcode, frame, ...fields } = event;
+  const { privateData, ...rest } = frame;
+  return { ...fields, type: opcode, ...rest, kind: 'startup', privateData: hexText(privateData).replaceAll(' ', '') };
+}
+
+/** The summary of a connection, several lines. */
+export function renderSummary(connection: CapturedConnection): string {
+  const { summary, ends, number } = connection;
+  const lines = [`Connection ${number}: ${ends[0]} → ${ends[1]}${connection.fromStart ? '' : ' (captured from within)'}`];
+  if (!connection.iwarp) {
+    lines.push(`${INDENT}no iWARP seen`);
+    return lines.join('\n');
+  }
+  const duration = summary.first === undefined ? 0 : summary.last - summary.first;
+  const markers = ([0, 1] as const).map((direction) => `${arrow(direction)} ${summary.markers[direction] ? 'yes' : 'no'}`).join(' ');
+  lines.push(`${INDENT}${seconds(duration).trim()} s, CRC ${summary.crc}, markers ${markers}, ` +
+    `${connection.repeatedSegments} segments repeated, ${connection.reorderedSegments} out of order`);
+  for (const direction of [0, 1] as const) lines.push(INDENT + directionLine(connection, direction));
+  for (const { direction, description } of summary.terminates) lines.push(`${INDENT}Terminate ${arrow(direction)} ${description}`);
+  for (const [id, count] of summary.problems) lines.push(`${INDENT}${id} broken ${count} time${count === 1 ? '' : 's'}`);
+  return lines.join('\n');
+}
+
+function directionLine({ summary }: CapturedConnection, direction: Direction): string {
+  const { fpdus, octets, payload, skipped, opcodes } = summary.directions[direction];
+  const kinds = [...opcodes].map(([name, count]) => `${shortName(name)} ${count}`).join(', ');
+  const missing = skipped > 0 ? `, ${skipped} octets not decoded` : '';
+  return `${arrow(direction)} ${fpdus} FPDUs, ${octets} octets, ${payload} behind DDP headers${missing}${kinds === '' ? '' : `: ${kinds}`}`;
+}
