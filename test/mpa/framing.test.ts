@@ -5,7 +5,7 @@ import { FreeListSlabPool, SLAB_OCTETS } from '../../src/mpa/deframer.ts';
 import { fpduOctets, markersWithin, maxFpduOctetsWithMarkers, MAX_MULPDU, padOctets } from '../../src/mpa/wire.ts';
 import { decodeFpdus } from '../support/naive/decoder.ts';
 import { encodeFpdus, type NaiveFpduInput } from '../support/naive/encoder.ts';
-import { count, deframe, frame, type FramingOptions } from '../support/framing.ts';
+import { count, deframe, frame, sameUlpdus, type FramingOptions } from '../support/framing.ts';
 
 const PLAIN: FramingOptions = { markers: false, crc: true };
 const MARKED: FramingOptions = { markers: true, crc: true };
@@ -110,7 +110,7 @@ describe('receiving', () => {
       expect(deframe(octets, options)).toMatchObject({ ulpdus, code: FINE });
       const every = Array.from({ length: octets.length }, (_, i) => i);
       expect(deframe(octets, options, every)).toMatchObject({ ulpdus, code: FINE });
-      for (const cut of every) expect(deframe(octets, options, [cut]).ulpdus).toEqual(ulpdus);
+      for (const cut of every) if (!sameUlpdus(deframe(octets, options, [cut]).ulpdus, ulpdus)) expect.unreachable(`cut at ${cut}`);
     });
 
     it(`MPA-087: nothing is passed on before the last CRC octet is there (${mode})`, () => {

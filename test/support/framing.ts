@@ -73,3 +73,8 @@ export function deframe(stream: Uint8Array, options: FramingOptions, cuts: reado
 export function count(length: number, first = 0): Uint8Array {
   return Uint8Array.from({ length }, (_, i) => (first + i) & 0xff);
 }
+
+/** The same ULPDUs; far quicker than a deep comparison, for loops over every cut. */
+export function sameUlpdus(a: readonly Uint8Array[], b: readonly Uint8Array[]): boolean {
+  return a.length === b.length && a.every((ulpdu, i) => Buffer.compare(ulpdu, b[i]!) === 0);
+}
