@@ -1,0 +1,57 @@
+// A profile knows how to bring one kind of peer into the state that a case needs, and what that kind of peer can offer.
+
+import type { Connection, Limits, Role } from '../probe/connection.ts';
+import type { EndpointOptions } from './protocol.ts';
+import type { Region, Tester } from './tester.ts';
+
+/**
+ * What a case needs of its peer beyond connecting:
+ * - `region`: memory of the peer that the probe may read and write, under a name that the probe learns;
+ * - `send`: one Send of the probe that the peer takes, with a visible consequence;
+ * - `tester`: everything, through the tester protocol;
+ * - `extensions`: RFC 7306, and the tester;
+ * - `preset-msn`: the tester can move message sequence numbers near their wrap.
+ */
+export type Capability = 'region' | 'send' | 'tester' | 'extensions' | 'preset-msn';
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** One case's dealings with its peer. */
+export interface Session {
+  /** Where the probe connects, as initiator. */
+  readonly address: Address | null;
+  readonly tester: Tester | null;
+  /** As responder: make the peer connect to this address. */
+  invite(address: Address): Promise<void>;
+  /** Full operation has begun; take what this kind of peer sends on its own. */
+  established(connection: Connection): Promise<void>;
+  /** Memory of the peer, at least `length` octets where the peer can choose. */
+  region(connection: Connection, length: number): Promise<Region>;
+  /** Payload of a Send that the peer will take. */
+  acceptableSend(): Uint8Array;
+  /** Throw a Deviation unless the Send with this payload has been delivered. */
+  delivered(connection: Connection, payload: Uint8Array): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface SessionOptions {
+  readonly role: Role;
+  readonly setup: EndpointOptions;
+  readonly limits: Limits;
+  readonly seed: number;
+}
+
+export interface Profile {
+  readonly name: string;
+  readonly capabilities: ReadonlySet<Capability>;
+  readonly roles: readonly Role[];
+  /** Where the probe listens for this peer, as responder; port 0 takes a free one. */
+  readonly listen: Address;
+  /** What the report says about the peer. */
+  readonly description: string;
+  begin(options: SessionOptions): Promise<Session>;
+  close(): Promise<void>;
+}

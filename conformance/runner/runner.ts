@@ -1,0 +1,154 @@
+// Runs cases against a profile, one connection after another, and says how each ended. Waivers turn known failures into expected
+// ones; a waived case that passes is unexpected, so that waivers do not outlive their reason.
+
+import { performance } from 'node:perf_hooks';
+import type { Case } from '../cases/define.ts';
+import { Listener } from '../probe/channel.ts';
+import type { Capture } from '../probe/channel.ts';
+import type { Limits, Log, Role } from '../probe/connection.ts';
+import { Deviation, Inapplicable } from '../probe/deviation.ts';
+import { createRandom } from '../probe/random.ts';
+import { Trial } from '../probe/trial.ts';
+import type { Violation } from '../probe/watch.ts';
+import type { Profile, Session } from '../profiles/types.ts';
+import type { Waivers } from './waivers.ts';
+
+export type Verdict = 'pass' | 'fail' | 'skip' | 'error';
+
+export interface Result {
+  readonly case: Case;
+  readonly role: Role;
+  /** Repetition, from 0. */
+  readonly round: number;
+  readonly verdict: Verdict;
+  /** Why the case was left out or could not be run; empty otherwise. */
+  readonly reason: string;
+  readonly expected: string;
+  readonly actual: string;
+  /** Requirements named by what went wrong, beyond those of the case. */
+  readonly blamed: readonly string[];
+  readonly violations: readonly Violation[];
+  /** The waiver that covers the case, if any. */
+  readonly waiver: string | null;
+  /** Counts for the exit status: a failure without waiver, a pass with one, or an error. */
+  readonly unexpected: boolean;
+  readonly ms: number;
+  readonly seed: number;
+  readonly log: Log;
+  readonly capture: Capture;
+}
+
+export interface RunOptions {
+  readonly profile: Profile;
+  readonly roles: readonly Role[];
+  readonly strict: boolean;
+  readonly seed: number;
+  readonly repeat: number;
+  /** Factor on all time limits. */
+  readonly slow: number;
+  readonly waivers: Waivers;
+  /** Stop at the first unexpected result. */
+  readonly bail: boolean;
+  /** Pause between cases, for peers that need to come back. */
+  readonly gap: number;
+  readonly onResult?: (result: Result, done: number, all: number) => void;
+}
+
+/** For an answer that must come; long, because it costs time only where something is wrong. */
+const REACTION_MS = 5000;
+/** Silence that counts: several scheduling slices, and far above a loopback round trip. */
+const QUIET_MS = 60;
+/** Above the start-up time-outs of known peers (10 s, peers 3.1). */
+const PATIENCE_MS = 12_000;
+
+export function limitsFor(slow: number): Limits {
+  return { reaction: REACTION_MS * slow, quiet: QUIET_MS * slow, patience: PATIENCE_MS * slow };
+}
+
+/** Run every case in every role it fits, in order. */
+export async function runCases(cases: readonly Case[], options: RunOptions): Promise<Result[]> {
+  const plan = planOf(cases, options);
+  const results: Result[] = [];
+  const listener = options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null;
+  try {
+    for (const { entry, role, round } of plan) {
+      const result = await runOne(entry, role, round, listener, options);
+      results.push(result);
+      options.onResult?.(result, results.length, plan.length);
+      if (options.bail && result.unexpected) break;
+      if (options.gap > 0 && result.verdict !== 'skip') await new Promise((resolve) => setTimeout(resolve, options.gap));
+    }
+  } finally {
+    listener?.close();
+  }
+  return results;
+}
+
+function planOf(cases: readonly Case[], { roles, repeat }: RunOptions): { entry: Case; role: Role; round: number }[] {
+  const plan = [];
+  for (let round = 0; round < repeat; round++) {
+    for (const role of roles) for (const entry of cases) if (entry.roles.includes(role)) plan.push({ entry, role, round });
+  }
+  return plan;
+}
+
+interface Ending {
+  readonly verdict: Verdict;
+  readonly reason: string;
+  readonly actual: string;
+  readonly expected: string;
+  readonly blamed: readonly string[];
+}
+
+async function runOne(entry: Case, role: Role, round: number, listener: Listener | null, options: RunOptions): Promise<Result> {
+  const { profile, strict, slow, waivers } = options;
+  const seed = (options.seed + round) >>> 0;
+  const limits = limitsFor(slow);
+  const waiver = waivers.reasonFor(entry.id, role);
+  const began = performance.now();
+  const common = { case: entry, role, round, waiver, seed };
+  const missing = entry.needs.filter((need) => !profile.capabilities.has(need));
+  if (missing.length > 0) {
+    const reason = `profile ${profile.name} has no ${missing.join(', no ')}`;
+    return { ...common, verdict: 'skip', reason, expected: entry.expected, actual: '', blamed: [], violations: [], unexpected: false, ms: 0, log: [], capture: [] };
+  }
+  let session: Session | null = null;
+  let trial: Trial | null = null;
+  let ending: Ending;
+  try {
+    session = await profile.begin({ role, setup: entry.setup, limits, seed });
+    trial = new Trial({ role, session, listener, limits, strict, random: createRandom(seed, `${entry.id}@${role}`) });
+    await entry.run(trial);
+    ending = { verdict: 'pass', reason: '', expected: entry.expected, actual: '', blamed: [] };
+  } catch (error) {
+    ending = endingOf(entry, error);
+  }
+  for (const connection of trial?.connections ?? []) connection.channel.destroy();
+  await session?.close().catch(() => undefined);
+  const violations = trial?.connections.flatMap((connection) => connection.watch.violations) ?? [];
+  if (ending.verdict === 'pass' && violations.length > 0) ending = endingOfViolations(violations);
+  const unexpected = isUnexpected(ending.verdict, waiver);
+  return { ...common, ...ending, violations, unexpected, ms: performance.now() - began, log: trial?.log ?? [], capture: trial?.capture ?? [] };
+}
+
+function endingOf(entry: Case, error: unknown): Ending {
+  if (error instanceof Deviation) {
+    return { verdict: 'fail', reason: '', expected: error.expected, actual: error.actual, blamed: error.requirements };
+  }
+  const text = error instanceof Error ? error.message : String(error);
+  if (error instanceof Inapplicable) return { verdict: 'error', reason: text, expected: entry.expected, actual: '', blamed: [] };
+  return { verdict: 'error', reason: error instanceof Error ? (error.stack ?? text) : text, expected: entry.expected, actual: '', blamed: [] };
+}
+
+function endingOfViolations(violations: readonly Violation[]): Ending {
+  return {
+    verdict: 'fail', reason: '', expected: 'FPDUs that keep the rules', actual: violations.map((violation) => violation.text).join('; '),
+    blamed: [...new Set(violations.flatMap((violation) => violation.requirements))],
+  };
+}
+
+function isUnexpected(verdict: Verdict, waiver: string | null): boolean {
+  if (verdict === 'error') return true;
+  if (verdict === 'fail') return waiver === null;
+  return verdict === 'pass' && waiver !== null;
+}

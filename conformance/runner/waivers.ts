@@ -1,0 +1,53 @@
+// Waivers: what a target is known to do differently, each with its reason. A file has one waiver a line:
+//   <case id or prefix>*  [@initiator|@responder]  <reason>
+// Empty lines and lines that begin with # are left out. A waived case that passes is reported as unexpected.
+
+import { readFileSync } from 'node:fs';
+import type { Role } from '../probe/connection.ts';
+
+export interface Waiver {
+  /** A case id, or a prefix of ids when it ends with `*`. */
+  readonly pattern: string;
+  readonly role: Role | null;
+  readonly reason: string;
+}
+
+export class Waivers {
+  readonly entries: readonly Waiver[];
+
+  constructor(entries: readonly Waiver[] = []) {
+    this.entries = entries;
+  }
+
+  /** Why this case may fail in this role, or null. */
+  reasonFor(id: string, role: Role): string | null {
+    const entry = this.entries.find((waiver) => matches(waiver, id, role));
+    return entry?.reason ?? null;
+  }
+
+  /** Waivers that name no case at all. */
+  idle(ids: readonly string[]): Waiver[] {
+    return this.entries.filter((waiver) => !ids.some((id) => matches({ ...waiver, role: null }, id, 'initiator')));
+  }
+}
+
+function matches({ pattern, role }: Waiver, id: string, in_: Role): boolean {
+  if (role !== null && role !== in_) return false;
+  return pattern.endsWith('*') ? id.startsWith(pattern.slice(0, -1)) : id === pattern;
+}
+
+/** Read a waiver file; a line that is no waiver throws. */
+export function parseWaivers(text: string): Waivers {
+  const entries: Waiver[] = [];
+  text.split('\n').forEach((line, i) => {
+    if (/^\s*(#|$)/.test(line)) return;
+    const found = /^(\S+?)(?:@(initiator|responder))?\s+(\S.*)$/.exec(line.trim());
+    if (found === null) throw new Error(`line ${i + 1} is no waiver: a case id and its reason are needed`);
+    entries.push({ pattern: found[1]!, role: (found[2] as Role | undefined) ?? null, reason: found[3]! });
+  });
+  return new Waivers(entries);
+}
+
+export function readWaivers(path: string): Waivers {
+  return parseWaivers(readFileSync(path, 'utf8'));
+}
