@@ -12,7 +12,8 @@ export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/enviro
 export { RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
 export { ACCESS } from './ddp/stag-table.ts';
-export { MemoryRegion, ProtectionDomain, type RegisterOptions, type Sge } from './verbs/memory.ts';
+export { MemoryRegion, type RegisterOptions, type Sge } from './verbs/memory.ts';
+export { ProtectionDomain } from './verbs/pd.ts';
 export { DEFAULT_POLICY, type ConnectionPolicy, type Negotiated, type RtrKind } from './mpa/policy.ts';
 export type { TerminateInfo } from './rdmap/terminate.ts';
 export type { CloseCause, StreamCounters } from './rdmap/stream-types.ts';

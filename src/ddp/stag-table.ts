@@ -34,10 +34,16 @@ const INDEX_COUNT = 1 << INDEX_BITS;
 /** Freed indices rest this long before they can be drawn again (SEC-010): with random draws over 2^24 a value stays away for long. */
 const QUARANTINE = 4096;
 
+/** Who has bound windows, and how many (VERBS-026). */
+export interface WindowBinder {
+  boundWindows: number;
+}
+
 /** One registered region or bound window. */
 export class StagEntry {
   stag: number;
   readonly kind: 'region' | 'window';
+  /** Handle of the protection domain. */
   readonly pd: number;
   /** Queue pair to which this STag is limited; 0 means every queue pair of the protection domain (DDP-067). */
   qp = 0;
@@ -52,6 +58,9 @@ export class StagEntry {
   shared = false;
   /** Windows bound to this region; a region with windows cannot be invalidated or deregistered. */
   windows = 0;
+  /** A bound window's region, and the queue pair that bound it; null otherwise. */
+  region: StagEntry | null = null;
+  binder: WindowBinder | null = null;
 
   constructor(stag: number, kind: 'region' | 'window', pd: number) {
     this.stag = stag;
@@ -83,13 +92,16 @@ export class StagTable {
     return this.#byIndex.size;
   }
 
-  /** A new entry under a fresh, unpredictable STag; ERR_LIMIT when the table is full. Index 0 is never given out (VERBS-139). */
-  allocate(kind: 'region' | 'window', pd: number): StagEntry {
+  /**
+   * A new entry under a fresh, unpredictable STag, with the caller's key if there is one (VERBS-138); ERR_LIMIT when the table is full.
+   * Index 0 is never given out (VERBS-139).
+   */
+  allocate(kind: 'region' | 'window', pd: number, wantedKey?: number): StagEntry {
     if (this.#byIndex.size >= this.#limit) throw new IwarpError('ERR_LIMIT', `the device has its limit of ${this.#limit} STags in use`);
     let index: number;
     do index = this.#random() % INDEX_COUNT;
     while (index === 0 || this.#byIndex.has(index) || this.#resting.has(index));
-    const key = this.#random() & 0xff;
+    const key = wantedKey ?? this.#random() & 0xff;
     const entry = new StagEntry(((index << 8) | key) >>> 0, kind, pd);
     this.#byIndex.set(index, entry);
     return entry;
@@ -98,7 +110,7 @@ export class StagTable {
   /** Take the entry out: no access through it succeeds any more (VERBS-151, SEC-007). */
   free(entry: StagEntry): void {
     const index = entry.stag >>> 8;
-    entry.valid = false;
+    this.invalidate(entry);
     entry.bytes = EMPTY;
     this.#byIndex.delete(index);
     if (this.#last === entry) this.#last = null;
@@ -106,9 +118,24 @@ export class StagTable {
     if (this.#resting.size > QUARANTINE) this.#resting.delete(this.#resting.keys().next().value!);
   }
 
-  /** Make the entry unusable under its present STag and move its key on (VERBS-157). */
+  /**
+   * Make the entry unusable until its next registration or bind (VERBS-157). The key stays, so that invalidating once more does no harm
+   * (VERBS-154); the next use gives another one. A window belongs to its protection domain again (VERBS-166).
+   */
   invalidate(entry: StagEntry): void {
     entry.valid = false;
+    if (entry.region === null) return;
+    entry.region.windows--;
+    entry.binder!.boundWindows--;
+    entry.region = null;
+    entry.binder = null;
+    entry.qp = 0;
+    entry.bytes = EMPTY;
+  }
+
+  /** True while the entry stands in the table: neither deregistered nor deallocated. */
+  holds(entry: StagEntry): boolean {
+    return this.#byIndex.get(entry.stag >>> 8) === entry;
   }
 
   /** Give the entry another key, for a bind or fast registration (VERBS-138, VERBS-168). */

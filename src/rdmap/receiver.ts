@@ -6,7 +6,7 @@ import { copyBytes } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo, toBigInt } from '../base/u64.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
-import { ACCESS, FAULT, REMOTE_ACCESS, type StagEntry, type StagTable } from '../ddp/stag-table.ts';
+import { ACCESS, FAULT, REMOTE_ACCESS, type StagTable } from '../ddp/stag-table.ts';
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
@@ -65,8 +65,8 @@ export interface ReceiverConfig {
   readonly owner: WorkOwner;
   /** A response completed a Read or Atomic of ours. */
   readonly answered: () => void;
-  /** The STag a Send with Invalidate names has been invalidated. */
-  readonly invalidate: (entry: StagEntry) => void;
+  /** Right that the sink of a Read must grant when the response arrives (VERBS-087). */
+  readonly sinkRight: number;
 }
 
 export class Receiver implements DdpUlp {
@@ -133,9 +133,9 @@ export class Receiver implements DdpUlp {
     const entry = wqe.sges.entry[0]!;
     // The response names our STag: the one that the request named, and still valid.
     if (segment.stag !== wqe.sges.stag[0]) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
-    if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
+    if (!wqe.sges.usable(this.#c.sinkRight)) {
       wqe.status = 'local-protection-error';
-      return TERM.DDP_INVALID_STAG;
+      return wqe.sges.usable(0) ? TERM.DDP_NOT_ASSOCIATED : TERM.DDP_INVALID_STAG;
     }
     const offset = wqe.sges.offset[0]! + wqe.received;
     const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
@@ -191,9 +191,12 @@ export class Receiver implements DdpUlp {
       this.#rtrMessage = opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0;
       if (this.#rtrMessage) return FINE;
     }
+    if (this.#c.rq.failed) return TERM.RDMAP_STREAM_CATASTROPHIC; // VERBS-137
     const wqe = this.#c.rq.take();
     if (wqe === null) return TERM.DDP_NO_BUFFER; // DDP-040, RDMAP-059
+    wqe.taken = true;
     this.#receive = wqe;
+    this.#c.owner.receiveTaken();
     return FINE;
   }
 
@@ -274,18 +277,18 @@ export class Receiver implements DdpUlp {
 
   /** RDMAP-066..068; the reading of the conflicting texts is in wire-formats section 11. */
   #invalidateFor(wqe: ReceiveWqe, stag: number): number {
-    const { stags, pd, qp, invalidate } = this.#c;
+    const { stags, pd, qp, rights } = this.#c;
     const entry = stags.find(stag);
     let code: number = FINE;
     if (entry === null) code = TERM.RDMAP_INVALID_STAG;
     else if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) code = TERM.RDMAP_CANNOT_INVALIDATE;
+    else if ((entry.access & REMOTE_ACCESS) === 0 || !(rights.read || rights.write)) code = TERM.RDMAP_ACCESS; // VERBS-155
     else if (entry.shared || entry.windows > 0) code = TERM.RDMAP_CANNOT_INVALIDATE; // SEC-008
-    else if ((entry.access & REMOTE_ACCESS) === 0) code = TERM.RDMAP_ACCESS; // VERBS-155
     if (code !== FINE) {
       wqe.status = 'remote-invalidate-error';
       return code;
     }
-    invalidate(entry!); // VERBS-154: once more does no harm
+    stags.invalidate(entry!); // VERBS-154: once more does no harm
     wqe.invalidated = stag;
     return FINE;
   }

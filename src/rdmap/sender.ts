@@ -38,7 +38,7 @@ import {
   READ_REQUEST,
   READ_REQUEST_OCTETS,
 } from './wire.ts';
-import { WORK, type SendQueue, type SendWqe, type WcStatus, type WorkOwner } from './work.ts';
+import { IMMEDIATE, WORK, type SendQueue, type SendWqe, type WcStatus, type WorkOwner } from './work.ts';
 
 /** Octets of one response before a waiting untagged message may go in between: one write's worth. */
 const RESPONSE_QUANTUM = 65_536;
@@ -130,7 +130,11 @@ export class Sender {
 
   /** Fill `stage` with as many FPDUs as fit and are ready. */
   fill(stage: Stage): void {
-    if (!this.mayTransmit) return;
+    if (!this.mayTransmit) {
+      // A silent responder can still work on its own memory: that sends nothing (VERBS-104).
+      if (this.#terminate === null) this.#runLocalWork();
+      return;
+    }
     for (;;) {
       while (this.fault === null && !this.#terminateSent && this.#step(stage)) this.fpdus++;
       if (this.fault === null || this.#terminate === null) return;
@@ -250,11 +254,12 @@ export class Sender {
   #sendSegment(stage: Stage, wqe: SendWqe): boolean {
     const tagged = wqe.kind === WORK.WRITE;
     const header = tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
-    const total = wqe.opcode === 'immediate' ? IMMEDIATE_OCTETS : wqe.length;
+    const immediate = wqe.immediate === IMMEDIATE.NOW;
+    const total = immediate ? IMMEDIATE_OCTETS : wqe.length;
     const left = total - wqe.sent;
     const payload = Math.min(left, this.#c.mulpdu - header);
     if (!this.#fits(stage, header + payload)) return false;
-    if (!wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
+    if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
     const { framer } = this.#c;
     framer.begin(stage);
     const at = framer.ulpdu;
@@ -265,7 +270,7 @@ export class Sender {
     } else {
       putUntaggedHeader(framer.view, at, control, this.#control | wqe.wireOpcode, wqe.stag, QN.SEND, wqe.msn, wqe.sent);
     }
-    if (wqe.opcode === 'immediate') {
+    if (immediate) {
       framer.view.setUint32(at + header, wqe.dataHi);
       framer.view.setUint32(at + header + 4, wqe.dataLo);
     } else {
@@ -275,12 +280,26 @@ export class Sender {
     wqe.sent += payload;
     this.payloadOctets += payload;
     if (payload === left) {
+      if (wqe.immediate === IMMEDIATE.AFTER) {
+        this.#turnImmediate(wqe);
+        return true;
+      }
       wqe.endPosition = framer.position;
       this.#sending = null;
       this.#responseServedLast = false;
       this.#quantum = 0;
     }
     return true;
+  }
+
+  /** The Write is all in segments; its Immediate Data follows as the next message (EXT-015). */
+  #turnImmediate(wqe: SendWqe): void {
+    wqe.immediate = IMMEDIATE.NOW;
+    wqe.kind = WORK.SEND;
+    wqe.wireOpcode = wqe.solicited ? OPCODE.IMMEDIATE_SE : OPCODE.IMMEDIATE;
+    wqe.stag = 0; // EXT-003
+    wqe.msn = this.#nextMsn(QN.SEND);
+    wqe.sent = 0;
   }
 
   #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {

@@ -1,5 +1,5 @@
 /** What goes into an RDMA stream and what comes out: configuration, endpoint, events, counters. */
-import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
+import type { StagTable } from '../ddp/stag-table.ts';
 import type { SlabPool } from '../mpa/deframer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
@@ -31,7 +31,10 @@ export interface StreamEndpoint {
   /** RFC 7306 opcodes are accepted. */
   readonly extensions: boolean;
   readonly owner: WorkOwner;
-  invalidate(entry: StagEntry): void;
+  /** Reads and atomics that the queue pair may have outstanding, whatever start-up allows (VERBS-018, VERBS-024). */
+  readonly maxOrd: number;
+  /** Right that the sink of a Read must grant (VERBS-087). */
+  readonly sinkRight: number;
 }
 
 /** How a stream ended. */

@@ -448,7 +448,7 @@ export class RdmaStream implements UlpduSink {
       framer: this.#framer,
       mulpdu: mulpduFor(emss, negotiated.sendMarkers),
       version: negotiated.ddpVersion,
-      ord: negotiated.ord,
+      ord: Math.min(negotiated.ord, endpoint.maxOrd),
       interleave: policy.interleave,
       stags: endpoint.stags,
       pd: endpoint.pd,
@@ -470,7 +470,7 @@ export class RdmaStream implements UlpduSink {
       rights: endpoint.rights,
       owner: endpoint.owner,
       answered: () => this.#sender!.sweep(this.#transmitted),
-      invalidate: (entry) => endpoint.invalidate(entry),
+      sinkRight: endpoint.sinkRight,
     });
     this.#ddp = new DdpReceiver(this.#receiver, negotiated.ddpVersion);
     this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs);

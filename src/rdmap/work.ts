@@ -60,22 +60,27 @@ export class SgeColumns {
     this.total = 0;
   }
 
-  add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number): void {
+  /** `stag` is what the element was posted with: the entry's present STag, or the one that work further ahead in the queue will give it. */
+  add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, stag: number = entry === null ? 0 : entry.stag): void {
     const i = this.count++;
     this.entry[i] = entry;
-    this.stag[i] = entry === null ? 0 : entry.stag;
+    this.stag[i] = stag;
     this.bytes[i] = bytes;
     this.offset[i] = offset;
     this.length[i] = length;
     this.total += length;
   }
 
-  /** True if every element with octets may still be used: its STag is valid, and the one it was posted with (VERBS-085: zero length is not looked at). */
+  /**
+   * True if every element with octets may still be used: its STag is valid, the one it was posted with, and over the same memory
+   * (VERBS-085: zero length is not looked at).
+   */
   usable(right: number): boolean {
     for (let i = 0; i < this.count; i++) {
       const entry = this.entry[i];
       if (entry === null || entry === undefined || this.length[i] === 0) continue;
       if (!entry.valid || entry.stag !== this.stag[i] || (entry.access & right) !== right) return false;
+      if (entry.bytes !== this.bytes[i]) return false;
     }
     return true;
   }
@@ -83,8 +88,18 @@ export class SgeColumns {
 
 const NO_BYTES = new Uint8Array(0);
 
-/** Who is told about finished entries: the queue pair. */
+/** Memory that a queued entry will invalidate, register or bind; told when the entry is through, done or not. */
+export interface PostedMemory {
+  settled(): void;
+}
+
+/** Immediate Data of a send queue entry: none, owed behind the payload, or being sent now. */
+export const IMMEDIATE = { NONE: 0, AFTER: 1, NOW: 2 } as const;
+
+/** Who is told about taken and finished entries: the queue pair. */
 export interface WorkOwner {
+  /** A message has taken a receive. */
+  receiveTaken(): void;
   sendCompleted(wqe: SendWqe): void;
   receiveCompleted(wqe: ReceiveWqe): void;
 }
@@ -117,8 +132,12 @@ export class SendWqe {
   compareLo = 0;
   compareMaskHi = 0;
   compareMaskLo = 0;
-  /** For WORK.LOCAL: does the operation, tells how it went. */
+  /** For WORK.LOCAL, and a Read with local invalidate behind its response: does the operation, tells how it went. */
   local: (() => WcStatus) | null = null;
+  memory: PostedMemory | null = null;
+  immediate: number = IMMEDIATE.NONE;
+  /** The Immediate Data behind a Write asks for a solicited event. */
+  solicited = false;
 
   /** Payload octets already in segments, and where in the list the next one starts. */
   sent = 0;
@@ -144,6 +163,9 @@ export class SendWqe {
     this.stag = this.toHi = this.toLo = 0;
     this.dataHi = this.dataLo = 0;
     this.local = null;
+    this.memory = null;
+    this.immediate = IMMEDIATE.NONE;
+    this.solicited = false;
     this.sent = this.sgeIndex = this.sgeOffset = this.msn = this.received = 0;
     this.endPosition = -1;
     this.responded = false;
@@ -159,18 +181,22 @@ export class SendWqe {
  * oldest slot that may not be posted into yet, because its completion has not been polled (VERBS-092).
  */
 export class SendQueue {
-  readonly depth: number;
-  readonly #slots: SendWqe[];
-  readonly #polled: Uint8Array;
+  #depth: number;
+  #slots: SendWqe[];
+  #polled: Uint8Array;
   head = 0;
   next = 0;
   tail = 0;
   #freed = 0;
 
   constructor(depth: number) {
-    this.depth = depth;
+    this.#depth = depth;
     this.#slots = Array.from({ length: depth }, () => new SendWqe(this));
     this.#polled = new Uint8Array(depth);
+  }
+
+  get depth(): number {
+    return this.#depth;
   }
 
   /** Requests posted and not completed. */
@@ -180,11 +206,11 @@ export class SendQueue {
 
   /** Requests that may still be posted. */
   get room(): number {
-    return this.depth - (this.head - this.#freed);
+    return this.#depth - (this.head - this.#freed);
   }
 
   slot(counter: number): SendWqe {
-    return this.#slots[counter % this.depth]!;
+    return this.#slots[counter % this.#depth]!;
   }
 
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
@@ -196,27 +222,43 @@ export class SendQueue {
   }
 
   push(): void {
-    this.#polled[this.head % this.depth] = 0;
+    this.#polled[this.head % this.#depth] = 0;
     this.head++;
   }
 
   /** The entry at `tail` has completed; `silent` if no completion will be polled for it. */
   complete(silent: boolean): void {
-    if (silent) this.#polled[this.tail % this.depth] = 1;
+    if (silent) this.#polled[this.tail % this.#depth] = 1;
     this.tail++;
     this.#advanceFreed();
   }
 
   /** The completion of this entry has been polled: it and every unsignaled one in front are free again. */
   release(wqe: SendWqe): void {
+    wqe.sges.clear();
     let at = this.#freed;
     while (at < this.tail && this.slot(at) !== wqe) at++;
-    this.#polled[at % this.depth] = 1;
+    this.#polled[at % this.#depth] = 1;
     this.#advanceFreed();
   }
 
+  /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
+  resize(depth: number): boolean {
+    if (this.head - this.#freed > depth) return false;
+    const slots = Array.from({ length: depth }, () => new SendWqe(this));
+    const polled = new Uint8Array(depth);
+    for (let at = this.#freed; at < this.head; at++) {
+      slots[at % depth] = this.slot(at);
+      polled[at % depth] = this.#polled[at % this.#depth]!;
+    }
+    this.#slots = slots;
+    this.#polled = polled;
+    this.#depth = depth;
+    return true;
+  }
+
   #advanceFreed(): void {
-    while (this.#freed < this.tail && this.#polled[this.#freed % this.depth] === 1) this.#freed++;
+    while (this.#freed < this.tail && this.#polled[this.#freed % this.#depth] === 1) this.#freed++;
   }
 }
 
@@ -232,6 +274,8 @@ export class ReceiveWqe {
   /** STag that a Send with Invalidate took away; 0 for none (0 is never an STag). */
   invalidated = 0;
   hasImmediate = false;
+  /** A message has taken the entry. */
+  taken = false;
   immediateHi = 0;
   immediateLo = 0;
 
@@ -247,21 +291,28 @@ export class ReceiveWqe {
     this.solicited = false;
     this.invalidated = 0;
     this.hasImmediate = false;
+    this.taken = false;
   }
 }
 
 /** Where a stream gets receive entries: its own queue, or one shared by many. */
 export class ReceiveQueue {
-  readonly depth: number;
+  #depth: number;
   readonly #free: ReceiveWqe[];
-  readonly #posted: (ReceiveWqe | null)[];
+  #posted: (ReceiveWqe | null)[];
   #head = 0;
   #tail = 0;
+  /** The queue has failed: a stream that wants an entry is terminated (VERBS-137). */
+  failed = false;
 
   constructor(depth: number) {
-    this.depth = depth;
+    this.#depth = depth;
     this.#free = Array.from({ length: depth }, () => new ReceiveWqe(this));
     this.#posted = new Array<ReceiveWqe | null>(depth).fill(null);
+  }
+
+  get depth(): number {
+    return this.#depth;
   }
 
   /** Entries posted and not yet taken by a message. */
@@ -281,18 +332,31 @@ export class ReceiveQueue {
   }
 
   push(): void {
-    this.#posted[this.#head % this.depth] = this.#free.pop()!;
+    this.#posted[this.#head % this.#depth] = this.#free.pop()!;
     this.#head++;
   }
 
   /** The oldest posted entry, for the next message; null if there is none. */
   take(): ReceiveWqe | null {
     if (this.#tail === this.#head) return null;
-    const at = this.#tail % this.depth;
+    const at = this.#tail % this.#depth;
     const wqe = this.#posted[at]!;
     this.#posted[at] = null;
     this.#tail++;
     return wqe;
+  }
+
+  /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
+  resize(depth: number): boolean {
+    const used = this.#depth - this.#free.length;
+    if (used > depth) return false;
+    const posted = new Array<ReceiveWqe | null>(depth).fill(null);
+    for (let at = this.#tail; at < this.#head; at++) posted[at % depth] = this.#posted[at % this.#depth]!;
+    while (this.#free.length > depth - used) this.#free.pop();
+    while (this.#free.length < depth - used) this.#free.push(new ReceiveWqe(this));
+    this.#posted = posted;
+    this.#depth = depth;
+    return true;
   }
 
   /** The completion of this entry has been polled. */

@@ -32,6 +32,18 @@ export function createWorkCompletion(): WorkCompletion {
   };
 }
 
+/** The answer of {@link CompletionQueue.query}. */
+export interface CqAttributes {
+  readonly handle: number;
+  readonly capacity: number;
+  readonly length: number;
+  /** Send and receive queues that report here. */
+  readonly workQueues: number;
+  readonly overflows: number;
+  readonly armed: NotifyKind | null;
+  readonly handler: ((cq: CompletionQueue) => void) | null;
+}
+
 /** Which completions cause the next notification. */
 export type NotifyKind = 'next' | 'solicited';
 
@@ -94,17 +106,28 @@ export class CompletionQueue {
     while (n < max && this.#tail !== this.#head) {
       const at = this.#tail % this.#entries.length;
       const wqe = this.#entries[at]!;
+      const qp = this.#qps[at]!;
       const wc = (out[n] ??= createWorkCompletion());
-      wc.qpNumber = this.#qps[at]!.number;
+      wc.qpNumber = qp.number;
       fillCompletion(wc, wqe);
       this.#entries[at] = null;
       this.#qps[at] = null;
       this.#tail++;
       n++;
-      if (wqe instanceof ReceiveWqe) wqe.queue.release(wqe);
-      else wqe.queue.release(wqe);
+      if (wqe instanceof ReceiveWqe) {
+        qp.receivePolled(wqe);
+        wqe.queue.release(wqe);
+      } else {
+        wqe.queue.release(wqe);
+      }
     }
     return n;
+  }
+
+  /** Size, contents, notification and handler (VERBS-011). */
+  query(): CqAttributes {
+    const { handle, capacity, length, users, overflows } = this;
+    return { handle, capacity, length, workQueues: users, overflows, armed: this.#armed, handler: this.#handler };
   }
 
   /** The one handler of notifications; it is told the queue and polls itself (VERBS-119). */
@@ -152,7 +175,7 @@ export class CompletionQueue {
     this.#entries.fill(null);
     this.#qps.fill(null);
     this.#tail = this.#head = 0; // VERBS-015
-    this.device.live.cq--;
+    this.device.forget('cq', this);
     this.#wake();
   }
 

@@ -4,13 +4,18 @@
 import { checkInteger, IwarpError, show } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { TERM } from '../base/terminate-codes.ts';
 import { StagTable } from '../ddp/stag-table.ts';
 import { FreeListSlabPool } from '../mpa/deframer.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamResources } from '../rdmap/stream-types.ts';
 import { CompletionQueue } from './cq.ts';
 import type { AsyncEvent } from './events.ts';
-import { ProtectionDomain } from './memory.ts';
+import { checkOptions, type MemoryRegion } from './memory.ts';
+import { ProtectionDomain } from './pd.ts';
+import type { QueuePair } from './qp.ts';
+import type { SharedReceiveQueue } from './srq.ts';
+import type { MemoryWindow } from './window.ts';
 
 /** Limits of a device, told by {@link Device.query} (names after ibv_device_attr). Each bounds what one process can be made to hold. */
 export interface DeviceLimits {
@@ -54,6 +59,41 @@ export const DEFAULT_LIMITS: DeviceLimits = {
   maxMessage: 0xffff_ffff,
 };
 
+/** Objects of a device, by kind. */
+export interface DeviceObjects {
+  readonly pd: Set<ProtectionDomain>;
+  readonly cq: Set<CompletionQueue>;
+  readonly qp: Set<QueuePair>;
+  readonly srq: Set<SharedReceiveQueue>;
+  readonly mr: Set<MemoryRegion>;
+  readonly mw: Set<MemoryWindow>;
+}
+
+/** What every device of this package can do. */
+export interface DeviceCapabilities {
+  readonly sharedReceiveQueues: boolean;
+  readonly memoryWindows: boolean;
+  readonly fastRegistration: boolean;
+  readonly resizeCq: boolean;
+  /** RFC 7306: Immediate Data, and FetchAdd and CmpSwap with masks. */
+  readonly immediateData: boolean;
+  readonly atomics: 'none' | 'device' | 'device-and-process';
+}
+
+/** Atomics reach as far as the process (all its threads) on a SharedArrayBuffer, else as far as the streams of the device. */
+const CAPABILITIES: DeviceCapabilities = {
+  sharedReceiveQueues: true, memoryWindows: true, fastRegistration: true, resizeCq: true, immediateData: true, atomics: 'device-and-process',
+};
+
+/** The answer of {@link Device.query}. */
+export interface DeviceAttributes {
+  readonly name: string;
+  readonly state: 'open' | 'failed' | 'closed';
+  readonly limits: DeviceLimits;
+  readonly inUse: Readonly<Record<keyof DeviceObjects, number>>;
+  readonly capabilities: DeviceCapabilities;
+}
+
 /** Options of {@link Device}. */
 export interface DeviceOptions {
   readonly name?: string;
@@ -83,16 +123,15 @@ export class Device {
   readonly resources: StreamResources;
   /** @internal */
   readonly defer: (task: () => void) => void;
-  /** @internal Objects alive, by kind. */
-  readonly live = { pd: 0, cq: 0, qp: 0, srq: 0 };
+  /** Objects alive, by kind. */
+  readonly objects: DeviceObjects = { pd: new Set(), cq: new Set(), qp: new Set(), srq: new Set(), mr: new Set(), mw: new Set() };
+  #state: 'open' | 'failed' | 'closed' = 'open';
   #handler: ((event: AsyncEvent) => void) | null = null;
   #nextHandle = 1;
   #nextQp: number;
 
   constructor(options: DeviceOptions = {}) {
-    if (typeof options !== 'object' || options === null) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-    }
+    checkDeviceOptions(options);
     this.name = options.name ?? 'iwarp0';
     this.limits = resolveLimits(options.limits ?? {});
     const random = options.random ?? systemRandom;
@@ -105,16 +144,35 @@ export class Device {
     this.#nextQp = 2;
   }
 
-  allocatePd(): ProtectionDomain {
-    this.#count('pd', this.limits.maxPd);
-    return new ProtectionDomain(this, this.#nextHandle++);
+  /** `failed` after {@link fail}, `closed` after {@link close}: nothing can be made on it any more. */
+  get state(): 'open' | 'failed' | 'closed' {
+    return this.#state;
   }
 
-  /** A completion queue of at least `entries` entries (VERBS-006). */
+  /**
+   * A protection domain.
+   *
+   * @throws ERR_LIMIT, ERR_DESTROYED
+   */
+  allocatePd(): ProtectionDomain {
+    this.#checkRoom('pd');
+    const pd = new ProtectionDomain(this, this.#nextHandle++);
+    this.objects.pd.add(pd);
+    return pd;
+  }
+
+  /**
+   * A completion queue of at least `entries` entries; its `capacity` is what it got (VERBS-006). Make it as large as all the queues that
+   * report to it together, and it cannot overflow (SEC-031).
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
+   */
   createCq(entries: number): CompletionQueue {
     checkInteger('entries', entries, 1, this.limits.maxCqe);
-    this.#count('cq', this.limits.maxCq);
-    return new CompletionQueue(this, this.#nextHandle++, entries);
+    this.#checkRoom('cq');
+    const cq = new CompletionQueue(this, this.#nextHandle++, entries);
+    this.objects.cq.add(cq);
+    return cq;
   }
 
   /** The one handler of asynchronous events; a later registration replaces it, and without one events are lost (VERBS-120). */
@@ -125,20 +183,57 @@ export class Device {
     this.#handler = handler;
   }
 
-  /** The limits and what is in use. */
-  query(): { readonly name: string; readonly limits: DeviceLimits; readonly inUse: Readonly<Record<'pd' | 'cq' | 'qp' | 'srq' | 'mr', number>> } {
-    return { name: this.name, limits: this.limits, inUse: { ...this.live, mr: this.stags.size } };
+  /** The limits, what is in use, and what the device can do. */
+  query(): DeviceAttributes {
+    const { pd, cq, qp, srq, mr, mw } = this.objects;
+    return {
+      name: this.name,
+      state: this.#state,
+      limits: this.limits,
+      inUse: { pd: pd.size, cq: cq.size, qp: qp.size, srq: srq.size, mr: mr.size, mw: mw.size },
+      capabilities: CAPABILITIES,
+    };
+  }
+
+  /**
+   * Close the device.
+   *
+   * @throws ERR_IN_USE while it has objects: destroy them first
+   */
+  close(): void {
+    const alive = Object.entries(this.objects).filter(([, objects]) => objects.size > 0);
+    if (alive.length > 0) {
+      throw new IwarpError('ERR_IN_USE', `the device still has ${alive.map(([kind, objects]) => `${objects.size} ${kind}`).join(', ')}`);
+    }
+    this.#state = 'closed';
+  }
+
+  /**
+   * The device has failed as a whole, or an administrator wants it out of service: every stream ends with Terminate 0/2/08, one
+   * `device-fatal` event is raised, and nothing can be made on the device any more (VERBS-177).
+   */
+  fail(): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'failed';
+    this.raise({ type: 'device-fatal', device: this });
+    for (const qp of this.objects.qp) qp.fail(TERM.RDMAP_GLOBAL_CATASTROPHIC);
   }
 
   /** @internal */
   takeQpNumber(): number {
-    this.#count('qp', this.limits.maxQp);
+    this.#checkRoom('qp');
     return this.#nextQp++;
   }
 
   /** @internal */
-  count(kind: 'srq', limit: number): void {
-    this.#count(kind, limit);
+  take(kind: 'srq', object: SharedReceiveQueue): void {
+    this.#checkRoom(kind);
+    this.objects[kind].add(object);
+  }
+
+  /** @internal The object has been destroyed. */
+  forget<K extends keyof DeviceObjects>(kind: K, object: DeviceObjects[K] extends Set<infer T> ? T : never): void {
+    (this.objects[kind] as Set<unknown>).delete(object);
   }
 
   /** @internal Deliver an asynchronous event behind the present call stack. */
@@ -147,10 +242,26 @@ export class Device {
     if (handler !== null) this.defer(() => handler(event));
   }
 
-  #count(kind: 'pd' | 'cq' | 'qp' | 'srq', limit: number): void {
-    if (this.live[kind] >= limit) throw new IwarpError('ERR_LIMIT', `the device has its limit of ${limit} ${kind} objects`);
-    this.live[kind]++;
+  #checkRoom(kind: 'pd' | 'cq' | 'qp' | 'srq'): void {
+    if (this.#state !== 'open') throw new IwarpError('ERR_DESTROYED', `the device has ${this.#state === 'failed' ? 'failed' : 'been closed'}`);
+    const limit = this.limits[LIMIT_NAMES[kind]];
+    if (this.objects[kind].size >= limit) throw new IwarpError('ERR_LIMIT', `the device has its limit of ${limit} ${kind} objects`);
   }
+}
+
+const LIMIT_NAMES = { pd: 'maxPd', cq: 'maxCq', qp: 'maxQp', srq: 'maxSrq' } as const;
+
+function checkDeviceOptions(options: DeviceOptions): void {
+  checkOptions(options);
+  const expect = (name: 'name' | 'random' | 'defer' | 'limits', type: 'string' | 'function' | 'object'): void => {
+    const value: unknown = options[name];
+    if (value === undefined || (typeof value === type && value !== null)) return;
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.${name} must be ${type === 'object' ? 'an' : 'a'} ${type}, got ${show(value)}`);
+  };
+  expect('name', 'string');
+  expect('limits', 'object');
+  expect('random', 'function');
+  expect('defer', 'function');
 }
 
 function resolveLimits(partial: Partial<DeviceLimits>): DeviceLimits {

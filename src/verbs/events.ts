@@ -1,6 +1,7 @@
 /** Asynchronous events: what is not tied to a completion (verbs draft 8.3.3, figure 37). */
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { CompletionQueue } from './cq.ts';
+import type { Device } from './device.ts';
 import type { QueuePair } from './qp.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 
@@ -21,4 +22,10 @@ export type AsyncEvent =
   /** A completion found its queue full (VERBS-010). */
   | { readonly type: 'cq-overflow'; readonly cq: CompletionQueue; readonly qp: QueuePair }
   /** Fewer entries than the armed limit are left (VERBS-133). */
-  | { readonly type: 'srq-limit'; readonly srq: SharedReceiveQueue };
+  | { readonly type: 'srq-limit'; readonly srq: SharedReceiveQueue }
+  /** The shared receive queue has failed (VERBS-137). */
+  | { readonly type: 'srq-catastrophic'; readonly srq: SharedReceiveQueue }
+  /** More messages than the armed limit hold receives that have not been polled (VERBS-134). */
+  | { readonly type: 'rq-limit'; readonly qp: QueuePair }
+  /** The device has failed: every stream has been told (VERBS-177). */
+  | { readonly type: 'device-fatal'; readonly device: Device };

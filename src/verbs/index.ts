@@ -1,15 +1,25 @@
 /** `iwarp/verbs`: device, protection domain, memory region, completion queue, queue pair, shared receive queue. */
 export { ACCESS } from '../ddp/stag-table.ts';
-export { Device, DEFAULT_LIMITS, type DeviceLimits, type DeviceOptions } from './device.ts';
-export { MemoryRegion, ProtectionDomain, type RegisterOptions, type Sge } from './memory.ts';
-export { CompletionQueue, createWorkCompletion, type NotifyKind, type WorkCompletion } from './cq.ts';
-export { QueuePair, type QpAttributes, type QpState, type QueuePairOptions } from './qp.ts';
-export { SharedReceiveQueue, type SrqOptions } from './srq.ts';
+export {
+  Device, DEFAULT_LIMITS, type DeviceAttributes, type DeviceCapabilities, type DeviceLimits, type DeviceObjects, type DeviceOptions,
+} from './device.ts';
+export {
+  MemoryRegion, type FastRegionOptions, type RegionAttributes, type RegisterOptions, type ReregisterOptions, type Sge,
+} from './memory.ts';
+export { MemoryWindow, type WindowAttributes } from './window.ts';
+export { ProtectionDomain } from './pd.ts';
+export { PostError } from './post.ts';
+export { CompletionQueue, createWorkCompletion, type CqAttributes, type NotifyKind, type WorkCompletion } from './cq.ts';
+export { QueuePair, type QpAttributes, type QpChange, type QpState, type QueuePairOptions } from './qp.ts';
+export { SharedReceiveQueue, type SrqAttributes, type SrqOptions } from './srq.ts';
 export type { AsyncEvent } from './events.ts';
 export type {
+  BindRequest,
   CmpSwapRequest,
+  FastRegisterRequest,
   FetchAddRequest,
   ImmediateRequest,
+  LocalInvalidateRequest,
   ReadRequest,
   ReceiveWorkRequest,
   SendRequest,

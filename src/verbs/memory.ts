@@ -1,132 +1,129 @@
 /**
- * Protection domains, memory regions and memory windows: verbs draft 5.2, 7; RFC 5042 6.
+ * Memory regions: registration, re-registration, shared and fast regions, and the check of scatter/gather elements. Verbs draft 7.2 to
+ * 7.9; RFC 5042 6.
+ *
+ * What a queued request will do to a region (invalidate it, register it anew) counts for the requests posted behind it, though it has not
+ * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
-import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
-import { ACCESS, isAccess, type StagEntry } from '../ddp/stag-table.ts';
-import type { Device } from './device.ts';
-import { QueuePair, type QueuePairOptions } from './qp.ts';
-import { SharedReceiveQueue, type SrqOptions } from './srq.ts';
+import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
+import type { PostedMemory } from '../rdmap/work.ts';
+import type { ProtectionDomain } from './pd.ts';
+import type { QueuePair } from './qp.ts';
+
+export type { ProtectionDomain } from './pd.ts';
 
 /** Options of {@link ProtectionDomain.registerMemory}. */
 export interface RegisterOptions {
-  /** Tagged offset of the region's first octet, as peers address it. Zero-based (0) by default; an address-like base where a protocol wants one. */
+  /**
+   * Tagged offset of the region's first octet, as peers address it. Without it the region is zero-based: offsets count from 0. With it the
+   * region is addressed (VERBS-140), and windows can be bound to it.
+   */
   readonly iova?: bigint | number;
   /** Limit remote use to this queue pair (DDP-067, SEC-002). */
   readonly queuePair?: QueuePair;
+  /** Several streams use this STag: none of their peers can invalidate it (SEC-008). Default false. */
+  readonly shared?: boolean;
+  /** The STag's key, 0 to 255 (VERBS-138). Random by default. */
+  readonly key?: number;
 }
 
-/**
- * A protection domain: regions, windows and queues of one domain work together, and with nothing else (VERBS-001).
- *
- * @example
- * const pd = device.allocatePd();
- * const mr = pd.registerMemory(new Uint8Array(4096), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ);
- */
-export class ProtectionDomain {
-  readonly device: Device;
-  /** Unique on the device (VERBS-002). */
-  readonly handle: number;
-  /** @internal Objects that belong to this domain. */
-  users = 0;
-  #destroyed = false;
+/** Options of {@link ProtectionDomain.allocateFastRegion}. */
+export interface FastRegionOptions {
+  /** Whether the region may ever get remote rights (VERBS-147). Default true. */
+  readonly remote?: boolean;
+}
 
-  /** @internal Use {@link Device.allocatePd}. */
-  constructor(device: Device, handle: number) {
-    this.device = device;
-    this.handle = handle;
-  }
+/** What {@link MemoryRegion.reregister} changes; what is absent stays. */
+export interface ReregisterOptions {
+  readonly memory?: ArrayBufferView;
+  readonly access?: number;
+  readonly pd?: ProtectionDomain;
+  readonly iova?: bigint | number;
+}
+
+/** The answer of {@link MemoryRegion.query} (VERBS-152). */
+export interface RegionAttributes {
+  readonly stag: number;
+  /** The low eight bits of the STag. */
+  readonly key: number;
+  readonly state: 'valid' | 'invalid';
+  readonly type: 'shared' | 'non-shared';
+  readonly access: number;
+  /** The region may have remote rights (VERBS-147). */
+  readonly remote: boolean;
+  readonly pd: number;
+  readonly zeroBased: boolean;
+  readonly addr: bigint;
+  readonly length: number;
+  /** Octets that a fast registration may cover. */
+  readonly maxLength: number;
+  /** Windows bound to the region. */
+  readonly windows: number;
+  /** Queue pair to which remote use is limited. */
+  readonly queuePair: number | undefined;
+}
+
+/** How a region will stand when the work queued so far has been done. Same fields as the entry, so that one check serves both. */
+export interface PostedRegion {
+  stag: number;
+  valid: boolean;
+  access: number;
+  bytes: Uint8Array;
+  baseHi: number;
+  baseLo: number;
+}
+
+/** Registered memory; made by {@link ProtectionDomain.registerMemory}, `allocateFastRegion` or {@link MemoryRegion.registerShared}. */
+export class MemoryRegion implements PostedMemory {
+  /** @internal */
+  entry: StagEntry;
+  /** @internal Null unless work on the region is queued. */
+  posted: PostedRegion | null = null;
+  /** @internal Tagged offsets count from 0 and no windows can be bound. */
+  zeroBased: boolean;
+  /** @internal Octets that a fast registration may cover. */
+  maxLength: number;
+  /** @internal */
+  remote: boolean;
+  #pd: ProtectionDomain;
+  #queued = 0;
+  #gone = false;
 
   /** @internal */
-  use(): void {
-    if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the protection domain has been deallocated');
-    this.users++;
-  }
-
-  /**
-   * Register memory: any ArrayBufferView, over shared memory too. The view must stay allocated while registered.
-   *
-   * @param memory the octets to register; nothing is copied
-   * @param access a union of {@link ACCESS}; REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (VERBS-141)
-   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_WRONG_PD, ERR_DESTROYED
-   */
-  registerMemory(memory: ArrayBufferView, access: number, options: RegisterOptions = {}): MemoryRegion {
-    const bytes = checkBytes('memory', memory);
-    checkAccess(access);
-    const iova = checkU64('options.iova', options.iova ?? 0);
-    const { queuePair } = options;
-    if (queuePair !== undefined && queuePair.pd !== this) {
-      throw new IwarpError('ERR_WRONG_PD', 'options.queuePair belongs to another protection domain');
-    }
-    this.use();
-    try {
-      const entry = this.device.stags.allocate('region', this.handle);
-      entry.access = access;
-      entry.bytes = bytes;
-      entry.baseHi = hi32(iova);
-      entry.baseLo = lo32(iova);
-      entry.qp = queuePair?.number ?? 0;
-      return new MemoryRegion(this, entry);
-    } catch (error) {
-      this.users--;
-      throw error;
-    }
-  }
-
-  /** A queue pair in state Idle (VERBS-016). */
-  createQp(options: QueuePairOptions): QueuePair {
-    return new QueuePair(this, options);
-  }
-
-  /** A receive queue that several queue pairs share. */
-  createSrq(options: SrqOptions): SharedReceiveQueue {
-    return new SharedReceiveQueue(this, options);
-  }
-
-  /** Give the domain back; ERR_IN_USE while anything belongs to it (VERBS-003). */
-  deallocate(): void {
-    if (this.users > 0) throw new IwarpError('ERR_IN_USE', `the protection domain still has ${this.users} objects`);
-    this.#destroyed = true;
-  }
-}
-
-function checkAccess(access: unknown): void {
-  if (!isAccess(access)) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `access must be a union of ACCESS flags, got ${show(access)}`);
-  }
-  if ((access & (ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) !== 0 && (access & ACCESS.LOCAL_WRITE) === 0) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', 'access: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well');
-  }
-}
-
-/** Registered memory. */
-export class MemoryRegion {
-  readonly pd: ProtectionDomain;
-  /** @internal */
-  readonly entry: StagEntry;
-  /** The registered octets. */
-  readonly bytes: Uint8Array;
-
-  /** @internal Use {@link ProtectionDomain.registerMemory}. */
-  constructor(pd: ProtectionDomain, entry: StagEntry) {
-    this.pd = pd;
+  constructor(pd: ProtectionDomain, entry: StagEntry, zeroBased: boolean, maxLength: number, remote: boolean) {
+    this.#pd = pd;
     this.entry = entry;
-    this.bytes = entry.bytes;
+    this.zeroBased = zeroBased;
+    this.maxLength = maxLength;
+    this.remote = remote;
+    pd.device.objects.mr.add(this);
   }
 
-  /** The STag, as peers name it. */
+  get pd(): ProtectionDomain {
+    return this.#pd;
+  }
+
+  /** The registered octets; none while the region has no registration. */
+  get bytes(): Uint8Array {
+    return (this.posted ?? this.entry).bytes;
+  }
+
+  /** The STag, as peers name it. With a `reg-mr` queued it is the one that this will give, so that it can be advertised behind it. */
   get rkey(): number {
-    return this.entry.stag;
+    return (this.posted ?? this.entry).stag;
   }
 
   /** The STag, as local work requests name it: the same on iWARP. */
   get lkey(): number {
-    return this.entry.stag;
+    return this.rkey;
   }
 
   /** Tagged offset of the first octet. */
   get addr(): bigint {
-    return toBigInt(this.entry.baseHi, this.entry.baseLo);
+    const { baseHi, baseLo } = this.posted ?? this.entry;
+    return toBigInt(baseHi, baseLo);
   }
 
   get length(): number {
@@ -134,7 +131,7 @@ export class MemoryRegion {
   }
 
   get access(): number {
-    return this.entry.access;
+    return (this.posted ?? this.entry).access;
   }
 
   /** False once invalidated or deregistered. */
@@ -142,19 +139,191 @@ export class MemoryRegion {
     return this.entry.valid;
   }
 
-  /**
-   * End the registration. From the return of this call on no octet is read or written through it; operations in flight end in a
-   * protection error (VERBS-151, SEC-007). ERR_IN_USE while windows are bound to it.
-   */
-  deregister(): void {
-    if (this.entry.windows > 0) throw new IwarpError('ERR_IN_USE', `${this.entry.windows} memory windows are bound to the region`);
-    if (this.#gone) throw new IwarpError('ERR_INVALID_REGION', 'the memory region has been deregistered already');
-    this.#gone = true;
-    this.pd.device.stags.free(this.entry);
-    this.pd.users--;
+  get deregistered(): boolean {
+    return this.#gone;
   }
 
-  #gone = false;
+  /** The region as it is now, queued work apart. ERR_INVALID_REGION once deregistered. */
+  query(): RegionAttributes {
+    this.checkAlive('the memory region');
+    const { entry } = this;
+    return {
+      stag: entry.stag,
+      key: entry.stag & 0xff,
+      state: entry.valid ? 'valid' : 'invalid',
+      type: entry.shared ? 'shared' : 'non-shared',
+      access: entry.access,
+      remote: this.remote,
+      pd: entry.pd,
+      zeroBased: this.zeroBased,
+      addr: toBigInt(entry.baseHi, entry.baseLo),
+      length: entry.bytes.length,
+      maxLength: this.maxLength,
+      windows: entry.windows,
+      queuePair: entry.qp === 0 ? undefined : entry.qp,
+    };
+  }
+
+  /**
+   * Another registration of the same memory, with its own STag, rights, domain and base (VERBS-150). Both become shared: shared regions
+   * are always valid, nobody can invalidate them or register them through a queue.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_REGION, ERR_DESTROYED, ERR_LIMIT, ERR_WRONG_PD
+   */
+  registerShared(access: number, options: RegisterOptions & { readonly pd?: ProtectionDomain } = {}): MemoryRegion {
+    this.checkAlive('the memory region');
+    if (!this.entry.valid) throw new IwarpError('ERR_INVALID_REGION', 'the memory region is invalid');
+    checkOptions(options);
+    const pd = options.pd === undefined ? this.#pd : this.#checkPd(options.pd);
+    const region = pd.registerMemory(this.entry.bytes, access, { ...options, shared: true });
+    this.entry.shared = true;
+    return region;
+  }
+
+  /**
+   * Change memory, rights, domain or base; the STag changes, and with it everything that named the old one fails (VERBS-149). A wrong
+   * argument, a deregistered region and bound windows change nothing. Any later failure deregisters the region.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_REGION, ERR_IN_USE, ERR_WRONG_PD, ERR_DESTROYED
+   */
+  reregister(change: ReregisterOptions): void {
+    this.checkAlive('the memory region');
+    checkOptions(change, 'change');
+    this.#checkNoWindows();
+    const bytes = change.memory === undefined ? this.entry.bytes : checkBytes('change.memory', change.memory);
+    const access = change.access === undefined ? this.entry.access : checkAccess('change.access', change.access);
+    const iova = change.iova === undefined ? undefined : checkU64('change.iova', change.iova);
+    const pd = change.pd === undefined ? this.#pd : this.#checkPd(change.pd);
+    if (pd === this.#pd) this.#pd.device.stags.rekey(this.entry);
+    else this.#move(pd);
+    const { entry } = this;
+    this.posted = null;
+    fillEntry(entry, bytes, access, iova ?? toBigInt(entry.baseHi, entry.baseLo));
+    entry.shared = false;
+    if (iova !== undefined) this.zeroBased = false;
+    this.maxLength = bytes.length;
+    this.remote = (access & REMOTE_ACCESS) !== 0;
+  }
+
+  /** To another domain, under another index. */
+  #move(pd: ProtectionDomain): void {
+    const { stags } = this.#pd.device;
+    const old = this.entry;
+    stags.free(old);
+    this.#pd.users--;
+    try {
+      pd.use();
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
+    this.#pd = pd;
+    this.entry = stags.allocate('region', pd.handle);
+    this.entry.baseHi = old.baseHi;
+    this.entry.baseLo = old.baseLo;
+  }
+
+  /**
+   * End the registration. From the return of this call on no octet is read or written through it; operations in flight end in a
+   * protection error (VERBS-151, SEC-007). Neither state nor key matter.
+   *
+   * @throws ERR_IN_USE while windows are bound to it; ERR_INVALID_REGION the second time
+   */
+  deregister(): void {
+    this.#checkNoWindows();
+    this.checkAlive('the memory region');
+    this.#pd.device.stags.free(this.entry);
+    this.#pd.users--;
+    this.#end();
+  }
+
+  #end(): void {
+    this.#gone = true;
+    this.posted = null;
+    this.#pd.device.objects.mr.delete(this);
+  }
+
+  #checkNoWindows(): void {
+    if (this.entry.windows > 0) throw new IwarpError('ERR_IN_USE', `${this.entry.windows} memory windows are bound to the region`);
+  }
+
+  #checkPd(pd: ProtectionDomain): ProtectionDomain {
+    const own = this.#pd;
+    if (!(pd instanceof own.constructor)) {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', `pd must be a ProtectionDomain, got ${show(pd)}`);
+    }
+    if (pd.device !== own.device) throw new IwarpError('ERR_WRONG_PD', 'pd belongs to another device');
+    return pd;
+  }
+
+  /** @internal */
+  checkAlive(name: string): void {
+    if (this.#gone) throw new IwarpError('ERR_INVALID_REGION', `${name} has been deregistered`);
+  }
+
+  /** @internal Work that changes the region has been queued: the posted face, to be changed as the work will change the region. */
+  queue(): PostedRegion {
+    const { stag, valid, access, bytes, baseHi, baseLo } = this.entry;
+    this.posted ??= { stag, valid, access, bytes, baseHi, baseLo };
+    this.#queued++;
+    return this.posted;
+  }
+
+  /** @internal One such work request is through, done or flushed. */
+  settled(): void {
+    this.#queued--;
+    if (this.#queued === 0) this.posted = null;
+  }
+}
+
+/** @internal */
+export function fillEntry(entry: StagEntry, bytes: Uint8Array, access: number, iova: bigint | number): void {
+  entry.bytes = bytes;
+  entry.access = access;
+  entry.baseHi = hi32(iova);
+  entry.baseLo = lo32(iova);
+  entry.valid = true;
+}
+
+/** @internal VERBS-141; local read is always granted, as in libibverbs. */
+export function checkAccess(name: string, access: unknown): number {
+  if (!isAccess(access)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a union of ACCESS flags, got ${show(access)}`);
+  if ((access & (ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) !== 0 && (access & ACCESS.LOCAL_WRITE) === 0) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well`);
+  }
+  return access;
+}
+
+/** @internal */
+export function checkOptions(options: unknown, name = 'options'): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an object, got ${show(options)}`);
+  }
+}
+
+/** @internal */
+export function checkKey(name: string, key: unknown): number {
+  return checkInteger(name, key, 0, 0xff);
+}
+
+/** @internal The parts of {@link RegisterOptions}, checked. */
+export function checkRegister(pd: ProtectionDomain, options: RegisterOptions): { iova: bigint | number; key: number | undefined; shared: boolean; qp: number } {
+  checkOptions(options);
+  const { queuePair, key } = options;
+  const owner = queuePair as { readonly number?: unknown; readonly pd?: unknown } | null | undefined;
+  if (owner !== undefined && (owner === null || typeof owner !== 'object' || typeof owner.number !== 'number')) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.queuePair must be a QueuePair, got ${show(queuePair)}`);
+  }
+  if (queuePair !== undefined && queuePair.pd !== pd) {
+    throw new IwarpError('ERR_WRONG_PD', 'options.queuePair belongs to another protection domain');
+  }
+  if (queuePair?.destroyed === true) throw new IwarpError('ERR_DESTROYED', 'options.queuePair has been destroyed');
+  return {
+    iova: checkU64('options.iova', options.iova ?? 0),
+    key: key === undefined ? undefined : checkKey('options.key', key),
+    shared: checkBoolean('options.shared', options.shared ?? false),
+    qp: queuePair?.number ?? 0,
+  };
 }
 
 /** One element of a scatter/gather list: `length` octets from `offset` of a region. Both default to the whole region. */
@@ -164,25 +333,27 @@ export interface Sge {
   readonly length?: number;
 }
 
-/** @internal Check one element and return its offset and length through `into`. */
+/** @internal Check one element and return its offset and length through `into`. A window is not a region (VERBS-088, VERBS-160). */
 export function checkSge(name: string, sge: unknown, pd: ProtectionDomain, right: number, into: { offset: number; length: number }): MemoryRegion {
-  const mr = (sge as Sge | null)?.mr;
+  const mr = (sge as Sge | null | undefined)?.mr;
   if (!(mr instanceof MemoryRegion)) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mr must be a MemoryRegion, got ${show(mr)}`);
   }
   if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${name}.mr belongs to another protection domain`); // VERBS-089
+  const face = mr.posted ?? mr.entry;
+  const size = face.bytes.length;
   const { offset = 0 } = sge as Sge;
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
-  const length = (sge as Sge).length ?? mr.length - offset;
-  if (offset > mr.length) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${mr.length} octets`);
-  checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
-  if (offset + length > mr.length) {
-    throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${mr.length} octets`);
-  }
+  const { length = size - offset } = sge as Sge;
   into.offset = offset;
   into.length = length;
-  if (length === 0) return mr; // VERBS-085: nothing else of a zero-length element is looked at
-  if (!mr.valid) throw new IwarpError('ERR_INVALID_REGION', `${name}.mr has been deregistered or invalidated`);
-  if ((mr.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${name}.mr does not grant LOCAL_WRITE`); // VERBS-086
+  if (length === 0 && (sge as Sge).length === 0) return mr; // VERBS-085: nothing else of a zero-length element is looked at
+  if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${name}.mr has been deregistered or invalidated`);
+  if (offset > size) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${size} octets`);
+  checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
+  if (offset + length > size) {
+    throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${size} octets`);
+  }
+  if ((face.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${name}.mr does not grant LOCAL_WRITE`); // VERBS-086
   return mr;
 }

@@ -4,11 +4,14 @@
  */
 import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, lo32 } from '../base/u64.ts';
-import { ACCESS } from '../ddp/stag-table.ts';
+import { ACCESS, type WindowBinder } from '../ddp/stag-table.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { OPCODE } from '../rdmap/wire.ts';
-import { WORK, type ReceiveQueue, type SendWqe } from '../rdmap/work.ts';
-import { checkSge, type ProtectionDomain, type Sge } from './memory.ts';
+import { IMMEDIATE, WORK, type ReceiveQueue, type SendWqe } from '../rdmap/work.ts';
+import { checkSge, type MemoryRegion, type Sge } from './memory.ts';
+import type { ProtectionDomain } from './pd.ts';
+import { fillBind, fillFastRegister, fillInvalidate, invalidateSink } from './post-memory.ts';
+import type { MemoryWindow } from './window.ts';
 
 interface SendCommon {
   /** The caller's own number, given back in the completion; any u64. */
@@ -18,6 +21,9 @@ interface SendCommon {
   /** Start only after all earlier Reads and Atomics have completed (VERBS-098). */
   readonly fence?: boolean;
 }
+
+/** Requests that only concern our own memory: nothing is sent (VERBS-104). `fence` waits for all work in front (VERBS-099). */
+type MemoryCommon = SendCommon;
 
 /** A Send, with Solicited Event or Invalidate as asked. */
 export interface SendRequest extends SendCommon {
@@ -30,13 +36,19 @@ export interface SendRequest extends SendCommon {
   readonly invalidate?: number;
 }
 
-/** An RDMA Write to `remoteAddr` (tagged offset, octets) of the peer's region `rkey`. */
+/**
+ * An RDMA Write to `remoteAddr` (tagged offset, octets) of the peer's region `rkey`. With `immediate` eight octets of Immediate Data follow
+ * as the next message: one request, one completion, and the peer learns by a receive that the Write is there (RFC 7306 6).
+ */
 export interface WriteRequest extends SendCommon {
   readonly opcode: 'rdma-write';
   readonly sges?: readonly Sge[];
   readonly inline?: ArrayBufferView;
   readonly rkey: number;
   readonly remoteAddr: bigint | number;
+  readonly immediate?: bigint | number;
+  /** The Immediate Data causes a solicited event. */
+  readonly solicited?: boolean;
 }
 
 /** An RDMA Read of `sges[0].length` octets from the peer into one local element. */
@@ -46,6 +58,8 @@ export interface ReadRequest extends SendCommon {
   readonly sges?: readonly Sge[];
   readonly rkey: number;
   readonly remoteAddr: bigint | number;
+  /** Invalidate the sink's STag behind the response and before the completion (VERBS-102). */
+  readonly localInvalidate?: boolean;
 }
 
 /** Eight octets of Immediate Data (RFC 7306 6), as a big-endian number. */
@@ -78,6 +92,41 @@ export interface CmpSwapRequest extends SendCommon {
   readonly swapMask?: bigint;
 }
 
+/** Make an STag of ours unusable until its next registration or bind (VERBS-153). */
+export interface LocalInvalidateRequest extends MemoryCommon {
+  readonly opcode: 'local-invalidate';
+  readonly target: MemoryRegion | MemoryWindow;
+}
+
+/** Give a region in state Invalid new memory: fast registration (VERBS-148). */
+export interface FastRegisterRequest extends MemoryCommon {
+  readonly opcode: 'reg-mr';
+  readonly mr: MemoryRegion;
+  readonly memory: ArrayBufferView;
+  /** A union of `ACCESS`. */
+  readonly access: number;
+  /** Tagged offset of the first octet; without it the region is zero-based. */
+  readonly iova?: bigint | number;
+  /** Key of the new STag, 0 to 255; the next one by default. */
+  readonly key?: number;
+}
+
+/** Bind a window in state Invalid to `length` octets from `offset` of a region (VERBS-161). */
+export interface BindRequest extends MemoryCommon {
+  readonly opcode: 'bind-mw';
+  readonly mw: MemoryWindow;
+  /** Addressed (registered with `iova`), with MW_BIND. */
+  readonly mr: MemoryRegion;
+  readonly offset?: number;
+  readonly length?: number;
+  /** A union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC; the last two need LOCAL_WRITE of the region (VERBS-162). */
+  readonly access: number;
+  /** Tagged offset of the window's first octet; the region's own by default, 0 makes it zero-based. */
+  readonly iova?: bigint | number;
+  /** Key of the new STag, 0 to 255; the next one by default. */
+  readonly key?: number;
+}
+
 /** What {@link QueuePair.postSend} takes. */
 export type SendWorkRequest =
   | SendRequest
@@ -85,7 +134,10 @@ export type SendWorkRequest =
   | ReadRequest
   | ImmediateRequest
   | FetchAddRequest
-  | CmpSwapRequest;
+  | CmpSwapRequest
+  | LocalInvalidateRequest
+  | FastRegisterRequest
+  | BindRequest;
 
 /** What {@link QueuePair.postRecv} takes. */
 export interface ReceiveWorkRequest {
@@ -94,60 +146,144 @@ export interface ReceiveWorkRequest {
   readonly sges?: readonly Sge[];
 }
 
-/** Limits that a request is checked against. */
-export interface PostLimits {
+/** What a request is checked against: the queue pair. */
+export interface PostContext {
+  readonly pd: ProtectionDomain;
+  readonly qp: number;
   readonly maxSge: number;
+  readonly maxRecvSge: number;
   readonly maxInline: number;
   readonly signalAll: boolean;
+  /** Windows may be bound, regions registered, through this queue pair (VERBS-148, VERBS-161). */
+  readonly allowBind: boolean;
+  readonly allowFastRegister: boolean;
+  /** False if the peer is known to lack RFC 7306. */
+  peerExtensions: boolean | undefined;
+  /** Counts the windows bound here. */
+  readonly binder: WindowBinder;
+}
+
+/**
+ * What `postSend` and `postRecv` throw: an {@link IwarpError} that tells how many requests of the list were posted before the wrong one
+ * (VERBS-090). Those stay posted; the wrong one and all behind it are not.
+ *
+ * @example
+ * try { qp.postSend(list); } catch (error) {
+ *   if (error instanceof PostError && error.code === 'ERR_QUEUE_FULL') retryLater(list.slice(error.posted));
+ *   else throw error;
+ * }
+ */
+export class PostError extends IwarpError {
+  /** Requests of the list that were posted: the index of the wrong one. */
+  readonly posted: number;
+
+  constructor(cause: IwarpError, posted: number) {
+    super(cause.code, cause.message, { cause });
+    this.name = 'PostError';
+    this.posted = posted;
+  }
+}
+
+/** Post a list in order until the first mistake, which throws a {@link PostError} behind `before`. Returns how many. */
+export function postList<T>(name: string, list: readonly T[], post: (name: string, request: T) => void, before: () => void): number {
+  for (let i = 0; i < list.length; i++) {
+    try {
+      post(name === 'request' ? name : `${name}[${i}]`, list[i]!);
+    } catch (error) {
+      before();
+      throw error instanceof IwarpError ? new PostError(error, i) : error;
+    }
+  }
+  return list.length;
 }
 
 const scratch = { offset: 0, length: 0 };
 const ALL_ONES = (1n << 64n) - 1n;
 
 /** Check a send-side request and write it into `wqe`. */
-export function fillSend(name: string, request: SendWorkRequest, wqe: SendWqe, pd: ProtectionDomain, limits: PostLimits): void {
+export function fillSend(name: string, request: SendWorkRequest, wqe: SendWqe, context: PostContext): void {
   if (typeof request !== 'object' || request === null) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a work request, got ${show(request)}`);
   }
   wqe.wrId = request.wrId === undefined ? 0 : checkU64(`${name}.wrId`, request.wrId);
-  wqe.signaled = request.signaled === undefined ? limits.signalAll : checkBoolean(`${name}.signaled`, request.signaled);
+  wqe.signaled = request.signaled === undefined ? context.signalAll : checkBoolean(`${name}.signaled`, request.signaled);
   wqe.fence = request.fence === undefined ? false : checkBoolean(`${name}.fence`, request.fence);
   wqe.opcode = request.opcode;
   switch (request.opcode) {
     case 'send':
-      fillPlainSend(name, request, wqe, pd, limits);
+      fillPlainSend(name, request, wqe, context);
       break;
     case 'rdma-write':
-      wqe.kind = WORK.WRITE;
-      wqe.wireOpcode = OPCODE.RDMA_WRITE;
-      fillRemote(name, request, wqe);
-      fillPayload(name, request, wqe, pd, limits);
+      fillWrite(name, request, wqe, context);
       break;
     case 'rdma-read':
-      wqe.kind = WORK.READ;
-      fillRemote(name, request, wqe);
-      fillSges(name, request.sges ?? [], wqe, pd, 1, ACCESS.LOCAL_WRITE);
+      fillRead(name, request, wqe, context);
       break;
     case 'immediate':
+      checkPeer(name, request.opcode, context);
       wqe.kind = WORK.SEND;
       wqe.wireOpcode = flag(name, 'solicited', request.solicited) ? OPCODE.IMMEDIATE_SE : OPCODE.IMMEDIATE;
-      wqe.dataHi = hi32(checkU64(`${name}.immediate`, request.immediate));
-      wqe.dataLo = lo32(request.immediate);
+      fillImmediate(name, request.immediate, wqe, IMMEDIATE.NOW);
       break;
     case 'atomic-fetch-add':
     case 'atomic-cmp-swap':
-      fillAtomic(name, request, wqe, pd);
+      checkPeer(name, request.opcode, context);
+      fillAtomic(name, request, wqe, context);
       break;
-    default:
+    case 'local-invalidate':
+      fillInvalidate(name, request, wqe, context);
+      break;
+    case 'reg-mr':
+      fillFastRegister(name, request, wqe, context);
+      break;
+    case 'bind-mw':
+      fillBind(name, request, wqe, context);
+      break;
+    default: // VERBS-078
       throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.opcode is not a send-side opcode: ${show((request as { opcode: unknown }).opcode)}`);
   }
+}
+
+/** RFC 7306 1.1: the two programs agree on the extensions; what we know about the peer is used at once. */
+function checkPeer(name: string, opcode: string, context: PostContext): void {
+  if (context.peerExtensions === false) {
+    throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the peer does not support ${opcode} (RFC 7306)`);
+  }
+}
+
+function fillImmediate(name: string, value: bigint | number, wqe: SendWqe, when: number): void {
+  checkU64(`${name}.immediate`, value);
+  wqe.immediate = when;
+  wqe.dataHi = hi32(value);
+  wqe.dataLo = lo32(value);
+}
+
+function fillWrite(name: string, request: WriteRequest, wqe: SendWqe, context: PostContext): void {
+  wqe.kind = WORK.WRITE;
+  wqe.wireOpcode = OPCODE.RDMA_WRITE;
+  fillRemote(name, request, wqe);
+  wqe.solicited = flag(name, 'solicited', request.solicited);
+  if (request.immediate !== undefined) {
+    checkPeer(name, 'immediate', context);
+    fillImmediate(name, request.immediate, wqe, IMMEDIATE.AFTER);
+  } else if (wqe.solicited) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.solicited: an RDMA Write causes no event unless it has immediate data`);
+  }
+  fillPayload(name, request, wqe, context);
+}
+
+function fillRead(name: string, request: ReadRequest, wqe: SendWqe, context: PostContext): void {
+  wqe.kind = WORK.READ;
+  fillRemote(name, request, wqe);
+  fillSges(name, request.sges ?? [], wqe, context.pd, 1, ACCESS.LOCAL_WRITE);
+  if (flag(name, 'localInvalidate', request.localInvalidate)) invalidateSink(name, request.sges?.[0]?.mr, wqe, context);
 }
 
 function flag(name: string, field: string, value: boolean | undefined): boolean {
   return value === undefined ? false : checkBoolean(`${name}.${field}`, value);
 }
 
-function fillPlainSend(name: string, request: SendRequest, wqe: SendWqe, pd: ProtectionDomain, limits: PostLimits): void {
+function fillPlainSend(name: string, request: SendRequest, wqe: SendWqe, context: PostContext): void {
   const solicited = flag(name, 'solicited', request.solicited);
   wqe.kind = WORK.SEND;
   if (request.invalidate === undefined) {
@@ -156,7 +292,7 @@ function fillPlainSend(name: string, request: SendRequest, wqe: SendWqe, pd: Pro
     wqe.wireOpcode = solicited ? OPCODE.SEND_SE_INVALIDATE : OPCODE.SEND_INVALIDATE;
     wqe.stag = checkInteger(`${name}.invalidate`, request.invalidate, 0, 0xffff_ffff);
   }
-  fillPayload(name, request, wqe, pd, limits);
+  fillPayload(name, request, wqe, context);
 }
 
 function fillRemote(name: string, request: { rkey: number; remoteAddr: bigint | number }, wqe: SendWqe): void {
@@ -166,17 +302,17 @@ function fillRemote(name: string, request: { rkey: number; remoteAddr: bigint | 
   wqe.toLo = lo32(to);
 }
 
-function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: SendWqe, pd: ProtectionDomain, limits: PostLimits): void {
+function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: SendWqe, context: PostContext): void {
   if (request.inline === undefined) {
-    fillSges(name, request.sges ?? [], wqe, pd, limits.maxSge, 0);
+    fillSges(name, request.sges ?? [], wqe, context.pd, context.maxSge, 0);
     return;
   }
   if (request.sges !== undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} has both inline and sges`);
   const bytes = checkBytes(`${name}.inline`, request.inline);
-  if (bytes.length > limits.maxInline) {
-    throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${limits.maxInline}`);
+  if (bytes.length > context.maxInline) {
+    throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${context.maxInline}`);
   }
-  wqe.inline ??= new Uint8Array(limits.maxInline);
+  wqe.inline ??= new Uint8Array(context.maxInline);
   wqe.inline.set(bytes);
   wqe.sges.add(null, wqe.inline, 0, bytes.length);
 }
@@ -186,17 +322,17 @@ function fillSges(name: string, sges: readonly Sge[], wqe: SendWqe, pd: Protecti
   if (sges.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges has ${sges.length} elements, above the limit of ${max}`);
   for (let i = 0; i < sges.length; i++) {
     const mr = checkSge(`${name}.sges[${i}]`, sges[i], pd, right, scratch);
-    wqe.sges.add(mr.entry, mr.bytes, scratch.offset, scratch.length);
+    wqe.sges.add(mr.entry, mr.bytes, scratch.offset, scratch.length, mr.rkey);
   }
   // VERBS-084, DDP-022
   if (wqe.sges.total > MAX_MESSAGE) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges have ${wqe.sges.total} octets, above 2^32 - 1`);
 }
 
-function fillAtomic(name: string, request: FetchAddRequest | CmpSwapRequest, wqe: SendWqe, pd: ProtectionDomain): void {
+function fillAtomic(name: string, request: FetchAddRequest | CmpSwapRequest, wqe: SendWqe, context: PostContext): void {
   const ATOMIC_OCTETS = 8;
   wqe.kind = WORK.ATOMIC;
   fillRemote(name, request, wqe);
-  fillSges(name, request.sges, wqe, pd, 1, ACCESS.LOCAL_WRITE);
+  fillSges(name, request.sges, wqe, context.pd, 1, ACCESS.LOCAL_WRITE);
   if (wqe.length !== ATOMIC_OCTETS) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must have exactly ${ATOMIC_OCTETS} octets, got ${wqe.length}`);
   }
@@ -225,7 +361,7 @@ export function fillReceive(name: string, request: ReceiveWorkRequest, queue: Re
   if (sges.length > maxSge) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges has ${sges.length} elements, above the limit of ${maxSge}`);
   for (let i = 0; i < sges.length; i++) {
     const mr = checkSge(`${name}.sges[${i}]`, sges[i], pd, ACCESS.LOCAL_WRITE, scratch);
-    wqe.sges.add(mr.entry, mr.bytes, scratch.offset, scratch.length);
+    wqe.sges.add(mr.entry, mr.bytes, scratch.offset, scratch.length, mr.rkey);
   }
   queue.push();
 }

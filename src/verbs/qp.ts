@@ -5,15 +5,16 @@
 import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
-import type { StagEntry } from '../ddp/stag-table.ts';
+import { ACCESS, type WindowBinder } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { flushReceives } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
 import { CompletionQueue } from './cq.ts';
-import type { ProtectionDomain } from './memory.ts';
-import { fillReceive, fillSend, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
+import { checkOptions } from './memory.ts';
+import type { ProtectionDomain } from './pd.ts';
+import { fillReceive, fillSend, postList, type PostContext, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
 /** States of the verbs draft (6.2). */
@@ -35,6 +36,17 @@ export const QP_TABLE: MachineTable<QpState, QpInput> = {
   },
 };
 
+const QP_STATES = ['idle', 'rts', 'closing', 'terminate', 'error'] as const;
+
+/** Where Modify may lead from each state (VERBS-022): the state itself means attributes only. */
+const MODIFY_TABLE: Readonly<Record<QpState, readonly QpState[]>> = {
+  idle: ['idle', 'error'],
+  rts: ['rts', 'closing', 'terminate', 'error'],
+  closing: [],
+  terminate: [],
+  error: ['idle'],
+};
+
 /** Options of {@link ProtectionDomain.createQp}. */
 export interface QueuePairOptions {
   readonly sendCq: CompletionQueue;
@@ -54,6 +66,32 @@ export interface QueuePairOptions {
   readonly inboundRead?: boolean;
   /** Accept RFC 7306 opcodes. Default true. */
   readonly extensions?: boolean;
+  /** Reads and atomics of the peer (IRD) and of ours (ORD) at a time; start-up may settle on less. Default: the device's limits (VERBS-018). */
+  readonly ird?: number;
+  readonly ord?: number;
+  /** Let memory windows be bound, regions be registered, through this queue pair. Both default to true. */
+  readonly allowBind?: boolean;
+  readonly allowFastRegister?: boolean;
+  /**
+   * Right that the sink of a Read needs. The verbs draft asks for `remote-write`, since a Read Response is placed like a Write (VERBS-087);
+   * the default `local-write` does not make a user open the sink to the peer's Writes.
+   */
+  readonly readSink?: 'local-write' | 'remote-write';
+  /** Raise one `rq-limit` event when more messages than this have taken a receive and not been polled; 0 for none (VERBS-134). */
+  readonly rqLimit?: number;
+}
+
+/** What {@link QueuePair.modify} changes. */
+export interface QpChange {
+  /** `rts` is only for a queue pair that is in it: connecting or accepting brings it there. */
+  readonly state?: QpState;
+  /** May be lowered (VERBS-024). */
+  readonly ord?: number;
+  /** Depths; not below the entries in use (VERBS-025). The receive queue's only without a shared one. */
+  readonly maxSendWr?: number;
+  readonly maxRecvWr?: number;
+  /** Arms the receive limit again (VERBS-134). */
+  readonly rqLimit?: number;
 }
 
 /** What a queue pair asks of the connection that carries it. */
@@ -80,7 +118,20 @@ export interface QpAttributes {
   readonly ord: number;
   /** Requests posted and not completed. */
   readonly sendOutstanding: number;
+  /** Receives posted and not taken; with a shared receive queue, those of all its queue pairs. */
   readonly recvPosted: number;
+  /** Receives that messages of this queue pair have taken, ever and not yet polled (SEC-027). */
+  readonly recvTaken: number;
+  readonly recvInProgress: number;
+  /** The armed receive limit; 0 when it has fired or none is set. */
+  readonly rqLimit: number;
+  readonly signalAll: boolean;
+  readonly inboundWrite: boolean;
+  readonly inboundRead: boolean;
+  readonly extensions: boolean;
+  /** Whether the peer has RFC 7306, as far as {@link QueuePair.setPeerExtensions} was told. */
+  readonly peerExtensions: boolean | undefined;
+  readonly boundWindows: number;
   /** The Terminate sent or received, in states Terminate and Error (VERBS-029). */
   readonly terminate: TerminateInfo | undefined;
   readonly negotiated: Negotiated | undefined;
@@ -97,7 +148,7 @@ const DEFAULT_INLINE = 256;
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair implements WorkOwner {
+export class QueuePair implements WorkOwner, WindowBinder {
   readonly pd: ProtectionDomain;
   readonly number: number;
   readonly sendCq: CompletionQueue;
@@ -109,7 +160,7 @@ export class QueuePair implements WorkOwner {
   readonly rq: ReceiveQueue;
   /** @internal The queue pair as a stream sees it. */
   readonly endpoint: StreamEndpoint;
-  readonly #limits: { readonly maxSge: number; readonly maxRecvSge: number; readonly maxInline: number; readonly signalAll: boolean };
+  readonly #context: PostContext;
   readonly #machine = new Machine(QP_TABLE);
   #controller: QpController | null = null;
   #flushing = false;
@@ -117,37 +168,45 @@ export class QueuePair implements WorkOwner {
   #negotiated: Negotiated | undefined;
   #destroyed = false;
   #overflowed = false;
+  #maxOrd: number;
+  readonly #maxIrd: number;
+  #rqLimit: number;
+  /** Receives: taken by messages, taken and not polled, posted and completed on this queue pair. */
+  #recvTaken = 0;
+  #recvInProgress = 0;
+  #recvPosted = 0;
+  #recvCompleted = 0;
+  #waiters: { readonly done: () => boolean; readonly resolve: () => void }[] = [];
   /** @internal Memory windows bound through this queue pair. */
   boundWindows = 0;
 
   /** @internal Use {@link ProtectionDomain.createQp}. */
   constructor(pd: ProtectionDomain, options: QueuePairOptions) {
-    if (typeof options !== 'object' || options === null) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-    }
+    checkOptions(options);
     const { limits } = pd.device;
     const sendCq = checkCq('options.sendCq', options.sendCq, pd);
     const recvCq = checkCq('options.recvCq', options.recvCq, pd);
-    const { srq = null } = options;
-    if (srq !== null && !(srq instanceof SharedReceiveQueue)) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `options.srq must be a SharedReceiveQueue, got ${show(srq)}`);
-    }
-    if (srq !== null && srq.pd.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', 'options.srq belongs to another device');
-    const depth = (name: 'maxSendWr' | 'maxRecvWr'): number => checkInteger(`options.${name}`, options[name] ?? DEFAULT_WR, 1, limits.maxQpWr);
-    const sges = (name: 'maxSendSge' | 'maxRecvSge'): number => checkInteger(`options.${name}`, options[name] ?? DEFAULT_SGE, 1, limits.maxSge);
-    const sendDepth = depth('maxSendWr');
-    const recvDepth = depth('maxRecvWr');
-    this.#limits = {
-      maxSge: sges('maxSendSge'),
-      maxRecvSge: sges('maxRecvSge'),
-      maxInline: checkInteger('options.maxInline', options.maxInline ?? DEFAULT_INLINE, 0, limits.maxInline),
-      signalAll: checkBoolean('options.signalAll', options.signalAll ?? true),
+    const srq = options.srq === undefined ? null : checkSrq('options.srq', options.srq, pd);
+    const integer = (name: 'maxSendWr' | 'maxRecvWr' | 'maxSendSge' | 'maxRecvSge' | 'maxInline' | 'ird' | 'ord', value: number, min: number, max: number): number =>
+      checkInteger(`options.${name}`, options[name] ?? value, min, max);
+    const boolean = (name: 'signalAll' | 'inboundWrite' | 'inboundRead' | 'extensions' | 'allowBind' | 'allowFastRegister'): boolean =>
+      checkBoolean(`options.${name}`, options[name] ?? true);
+    const sendDepth = integer('maxSendWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
+    const recvDepth = integer('maxRecvWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
+    const checked = {
+      maxSge: integer('maxSendSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
+      maxRecvSge: integer('maxRecvSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
+      maxInline: integer('maxInline', Math.min(DEFAULT_INLINE, limits.maxInline), 0, limits.maxInline),
+      signalAll: boolean('signalAll'),
+      allowBind: boolean('allowBind'),
+      allowFastRegister: boolean('allowFastRegister'),
     };
-    const rights = {
-      write: checkBoolean('options.inboundWrite', options.inboundWrite ?? true),
-      read: checkBoolean('options.inboundRead', options.inboundRead ?? true),
-    };
-    const extensions = checkBoolean('options.extensions', options.extensions ?? true);
+    const rights = { write: boolean('inboundWrite'), read: boolean('inboundRead') };
+    const extensions = boolean('extensions');
+    const readSink = checkOneOf('options.readSink', options.readSink ?? 'local-write', ['local-write', 'remote-write']);
+    this.#maxIrd = integer('ird', limits.maxQpRdAtom, 0, limits.maxQpRdAtom);
+    this.#maxOrd = integer('ord', limits.maxQpInitRdAtom, 0, limits.maxQpInitRdAtom);
+    this.#rqLimit = checkInteger('options.rqLimit', options.rqLimit ?? 0, 0, srq === null ? recvDepth : srq.maxWr);
     pd.use();
     try {
       this.number = pd.device.takeQpNumber();
@@ -159,6 +218,7 @@ export class QueuePair implements WorkOwner {
     this.sendCq = sendCq;
     this.recvCq = recvCq;
     this.srq = srq;
+    this.#context = { ...checked, pd, qp: this.number, peerExtensions: undefined, binder: this };
     this.sq = new SendQueue(sendDepth);
     this.rq = srq === null ? new ReceiveQueue(recvDepth) : srq.queue;
     this.endpoint = {
@@ -171,11 +231,13 @@ export class QueuePair implements WorkOwner {
       rights,
       extensions,
       owner: this,
-      invalidate: (entry) => this.invalidate(entry),
+      maxOrd: this.#maxOrd,
+      sinkRight: readSink === 'remote-write' ? ACCESS.REMOTE_WRITE : ACCESS.LOCAL_WRITE,
     };
     sendCq.users++;
     recvCq.users++;
     if (srq !== null) srq.users++;
+    pd.device.objects.qp.add(this);
   }
 
   get state(): QpState {
@@ -185,52 +247,48 @@ export class QueuePair implements WorkOwner {
   // ------------------------------------------------------------------------------------------------------- posting
 
   /**
-   * Post one request or several, in order. Returns how many were posted; the first mistake throws, and what stood before it in the list
-   * stays posted, as `posted` of the error's cause tells (VERBS-090). Returns at once; the memory belongs to the stack until completion.
+   * Post one request or several, in order; returns how many. The first mistake throws a {@link PostError}; what stood before it in the list
+   * stays posted, as its `posted` tells (VERBS-090). Returns at once; the memory belongs to the stack until completion (VERBS-093).
    *
    * In Idle requests wait for the connection (VERBS-031); in Closing, Terminate and Error they complete as flushed (VERBS-058).
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_ACCESS, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_TOO_LARGE, ERR_QUEUE_FULL, ERR_DESTROYED
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_ACCESS, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_INVALID_STATE, ERR_TOO_LARGE,
+   * ERR_QUEUE_FULL, ERR_NOT_SUPPORTED, ERR_DESTROYED
+   *
+   * @example
+   * qp.postSend({ wrId: 1, opcode: 'rdma-write', sges: [{ mr, length: 64 }], rkey, remoteAddr: 0n, immediate: 7n });
    */
   postSend(requests: SendWorkRequest | readonly SendWorkRequest[]): number {
     this.#checkAlive();
-    if (!Array.isArray(requests)) {
-      this.#postOne('request', requests as SendWorkRequest);
-    } else {
-      for (let i = 0; i < requests.length; i++) this.#postOne(`requests[${i}]`, requests[i] as SendWorkRequest);
-    }
-    this.#afterPost();
-    return Array.isArray(requests) ? requests.length : 1;
+    if (!Array.isArray(requests)) return this.#postAll('request', [requests as SendWorkRequest], this.#postOneSend);
+    return this.#postAll('requests', requests as readonly SendWorkRequest[], this.#postOneSend);
   }
 
-  #postOne(name: string, request: SendWorkRequest): void {
-    const wqe = this.sq.peekFree();
-    if (wqe === null) {
-      this.#afterPost();
-      throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
-    }
-    try {
-      fillSend(name, request, wqe, this.pd, this.#limits);
-    } catch (error) {
-      this.#afterPost();
-      throw error;
-    }
-    this.sq.push();
-  }
-
-  /** Post receives, in order (VERBS-095). ERR_INVALID_STATE on a queue pair with a shared receive queue (VERBS-126). */
+  /** Post receives, in order (VERBS-095); errors as in {@link postSend}. ERR_INVALID_STATE with a shared receive queue (VERBS-126). */
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
     this.#checkAlive();
     if (this.srq !== null) throw new IwarpError('ERR_INVALID_STATE', 'receives of this queue pair are posted to its shared receive queue');
-    const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
-    const { pd } = this;
-    try {
-      list.forEach((request, i) => fillReceive(list.length > 1 ? `requests[${i}]` : 'request', request, this.rq, pd, this.#limits.maxRecvSge));
-    } finally {
-      this.#afterPost();
-    }
-    return list.length;
+    if (!Array.isArray(requests)) return this.#postAll('request', [requests as ReceiveWorkRequest], this.#postOneReceive);
+    return this.#postAll('requests', requests as readonly ReceiveWorkRequest[], this.#postOneReceive);
   }
+
+  #postAll<T>(name: string, list: readonly T[], post: (name: string, request: T) => void): number {
+    const posted = postList(name, list, post, () => this.#afterPost());
+    this.#afterPost();
+    return posted;
+  }
+
+  readonly #postOneSend = (name: string, request: SendWorkRequest): void => {
+    const wqe = this.sq.peekFree();
+    if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
+    fillSend(name, request, wqe, this.#context);
+    this.sq.push();
+  };
+
+  readonly #postOneReceive = (name: string, request: ReceiveWorkRequest): void => {
+    fillReceive(name, request, this.rq, this.pd, this.#context.maxRecvSge);
+    this.#recvPosted++;
+  };
 
   /** In Idle posts wait; with a connection the sender is told; without one, in Error, they are flushed. */
   #afterPost(): void {
@@ -247,49 +305,84 @@ export class QueuePair implements WorkOwner {
   // ------------------------------------------------------------------------------------------------ modify and query
 
   /**
-   * Modify the queue pair (VERBS-022): `closing` finishes the posted work and closes, `terminate` tells the peer 0/0/00 and closes,
-   * `error` resets, `idle` makes a queue pair in Error usable again. `ord` may be lowered (VERBS-024).
+   * Modify the queue pair (VERBS-022). States: `closing` finishes the posted work and closes, `terminate` tells the peer 0/0/00 and closes,
+   * `error` resets, `idle` makes a queue pair in Error usable again. A change that is refused changes nothing at all (VERBS-021); in Closing
+   * and Terminate every change is refused (VERBS-023).
    *
-   * @throws ERR_INVALID_STATE for a transition that the table does not have; nothing has changed then (VERBS-021)
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE, ERR_IN_USE, ERR_DESTROYED
    */
-  modify(change: { readonly state?: 'idle' | 'closing' | 'terminate' | 'error'; readonly ord?: number }): void {
+  modify(change: QpChange): void {
     this.#checkAlive();
-    if (typeof change !== 'object' || change === null) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `change must be an object, got ${show(change)}`);
-    }
-    const { state: target, ord } = change;
-    if (ord !== undefined) checkInteger('change.ord', ord, 0, this.#controller?.ord ?? this.pd.device.limits.maxQpInitRdAtom);
-    if (target !== undefined) this.#modifyState(target);
-    if (ord !== undefined) this.#controller?.setOrd(ord);
+    checkOptions(change, 'change');
+    const { state: target, ord, maxSendWr, maxRecvWr, rqLimit } = change;
+    const { limits } = this.pd.device;
+    if (target !== undefined) checkOneOf('change.state', target, QP_STATES);
+    if (ord !== undefined) checkInteger('change.ord', ord, 0, this.#controller?.ord ?? this.#maxOrd);
+    if (maxSendWr !== undefined) checkInteger('change.maxSendWr', maxSendWr, 1, limits.maxQpWr);
+    if (maxRecvWr !== undefined) checkInteger('change.maxRecvWr', maxRecvWr, 1, limits.maxQpWr);
+    if (rqLimit !== undefined) checkInteger('change.rqLimit', rqLimit, 0, this.rq.depth);
+    this.#checkTransition(target ?? this.state);
+    this.#resize(maxSendWr, maxRecvWr);
+    if (rqLimit !== undefined) this.#rqLimit = rqLimit;
+    if (ord !== undefined) this.#setOrd(ord);
+    if (target !== undefined && target !== this.state) this.#enter(target);
   }
 
-  #modifyState(target: 'idle' | 'closing' | 'terminate' | 'error'): void {
-    checkOneOf('change.state', target, ['idle', 'closing', 'terminate', 'error']);
+  /** The 5 x 5 matrix; Idle to RTS needs a stream, which only connecting or accepting gives (VERBS-033). */
+  #checkTransition(target: QpState): void {
     const { state } = this;
-    const refuse = (): never => {
-      throw new IwarpError('ERR_INVALID_STATE', `change.state: ${state} to ${target} is not allowed`);
-    };
+    const legal = MODIFY_TABLE[state].includes(target);
+    const flushing = state === 'error' && target === 'idle' && (this.#flushing || this.#controller !== null); // VERBS-059
+    if (!legal || flushing) throw new IwarpError('ERR_INVALID_STATE', `change.state: ${state} to ${target} is not allowed`);
+  }
+
+  #enter(target: QpState): void {
     switch (target) {
-      case 'idle':
-        if (state === 'idle') return;
-        if (state !== 'error' || this.#flushing || this.#controller !== null) refuse(); // VERBS-059
-        this.#machine.step('reset');
-        this.#terminate = undefined;
-        return;
       case 'closing':
-        if (state !== 'rts') refuse();
         this.#controller!.close();
         return;
       case 'terminate':
-        if (state !== 'rts') refuse();
         this.#controller!.terminate(TERM.LOCAL_CATASTROPHIC);
         return;
       case 'error':
-        if (state !== 'rts' && state !== 'idle') refuse();
         this.#machine.step('modify-error');
         if (this.#controller !== null) this.#controller.abort();
         else this.#flushAll();
+        return;
+      default: // idle
+        this.#machine.step('reset');
+        this.#terminate = undefined;
+        this.#overflowed = false;
     }
+  }
+
+  #resize(send: number | undefined, receive: number | undefined): void {
+    if (receive !== undefined && this.srq !== null) {
+      throw new IwarpError('ERR_INVALID_STATE', 'change.maxRecvWr: the receive queue is a shared one');
+    }
+    const before = this.sq.depth;
+    if (send !== undefined && !this.sq.resize(send)) {
+      throw new IwarpError('ERR_IN_USE', `change.maxSendWr: more than ${send} entries of the send queue are in use`);
+    }
+    if (receive === undefined || this.rq.resize(receive)) return;
+    this.sq.resize(before);
+    throw new IwarpError('ERR_IN_USE', `change.maxRecvWr: more than ${receive} entries of the receive queue are in use`);
+  }
+
+  #setOrd(ord: number): void {
+    if (this.#controller === null) this.#maxOrd = ord;
+    else this.#controller.setOrd(ord);
+  }
+
+  /** Depths that start-up may settle on for this queue pair: the wishes, cut to its own limits (VERBS-018). */
+  capDepths(wishes: { readonly ird: number; readonly ord: number }): { ird: number; ord: number } {
+    return { ird: Math.min(wishes.ird, this.#maxIrd), ord: Math.min(wishes.ord, this.#maxOrd) };
+  }
+
+  /** Tell whether the peer has RFC 7306, once the two programs know: with `false` its operations throw ERR_NOT_SUPPORTED when posted. */
+  setPeerExtensions(supported: boolean | undefined): void {
+    if (supported !== undefined) checkBoolean('supported', supported);
+    this.#context.peerExtensions = supported;
   }
 
   query(): QpAttributes {
@@ -298,16 +391,58 @@ export class QueuePair implements WorkOwner {
       state: this.state,
       maxSendWr: this.sq.depth,
       maxRecvWr: this.rq.depth,
-      maxSendSge: this.#limits.maxSge,
-      maxRecvSge: this.#limits.maxRecvSge,
-      maxInline: this.#limits.maxInline,
-      ird: this.#negotiated?.ird ?? 0,
-      ord: this.#controller?.ord ?? this.#negotiated?.ord ?? 0,
+      maxSendSge: this.#context.maxSge,
+      maxRecvSge: this.#context.maxRecvSge,
+      maxInline: this.#context.maxInline,
+      ird: this.#negotiated?.ird ?? this.#maxIrd,
+      ord: this.#negotiated === undefined ? this.#maxOrd : (this.#controller?.ord ?? this.#negotiated.ord),
       sendOutstanding: this.sq.outstanding,
       recvPosted: this.rq.posted,
+      recvTaken: this.#recvTaken,
+      recvInProgress: this.#recvInProgress,
+      rqLimit: this.#rqLimit,
+      signalAll: this.#context.signalAll,
+      inboundWrite: this.endpoint.rights.write,
+      inboundRead: this.endpoint.rights.read,
+      extensions: this.endpoint.extensions,
+      peerExtensions: this.#context.peerExtensions,
+      boundWindows: this.boundWindows,
       terminate: this.#terminate,
       negotiated: this.#negotiated,
     };
+  }
+
+  /**
+   * Settles when every send-side request posted so far has completed or been flushed; its completion may still wait to be polled. Posting
+   * goes on meanwhile. In Idle that takes a connection, or Error.
+   */
+  drainSend(): Promise<void> {
+    this.#checkAlive();
+    const target = this.sq.head;
+    return this.#wait(() => this.sq.tail >= target);
+  }
+
+  /**
+   * Settles when every receive posted so far has completed or been flushed. With a shared receive queue: when no message can take one any
+   * more, because the connection has ended.
+   */
+  drainRecv(): Promise<void> {
+    this.#checkAlive();
+    if (this.srq !== null) return this.#wait(() => this.#controller === null);
+    const target = this.#recvPosted;
+    return this.#wait(() => this.#recvCompleted >= target);
+  }
+
+  #wait(done: () => boolean): Promise<void> {
+    if (done()) return Promise.resolve();
+    return new Promise((resolve) => this.#waiters.push({ done, resolve }));
+  }
+
+  #wake(): void {
+    if (this.#waiters.length === 0) return;
+    const ready = this.#waiters.filter((waiter) => waiter.done());
+    this.#waiters = this.#waiters.filter((waiter) => !ready.includes(waiter));
+    for (const { resolve } of ready) resolve();
   }
 
   /** Counts of the present connection; undefined without one. */
@@ -323,12 +458,13 @@ export class QueuePair implements WorkOwner {
     if (this.#destroyed) return;
     if (this.boundWindows > 0) throw new IwarpError('ERR_IN_USE', `${this.boundWindows} memory windows are bound through the queue pair`);
     this.#destroyed = true;
-    this.#controller?.abort();
+    if (this.#controller === null) this.#flushAll();
+    else this.#controller.abort();
     this.sendCq.users--;
     this.recvCq.users--;
     if (this.srq !== null) this.srq.users--;
     this.pd.users--;
-    this.pd.device.live.qp--;
+    this.pd.device.forget('qp', this);
   }
 
   get destroyed(): boolean {
@@ -344,12 +480,14 @@ export class QueuePair implements WorkOwner {
       throw new IwarpError('ERR_INVALID_STATE', `qp is ${this.#controller === null ? `in state ${this.state}` : 'already used by a connection'}`);
     }
     this.#controller = controller;
+    this.#context.peerExtensions = undefined;
   }
 
   /** @internal Before a connection has been established: give the queue pair back as it was. */
   detach(): void {
     this.#controller = null;
-    if (this.state === 'error') this.#flushAll();
+    if (this.state === 'error' || this.#destroyed) this.#flushAll();
+    this.#wake();
   }
 
   /** @internal What happened on the stream. */
@@ -385,6 +523,7 @@ export class QueuePair implements WorkOwner {
     const { cause, error } = event;
     this.#controller = null;
     if (this.state === 'idle' && this.#negotiated === undefined) return; // never attached
+    this.#context.peerExtensions = undefined;
     if (cause === 'graceful' && this.#machine.accepts('llp-closed')) {
       this.#machine.step('llp-closed');
       device.raise({ type: 'llp-close-complete', qp: this });
@@ -409,33 +548,51 @@ export class QueuePair implements WorkOwner {
     }
     if (this.srq === null) flushReceives(this.rq, this);
     this.#flushing = false;
+    this.#wake();
   }
 
   // ------------------------------------------------------------------------------------------------ for the stream
 
   /** @internal */
   sendCompleted(wqe: SendWqe): void {
-    const silent = !wqe.signaled && wqe.status === 'success'; // VERBS-106
-    this.sq.complete(silent || this.#destroyed);
-    if (silent || this.#destroyed) return; // VERBS-027
-    if (!this.sendCq.push(wqe, this)) this.#overflow(this.sendCq);
+    if (wqe.memory !== null) {
+      wqe.memory.settled();
+      wqe.memory = null;
+    }
+    const silent = this.#destroyed || (!wqe.signaled && wqe.status === 'success'); // VERBS-027, VERBS-106
+    this.sq.complete(silent);
+    if (!silent && !this.sendCq.push(wqe, this)) {
+      this.sq.release(wqe);
+      this.#overflow(this.sendCq);
+    }
+    this.#wake();
+  }
+
+  /** @internal */
+  receiveTaken(): void {
+    this.#recvTaken++;
+    this.#recvInProgress++;
+    if (this.#rqLimit === 0 || this.#recvInProgress <= this.#rqLimit) return;
+    this.#rqLimit = 0; // one-shot (VERBS-134)
+    this.pd.device.raise({ type: 'rq-limit', qp: this });
   }
 
   /** @internal */
   receiveCompleted(wqe: ReceiveWqe): void {
+    this.#recvCompleted++;
     if (this.#destroyed) {
       wqe.queue.release(wqe);
-      return;
-    }
-    if (!this.recvCq.push(wqe, this)) {
+    } else if (!this.recvCq.push(wqe, this)) {
       wqe.queue.release(wqe);
+      this.receivePolled(wqe);
       this.#overflow(this.recvCq);
     }
+    this.#wake();
   }
 
-  /** @internal */
-  invalidate(entry: StagEntry): void {
-    entry.valid = false;
+  /** @internal Its completion has been polled, or lost. */
+  receivePolled(wqe: ReceiveWqe): void {
+    if (wqe.taken) this.#recvInProgress--;
   }
 
   /** VERBS-010, SEC-012: the queue pair that overflowed is terminated; others are not touched. */
@@ -448,6 +605,11 @@ export class QueuePair implements WorkOwner {
     device.defer(() => this.#controller?.terminate(TERM.RDMAP_STREAM_CATASTROPHIC));
   }
 
+  /** @internal The device or a queue has failed: say so to the peer and end (VERBS-177). */
+  fail(code: number): void {
+    this.#controller?.terminate(code);
+  }
+
   #checkAlive(): void {
     if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the queue pair has been destroyed');
   }
@@ -458,4 +620,11 @@ function checkCq(name: string, cq: unknown, pd: ProtectionDomain): CompletionQue
   if (cq.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
   if (cq.destroyed) throw new IwarpError('ERR_DESTROYED', `${name} has been destroyed`);
   return cq;
+}
+
+function checkSrq(name: string, srq: unknown, pd: ProtectionDomain): SharedReceiveQueue {
+  if (!(srq instanceof SharedReceiveQueue)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a SharedReceiveQueue, got ${show(srq)}`);
+  if (srq.pd.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
+  if (srq.destroyed) throw new IwarpError('ERR_DESTROYED', `${name} has been destroyed`);
+  return srq;
 }

@@ -1,8 +1,9 @@
 /** Shared receive queues: verbs draft 6.3. */
 import { checkInteger, IwarpError } from '../base/errors.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
-import type { ProtectionDomain } from './memory.ts';
-import { fillReceive, type ReceiveWorkRequest } from './post.ts';
+import { checkOptions } from './memory.ts';
+import type { ProtectionDomain } from './pd.ts';
+import { fillReceive, postList, type ReceiveWorkRequest } from './post.ts';
 
 /** Options of {@link ProtectionDomain.createSrq}. */
 export interface SrqOptions {
@@ -14,10 +15,22 @@ export interface SrqOptions {
   readonly limit?: number;
 }
 
+/** The answer of {@link SharedReceiveQueue.query}. */
+export interface SrqAttributes {
+  readonly maxWr: number;
+  readonly maxSge: number;
+  readonly posted: number;
+  readonly limit: number;
+  readonly queuePairs: number;
+  readonly pd: number;
+}
+
+const DEFAULT_SGE = 4;
+const NOTHING = (): void => undefined;
+
 /** Receives for many queue pairs. Every one of them can use all its entries (VERBS-129). */
 export class SharedReceiveQueue {
   readonly pd: ProtectionDomain;
-  readonly maxWr: number;
   readonly maxSge: number;
   /** @internal */
   readonly queue: ReceiveQueue;
@@ -29,13 +42,51 @@ export class SharedReceiveQueue {
   /** @internal Use {@link ProtectionDomain.createSrq}. */
   constructor(pd: ProtectionDomain, options: SrqOptions) {
     const { limits } = pd.device;
-    this.maxWr = checkInteger('options.maxWr', options?.maxWr, 1, limits.maxSrqWr);
-    this.maxSge = checkInteger('options.maxSge', options.maxSge ?? 4, 1, limits.maxSge);
-    this.#limit = checkInteger('options.limit', options.limit ?? 0, 0, this.maxWr); // VERBS-135
+    checkOptions(options);
+    const maxWr = checkInteger('options.maxWr', options.maxWr, 1, limits.maxSrqWr);
+    this.maxSge = checkInteger('options.maxSge', options.maxSge ?? Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge);
+    this.#limit = checkInteger('options.limit', options.limit ?? 0, 0, maxWr); // VERBS-135
     pd.use();
-    pd.device.count('srq', limits.maxSrq);
+    try {
+      pd.device.take('srq', this);
+    } catch (error) {
+      pd.users--;
+      throw error;
+    }
     this.pd = pd;
-    this.queue = new LimitedQueue(this.maxWr, (posted) => this.#taken(posted));
+    this.queue = new LimitedQueue(maxWr, (posted) => this.#taken(posted));
+  }
+
+  /** Entries. */
+  get maxWr(): number {
+    return this.queue.depth;
+  }
+
+  get destroyed(): boolean {
+    return this.#destroyed;
+  }
+
+  /** Sizes, the armed limit, what is posted and who takes it. */
+  query(): SrqAttributes {
+    const { maxWr, maxSge, posted, limit, users, pd } = this;
+    return { maxWr, maxSge, posted, limit, queuePairs: users, pd: pd.handle };
+  }
+
+  /**
+   * Change the size or arm the limit (VERBS-133). A change that is refused changes nothing.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_IN_USE if the entries in use do not fit, ERR_DESTROYED
+   */
+  modify(change: { readonly maxWr?: number; readonly limit?: number }): void {
+    this.#checkAlive();
+    checkOptions(change, 'change');
+    const { maxWr, limit } = change;
+    if (maxWr !== undefined) checkInteger('change.maxWr', maxWr, 1, this.pd.device.limits.maxSrqWr);
+    if (limit !== undefined) checkInteger('change.limit', limit, 0, maxWr ?? this.maxWr); // VERBS-135
+    if (maxWr !== undefined && !this.queue.resize(maxWr)) {
+      throw new IwarpError('ERR_IN_USE', `change.maxWr: more than ${maxWr} entries of the shared receive queue are in use`);
+    }
+    if (limit !== undefined) this.#limit = limit;
   }
 
   /** Entries posted and not taken. */
@@ -50,15 +101,29 @@ export class SharedReceiveQueue {
 
   /** Arm the limit again (VERBS-133: one event, then silent). */
   setLimit(limit: number): void {
+    this.#checkAlive();
     this.#limit = checkInteger('limit', limit, 0, this.maxWr);
+  }
+
+  /** @internal Fault injection: the queue fails, and each queue pair that next wants an entry is terminated with 0/2/07 (VERBS-137). */
+  fail(): void {
+    this.queue.failed = true;
+    this.pd.device.raise({ type: 'srq-catastrophic', srq: this });
   }
 
   /** Post receives; see {@link QueuePair.postRecv}. */
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
-    if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the shared receive queue has been destroyed');
+    this.#checkAlive();
     const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
-    list.forEach((request, i) => fillReceive(list.length > 1 ? `requests[${i}]` : 'request', request, this.queue, this.pd, this.maxSge));
-    return list.length;
+    return postList(Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, NOTHING);
+  }
+
+  readonly #postOne = (name: string, request: ReceiveWorkRequest): void => {
+    fillReceive(name, request, this.queue, this.pd, this.maxSge); // VERBS-124
+  };
+
+  #checkAlive(): void {
+    if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the shared receive queue has been destroyed');
   }
 
   /** ERR_IN_USE while queue pairs are attached; posted entries do not matter (VERBS-136). */
@@ -67,7 +132,7 @@ export class SharedReceiveQueue {
     if (this.#destroyed) return;
     this.#destroyed = true;
     this.pd.users--;
-    this.pd.device.live.srq--;
+    this.pd.device.forget('srq', this);
   }
 
   #taken(posted: number): void {

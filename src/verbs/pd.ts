@@ -1,0 +1,131 @@
+/** Protection domains: verbs draft 5.2. */
+import { checkBoolean, checkBytes, checkInteger, IwarpError } from '../base/errors.ts';
+import { MAX_MESSAGE } from '../ddp/wire.ts';
+import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
+import type { Device } from './device.ts';
+import { checkAccess, checkOptions, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
+import { QueuePair, type QueuePairOptions } from './qp.ts';
+import { SharedReceiveQueue, type SrqOptions } from './srq.ts';
+import { MemoryWindow } from './window.ts';
+
+/**
+ * A protection domain: regions, windows and queues of one domain work together, and with nothing else (VERBS-001).
+ *
+ * @example
+ * const pd = device.allocatePd();
+ * const mr = pd.registerMemory(new Uint8Array(4096), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ);
+ */
+export class ProtectionDomain {
+  readonly device: Device;
+  /** Unique on the device (VERBS-002). */
+  readonly handle: number;
+  /** @internal Objects that belong to this domain. */
+  users = 0;
+  #deallocated = false;
+
+  /** @internal Use {@link Device.allocatePd}. */
+  constructor(device: Device, handle: number) {
+    this.device = device;
+    this.handle = handle;
+  }
+
+  get deallocated(): boolean {
+    return this.#deallocated;
+  }
+
+  /** @internal */
+  use(): void {
+    if (this.#deallocated) throw new IwarpError('ERR_DESTROYED', 'the protection domain has been deallocated');
+    this.users++;
+  }
+
+  /**
+   * Register memory: any ArrayBufferView, over shared memory too. The view must stay allocated while registered. Overlapping regions are
+   * independent of each other (VERBS-145).
+   *
+   * @param memory the octets to register; nothing is copied
+   * @param access a union of {@link ACCESS}; REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (VERBS-141)
+   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_WRONG_PD, ERR_DESTROYED
+   *
+   * @example
+   * const mr = pd.registerMemory(new Uint8Array(64), ACCESS.REMOTE_READ);
+   * tellPeer({ stag: mr.rkey, offset: mr.addr, length: mr.length });
+   */
+  registerMemory(memory: ArrayBufferView, access: number, options: RegisterOptions = {}): MemoryRegion {
+    const bytes = checkBytes('memory', memory);
+    checkAccess('access', access);
+    const { iova, key, shared, qp } = checkRegister(this, options);
+    return this.#withUse(() => {
+      const entry = this.device.stags.allocate('region', this.handle, key);
+      fillEntry(entry, bytes, access, iova);
+      entry.qp = qp;
+      entry.shared = shared;
+      return new MemoryRegion(this, entry, options.iova === undefined, bytes.length, (access & REMOTE_ACCESS) !== 0);
+    });
+  }
+
+  /**
+   * A region without a registration: a `reg-mr` request on a queue pair gives it memory of up to `maxOctets` octets, `local-invalidate` or
+   * the peer's Send with Invalidate takes it away, and so on, each time under another key.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
+   *
+   * @example
+   * const mr = pd.allocateFastRegion(4096);
+   * qp.postSend([
+   *   { opcode: 'reg-mr', mr, memory: page, access: ACCESS.REMOTE_READ, signaled: false },
+   *   { opcode: 'send', inline: encodeTicket(mr.rkey) },
+   * ]);
+   */
+  allocateFastRegion(maxOctets: number, options: FastRegionOptions = {}): MemoryRegion {
+    checkInteger('maxOctets', maxOctets, 1, MAX_MESSAGE);
+    checkOptions(options);
+    const remote = checkBoolean('options.remote', options.remote ?? true);
+    return this.#withUse(() => {
+      const entry = this.device.stags.allocate('region', this.handle);
+      entry.valid = false;
+      return new MemoryRegion(this, entry, true, maxOctets, remote);
+    });
+  }
+
+  /**
+   * A memory window, not bound to anything (VERBS-160); a `bind-mw` request binds it.
+   *
+   * @throws ERR_LIMIT, ERR_DESTROYED
+   */
+  allocateMw(): MemoryWindow {
+    return this.#withUse(() => {
+      const entry = this.device.stags.allocate('window', this.handle);
+      entry.valid = false;
+      return new MemoryWindow(this, entry);
+    });
+  }
+
+  #withUse<T>(make: () => T): T {
+    this.use();
+    try {
+      return make();
+    } catch (error) {
+      this.users--;
+      throw error;
+    }
+  }
+
+  /** A queue pair in state Idle (VERBS-016, VERBS-019). */
+  createQp(options: QueuePairOptions): QueuePair {
+    return new QueuePair(this, options);
+  }
+
+  /** A receive queue that several queue pairs share. */
+  createSrq(options: SrqOptions): SharedReceiveQueue {
+    return new SharedReceiveQueue(this, options);
+  }
+
+  /** Give the domain back; ERR_IN_USE while anything belongs to it (VERBS-003). Once more does nothing. */
+  deallocate(): void {
+    if (this.users > 0) throw new IwarpError('ERR_IN_USE', `the protection domain still has ${this.users} objects`);
+    if (this.#deallocated) return;
+    this.#deallocated = true;
+    this.device.forget('pd', this);
+  }
+}

@@ -1,0 +1,177 @@
+/**
+ * Work requests on our own memory: local invalidate, fast registration, bind, and the invalidating half of a Read. Verbs draft 7.3.2.5,
+ * 7.8, 7.10.2, 8.1.2.3.
+ *
+ * What cannot change between posting and execution throws at once. What can (the state of an STag, which the peer or earlier work may
+ * change) is judged when the request's turn comes; then it completes in error and the stream ends with a Terminate 0/0/00 (VERBS-169).
+ */
+import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkU64, hi32, lo32 } from '../base/u64.ts';
+import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
+import { WORK, type SendWqe, type WcStatus } from '../rdmap/work.ts';
+import { checkAccess, checkKey, fillEntry, MemoryRegion } from './memory.ts';
+import type { BindRequest, FastRegisterRequest, LocalInvalidateRequest, PostContext } from './post.ts';
+import { MemoryWindow } from './window.ts';
+
+/** Local invalidate (VERBS-153, VERBS-166). */
+export function fillInvalidate(name: string, request: LocalInvalidateRequest, wqe: SendWqe, context: PostContext): void {
+  const { target } = request;
+  if (target instanceof MemoryRegion) {
+    checkInvalidatable(`${name}.target`, target, context);
+  } else if (target instanceof MemoryWindow) {
+    checkWindow(`${name}.target`, target, context);
+  } else {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.target must be a MemoryRegion or MemoryWindow, got ${show(target)}`);
+  }
+  wqe.kind = WORK.LOCAL;
+  wqe.local = invalidation(target, context);
+  wqe.memory = target;
+}
+
+/** The sink of a Read is invalidated behind the response (VERBS-102). */
+export function invalidateSink(name: string, mr: MemoryRegion | undefined, wqe: SendWqe, context: PostContext): void {
+  if (mr === undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.localInvalidate needs an element in ${name}.sges`);
+  checkInvalidatable(`${name}.sges[0].mr`, mr, context);
+  wqe.local = invalidation(mr, context);
+  wqe.memory = mr;
+}
+
+function checkInvalidatable(name: string, mr: MemoryRegion, context: PostContext): void {
+  checkRegion(name, mr, context);
+  if (mr.entry.shared) throw new IwarpError('ERR_INVALID_STATE', `${name} is a shared region, which stays valid`); // VERBS-150
+}
+
+/** Queue the invalidation on `target`'s posted face; returns what does it. */
+function invalidation(target: MemoryRegion | MemoryWindow, context: PostContext): () => WcStatus {
+  const { stags } = context.pd.device;
+  const { entry } = target;
+  const stag = target.rkey;
+  const face = target.queue();
+  if ('valid' in face) face.valid = false;
+  return () => {
+    const foreign = entry.kind === 'window' && entry.valid && entry.qp !== context.qp; // VERBS-166
+    if (!stags.holds(entry) || entry.stag !== stag || entry.shared || entry.windows > 0 || foreign) return 'local-invalidate-error';
+    stags.invalidate(entry);
+    return 'success';
+  };
+}
+
+/** Fast registration (VERBS-148). */
+export function fillFastRegister(name: string, request: FastRegisterRequest, wqe: SendWqe, context: PostContext): void {
+  const { mr } = request;
+  if (!(mr instanceof MemoryRegion)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mr must be a MemoryRegion, got ${show(mr)}`);
+  checkRegion(`${name}.mr`, mr, context);
+  if (!context.allowFastRegister) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow fast registration`);
+  if (mr.entry.shared) throw new IwarpError('ERR_INVALID_STATE', `${name}.mr is a shared region, which stays as it is`);
+  const bytes = checkBytes(`${name}.memory`, request.memory);
+  if (bytes.length > mr.maxLength) {
+    throw new IwarpError('ERR_TOO_LARGE', `${name}.memory has ${bytes.length} octets, above the region's limit of ${mr.maxLength}`);
+  }
+  const access = checkAccess(`${name}.access`, request.access);
+  if (!mr.remote && (access & REMOTE_ACCESS) !== 0) throw new IwarpError('ERR_ACCESS', `${name}.mr can never get remote rights`); // VERBS-147
+  const iova = checkU64(`${name}.iova`, request.iova ?? 0);
+  const key = request.key === undefined ? nextKey(mr.rkey) : checkKey(`${name}.key`, request.key);
+  const { stags } = context.pd.device;
+  const { entry } = mr;
+  const face = mr.queue();
+  face.stag = withKey(face.stag, key);
+  face.valid = true;
+  face.bytes = bytes;
+  face.access = access;
+  face.baseHi = hi32(iova);
+  face.baseLo = lo32(iova);
+  const zeroBased = request.iova === undefined;
+  wqe.kind = WORK.LOCAL;
+  wqe.memory = mr;
+  wqe.local = () => {
+    if (!stags.holds(entry) || entry.valid || entry.shared) return 'fast-register-error';
+    stags.rekey(entry, key);
+    fillEntry(entry, bytes, access, iova);
+    mr.zeroBased = zeroBased;
+    return 'success';
+  };
+}
+
+/** Bind (VERBS-161, VERBS-162). */
+export function fillBind(name: string, request: BindRequest, wqe: SendWqe, context: PostContext): void {
+  const { mw, mr } = request;
+  if (!(mw instanceof MemoryWindow)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mw must be a MemoryWindow, got ${show(mw)}`);
+  if (!(mr instanceof MemoryRegion)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mr must be a MemoryRegion, got ${show(mr)}`);
+  checkWindow(`${name}.mw`, mw, context);
+  checkRegion(`${name}.mr`, mr, context);
+  if (!context.allowBind) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow binding`);
+  const { access } = request;
+  if (!isAccess(access) || (access & ~REMOTE_ACCESS) !== 0) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.access must be a union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC, got ${show(access)}`);
+  }
+  const { offset = 0, length = mr.length - offset } = request;
+  checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
+  if (offset > mr.length) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${mr.length} octets`);
+  checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
+  if (offset + length > mr.length) {
+    throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${mr.length} octets`);
+  }
+  checkBindRights(name, mr.access, access);
+  if (mr.posted === null && mr.zeroBased) {
+    throw new IwarpError('ERR_INVALID_STATE', `${name}.mr is zero-based; a window needs a region registered with iova`);
+  }
+  const iova = checkU64(`${name}.iova`, request.iova ?? mr.addr + BigInt(offset));
+  const key = request.key === undefined ? nextKey(mw.rkey) : checkKey(`${name}.key`, request.key);
+  const regionStag = mr.rkey;
+  const face = mw.queue();
+  face.stag = withKey(face.stag, key);
+  face.baseHi = hi32(iova);
+  face.baseLo = lo32(iova);
+  wqe.kind = WORK.LOCAL;
+  wqe.memory = mw;
+  const region = mr.entry;
+  wqe.local = () => {
+    const { stags } = context.pd.device;
+    if (!stags.holds(mw.entry) || mw.entry.valid || !canBind(region, regionStag, mr.zeroBased, access, offset + length)) return 'mw-bind-error';
+    stags.rekey(mw.entry, key);
+    bind(mw.entry, region, context);
+    fillEntry(mw.entry, region.bytes.subarray(offset, offset + length), access, iova);
+    return 'success';
+  };
+}
+
+function checkBindRights(name: string, regionAccess: number, access: number): void {
+  if ((regionAccess & ACCESS.MW_BIND) === 0) throw new IwarpError('ERR_ACCESS', `${name}.mr does not grant MW_BIND`);
+  if ((access & (ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) !== 0 && (regionAccess & ACCESS.LOCAL_WRITE) === 0) {
+    throw new IwarpError('ERR_ACCESS', `${name}.access: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE of the region`); // VERBS-162
+  }
+}
+
+/** Everything about the region that may have changed since the bind was posted. */
+function canBind(region: StagEntry, stag: number, zeroBased: boolean, access: number, end: number): boolean {
+  if (!region.valid || region.stag !== stag || zeroBased || end > region.bytes.length) return false;
+  if ((region.access & ACCESS.MW_BIND) === 0) return false;
+  return (access & (ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) === 0 || (region.access & ACCESS.LOCAL_WRITE) !== 0;
+}
+
+/** Tie the window to the region and to the queue pair (VERBS-163). */
+function bind(window: StagEntry, region: StagEntry, context: PostContext): void {
+  window.region = region;
+  window.binder = context.binder;
+  window.qp = context.qp;
+  region.windows++;
+  context.binder.boundWindows++;
+}
+
+function checkRegion(name: string, mr: MemoryRegion, context: PostContext): void {
+  mr.checkAlive(name);
+  if (mr.pd !== context.pd) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another protection domain`);
+}
+
+function checkWindow(name: string, mw: MemoryWindow, context: PostContext): void {
+  mw.checkAlive(name);
+  if (mw.pd !== context.pd) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another protection domain`);
+}
+
+function nextKey(stag: number): number {
+  return (stag + 1) & 0xff;
+}
+
+function withKey(stag: number, key: number): number {
+  return ((stag & 0xffff_ff00) | key) >>> 0;
+}

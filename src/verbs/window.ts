@@ -1,0 +1,124 @@
+/**
+ * Memory windows (type 2): verbs draft 7.10. A window gives remote access to part of a region, through the one queue pair that bound it;
+ * binding and invalidating cost no system call and nothing on the wire.
+ */
+import { IwarpError } from '../base/errors.ts';
+import { toBigInt } from '../base/u64.ts';
+import type { StagEntry } from '../ddp/stag-table.ts';
+import type { PostedMemory } from '../rdmap/work.ts';
+import type { ProtectionDomain } from './pd.ts';
+
+/** The answer of {@link MemoryWindow.query}. */
+export interface WindowAttributes {
+  readonly stag: number;
+  readonly key: number;
+  readonly state: 'valid' | 'invalid';
+  readonly access: number;
+  readonly pd: number;
+  readonly addr: bigint;
+  readonly length: number;
+  /** STag of the region it is bound to, and number of the queue pair that bound it. */
+  readonly region: number | undefined;
+  readonly queuePair: number | undefined;
+}
+
+/**
+ * A memory window, made by {@link ProtectionDomain.allocateMw} and bound by a `bind-mw` request.
+ *
+ * @example
+ * const mw = pd.allocateMw();
+ * qp.postSend({ opcode: 'bind-mw', mw, mr, offset: 4096, length: 512, access: ACCESS.REMOTE_WRITE });
+ * tellPeer(mw.rkey, mw.addr);
+ * // later: the peer's Send with Invalidate, or
+ * qp.postSend({ opcode: 'local-invalidate', target: mw });
+ */
+export class MemoryWindow implements PostedMemory {
+  readonly pd: ProtectionDomain;
+  /** @internal */
+  readonly entry: StagEntry;
+  /** @internal STag and base that queued binds will give; null with none queued. */
+  posted: { stag: number; baseHi: number; baseLo: number } | null = null;
+  #queued = 0;
+  #gone = false;
+
+  /** @internal */
+  constructor(pd: ProtectionDomain, entry: StagEntry) {
+    this.pd = pd;
+    this.entry = entry;
+    pd.device.objects.mw.add(this);
+  }
+
+  /** The STag, as peers name it. With a bind queued it is the one that this will give, so that it can be advertised behind it. */
+  get rkey(): number {
+    return (this.posted ?? this.entry).stag;
+  }
+
+  /** Tagged offset of the first octet. */
+  get addr(): bigint {
+    const { baseHi, baseLo } = this.posted ?? this.entry;
+    return toBigInt(baseHi, baseLo);
+  }
+
+  get length(): number {
+    return this.entry.bytes.length;
+  }
+
+  /** True while bound. */
+  get valid(): boolean {
+    return this.entry.valid;
+  }
+
+  get deallocated(): boolean {
+    return this.#gone;
+  }
+
+  /** The window as it is now, queued work apart. ERR_INVALID_REGION once deallocated. */
+  query(): WindowAttributes {
+    this.checkAlive('the memory window');
+    const { entry } = this;
+    return {
+      stag: entry.stag,
+      key: entry.stag & 0xff,
+      state: entry.valid ? 'valid' : 'invalid',
+      access: entry.access,
+      pd: entry.pd,
+      addr: toBigInt(entry.baseHi, entry.baseLo),
+      length: entry.bytes.length,
+      region: entry.region?.stag,
+      queuePair: entry.qp === 0 ? undefined : entry.qp,
+    };
+  }
+
+  /**
+   * Give the window back, bound or not: from the return of this call on no access through it succeeds (VERBS-167).
+   *
+   * @throws ERR_INVALID_REGION the second time
+   */
+  deallocate(): void {
+    this.checkAlive('the memory window');
+    this.#gone = true;
+    this.posted = null;
+    this.pd.device.stags.free(this.entry);
+    this.pd.users--;
+    this.pd.device.objects.mw.delete(this);
+  }
+
+  /** @internal */
+  checkAlive(name: string): void {
+    if (this.#gone) throw new IwarpError('ERR_INVALID_REGION', `${name} has been deallocated`);
+  }
+
+  /** @internal Work that changes the window has been queued. */
+  queue(): { stag: number; baseHi: number; baseLo: number } {
+    const { stag, baseHi, baseLo } = this.entry;
+    this.posted ??= { stag, baseHi, baseLo };
+    this.#queued++;
+    return this.posted;
+  }
+
+  /** @internal One such work request is through, done or flushed. */
+  settled(): void {
+    this.#queued--;
+    if (this.#queued === 0) this.posted = null;
+  }
+}
