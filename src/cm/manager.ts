@@ -4,11 +4,13 @@
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
 import type { CancelConnect, Port, PortAddress, PortListener, Transport } from '../transport/port.ts';
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
+import type { CmEvent } from './events.ts';
 
 /** Where and how to connect. */
 export interface ConnectOptions extends ConnParam {
@@ -35,6 +37,14 @@ export interface ListenOptions {
    * a burst of clients and costs at most 64 KiB each.
    */
   readonly maxPending?: number;
+  /** Told of each connection whose start-up ended before there was a request to answer: bad frame, time-out, loss (MPA-004, MPA-019). */
+  readonly onFailure?: (failure: ListenFailure) => void;
+}
+
+/** A connection that never became a request. */
+export interface ListenFailure {
+  readonly reason: StartupFailure;
+  readonly remoteAddress: PortAddress | undefined;
 }
 
 const DEFAULT_MAX_PENDING = 256;
@@ -81,8 +91,12 @@ export class ConnectionManager {
     if (options.port !== undefined) checkInteger('options.port', options.port, 0, 65_535);
     const backlog = checkInteger('options.backlog', options.backlog ?? DEFAULT_BACKLOG, 1, 65_535);
     const maxPending = checkInteger('options.maxPending', options.maxPending ?? DEFAULT_MAX_PENDING, 1, 1_000_000);
+    const { onFailure } = options;
+    if (onFailure !== undefined && typeof onFailure !== 'function') {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', `options.onFailure must be a function, got ${show(onFailure)}`);
+    }
     const context = this.#context(resolvePolicy(options.policy));
-    const listener = new CmListener(context, maxPending, onRequest, this.device.limits.maxQpRdAtom);
+    const listener = new CmListener(context, maxPending, onRequest, onFailure, this.device.limits.maxQpRdAtom);
     const target = {
       ...(options.host === undefined ? {} : { host: options.host }),
       port: options.port ?? 0,
@@ -131,8 +145,8 @@ export class ActiveConnection extends CmConnection {
     this.#qp = qp;
     this.#privateData = checkPrivateData('options.privateData', options.privateData, policy.mpaRevision === 2);
     this.#wishes = {
-      ird: checkDepth('options.responderResources', options.responderResources, depthLimit) ?? policy.ird,
-      ord: checkDepth('options.initiatorDepth', options.initiatorDepth, depthLimit) ?? policy.ord,
+      ird: qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, depthLimit) ?? policy.ird)!,
+      ord: qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, depthLimit) ?? policy.ord)!,
     };
     this.#confirm = checkBoolean('options.confirm', options.confirm ?? false);
     this.qpInUse = qp;
@@ -183,14 +197,22 @@ export class ActiveConnection extends CmConnection {
 export class PassiveConnection extends CmConnection {
   readonly #depthLimit: number;
   readonly #onRequest: (connection: PassiveConnection) => void;
+  readonly #onFailure: (failure: ListenFailure) => void;
   readonly #onDecided: () => void;
   #pending = true;
 
   /** @internal */
-  constructor(context: ConnectionContext, depthLimit: number, onRequest: (connection: PassiveConnection) => void, onDecided: () => void) {
+  constructor(
+    context: ConnectionContext,
+    depthLimit: number,
+    onRequest: (connection: PassiveConnection) => void,
+    onFailure: (failure: ListenFailure) => void,
+    onDecided: () => void,
+  ) {
     super(context);
     this.#depthLimit = depthLimit;
     this.#onRequest = onRequest;
+    this.#onFailure = onFailure;
     this.#onDecided = onDecided;
   }
 
@@ -205,6 +227,15 @@ export class PassiveConnection extends CmConnection {
     this.context.defer(() => this.#onRequest(this));
   }
 
+  protected override raise(event: CmEvent): void {
+    // Before the request nobody knows this connection: the listener speaks for it.
+    if (event.type === 'connect-error' && this.parameters === undefined) {
+      const failure = { reason: event.reason, remoteAddress: this.remoteAddress };
+      this.context.defer(() => this.#onFailure(failure));
+    }
+    super.raise(event);
+  }
+
   /**
    * Accept onto a queue pair in state Idle (rdma_accept). Without depths the peer's wishes are met as far as the policy goes. If the peer
    * has left meanwhile nothing is thrown: the connection's `disconnected` event says so.
@@ -213,8 +244,8 @@ export class PassiveConnection extends CmConnection {
     checkQp('qp', qp);
     const enhanced = this.parameters?.responderResources !== undefined || this.parameters?.revision === 2;
     const privateData = checkPrivateData('options.privateData', options.privateData, enhanced);
-    const ird = checkDepth('options.responderResources', options.responderResources, this.#depthLimit);
-    const ord = checkDepth('options.initiatorDepth', options.initiatorDepth, this.#depthLimit);
+    const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#depthLimit));
+    const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#depthLimit));
     this.#decide('accept');
     if (this.stream!.state !== 'deciding') return;
     qp.attach(this);
@@ -267,14 +298,24 @@ export class CmListener {
   readonly #pending = new Set<PassiveConnection>();
   #listener: PortListener | null = null;
   #closed = false;
+  readonly #onFailure: ((failure: ListenFailure) => void) | undefined;
   /** Connections turned away because too many were pending. */
   refused = 0;
+  /** Connections whose start-up failed before there was a request. */
+  failed = 0;
 
   /** @internal Use {@link ConnectionManager.listen}. */
-  constructor(context: ConnectionContext, maxPending: number, onRequest: (connection: PassiveConnection) => void, depthLimit: number) {
+  constructor(
+    context: ConnectionContext,
+    maxPending: number,
+    onRequest: (connection: PassiveConnection) => void,
+    onFailure: ((failure: ListenFailure) => void) | undefined,
+    depthLimit: number,
+  ) {
     this.#context = context;
     this.#maxPending = maxPending;
     this.#onRequest = onRequest;
+    this.#onFailure = onFailure;
     this.#depthLimit = depthLimit;
   }
 
@@ -301,7 +342,11 @@ export class CmListener {
       port.reset();
       return;
     }
-    const connection: PassiveConnection = new PassiveConnection(this.#context, this.#depthLimit, this.#onRequest, () => {
+    const failed = (failure: ListenFailure): void => {
+      this.failed++;
+      this.#onFailure?.(failure);
+    };
+    const connection: PassiveConnection = new PassiveConnection(this.#context, this.#depthLimit, this.#onRequest, failed, () => {
       this.#pending.delete(connection);
     });
     this.#pending.add(connection);

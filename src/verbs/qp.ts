@@ -374,9 +374,12 @@ export class QueuePair implements WorkOwner, WindowBinder {
     else this.#controller.setOrd(ord);
   }
 
-  /** Depths that start-up may settle on for this queue pair: the wishes, cut to its own limits (VERBS-018). */
-  capDepths(wishes: { readonly ird: number; readonly ord: number }): { ird: number; ord: number } {
-    return { ird: Math.min(wishes.ird, this.#maxIrd), ord: Math.min(wishes.ord, this.#maxOrd) };
+  /** @internal A wish for IRD or ORD cut to what the queue pair was made for (VERBS-018); undefined if neither says anything. */
+  capDepth(kind: 'ird' | 'ord', wish: number | undefined): number | undefined {
+    const own = kind === 'ird' ? this.#maxIrd : this.#maxOrd;
+    const { maxQpRdAtom, maxQpInitRdAtom } = this.pd.device.limits;
+    const unlimited = own === (kind === 'ird' ? maxQpRdAtom : maxQpInitRdAtom);
+    return unlimited ? wish : Math.min(wish ?? own, own);
   }
 
   /** Tell whether the peer has RFC 7306, once the two programs know: with `false` its operations throw ERR_NOT_SUPPORTED when posted. */
