@@ -1,0 +1,248 @@
+/** Ends of a stream: requirements annex B and D, RFC 5041 6.2, RFC 5040 6.2, verbs draft 6.2. */
+import { describe, expect, it } from 'vitest';
+import { IwarpError } from '../../src/base/errors.ts';
+import { RdmaStream, STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream.ts';
+import { Machine } from '../../src/base/fsm.ts';
+import { connectedPair } from '../support/pair.ts';
+import { expectTerminate, OP, pattern, readRequest, scripted, send, write, type Script } from './scripted.ts';
+
+const NARROW = { buffer: 2000 } as const;
+const asyncTypes = (script: Script): string[] => script.side.asyncEvents.map((event) => event.type);
+
+describe('FIN from the peer', () => {
+  it('DDP-062: between FPDUs with nothing outstanding: FIN back, no Terminate, receives flushed, Idle in the end', async () => {
+    const script = await scripted();
+    script.receives(2, 16);
+    script.end().settle();
+    expect(script.segments()).toEqual([]);
+    expect(script.peer.ending).toBe('closed');
+    expect(script.received().map((wc) => wc.status)).toEqual(['flushed', 'flushed']);
+    expect(asyncTypes(script)).toEqual(['llp-closing', 'llp-close-complete']);
+    expect(script.side.event('disconnected')).toMatchObject({ cause: 'graceful' });
+    expect(script.side.qp.state).toBe('idle');
+    script.finish();
+  });
+
+  it('DDP-064 DDP-065: with Sends not yet sent: Terminate 0/2/07, then FIN; they are flushed', async () => {
+    const script = await scripted({ network: NARROW });
+    const { mr } = script.region(400_000);
+    script.peer.pause();
+    script.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [{ mr }] });
+    script.settle().end().settle();
+    script.peer.resume();
+    script.settle(1000);
+    expectTerminate(script, { layer: 0, etype: 2, code: 7 });
+    script.finish();
+    expect(script.side.sent()).toMatchObject([{ wrId: 1, status: 'flushed' }]);
+    expect(script.side.qp.state).toBe('error');
+  });
+
+  it('DDP-064: while a Read of ours is unanswered: Terminate 0/2/07', async () => {
+    const script = await scripted({ role: 'responder' });
+    const { mr } = script.region(16);
+    script.side.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
+    script.settle().end().settle();
+    expectTerminate(script, { layer: 0, etype: 2, code: 7 });
+    script.finish();
+    expect(script.side.sent()).toMatchObject([{ wrId: 1, status: 'flushed' }]);
+  });
+
+  it('DDP-064: while a Read Response is being sent: Terminate 0/2/07 at a segment boundary', async () => {
+    const script = await scripted({ network: NARROW });
+    const { mr } = script.region(400_000);
+    script.peer.pause();
+    script.send(readRequest(1, { size: 400_000, sourceStag: mr.rkey })).settle();
+    script.end().settle();
+    script.peer.resume();
+    script.settle(1000);
+    expectTerminate(script, { layer: 0, etype: 2, code: 7 });
+  });
+
+  it('DDP-064 DDP-034: inside an FPDU: the connection is dropped, the half segment has no effect', async () => {
+    const script = await scripted();
+    const { mr } = script.region(100);
+    script.receives(1, 100);
+    const octets = script.peer.encode([write(mr.rkey, 0n, pattern(100))]);
+    script.peer.sendRaw(octets.slice(0, 80));
+    script.settle().end().settle();
+    expect(script.peer.ending).toBe('reset');
+    script.memoryUntouched();
+    expect(script.side.event('disconnected')).toMatchObject({ cause: 'lost' });
+    expect(asyncTypes(script)).toContain('llp-connection-lost');
+    expect(script.received().map((wc) => wc.status)).toEqual(['flushed']);
+    expect(script.side.qp.state).toBe('error');
+  });
+
+  it('DDP-034 DDP-065: in the middle of a Send, between its segments: it is never delivered, its receive is flushed', async () => {
+    const script = await scripted();
+    script.receives(1, 100);
+    script.send(send(1, pattern(10), { last: false })).settle().end().finish();
+    expect(script.received().map((wc) => wc.status)).toEqual(['flushed']);
+  });
+});
+
+describe('reset', () => {
+  it('DDP-064 DDP-065: at any time: an event, everything flushed once, nothing sent', async () => {
+    const script = await scripted({ role: 'responder' });
+    const { mr } = script.region(16);
+    script.receives(2, 16);
+    script.side.qp.postSend([
+      { wrId: 1, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 },
+      { wrId: 2, opcode: 'send', inline: pattern(4) },
+    ]);
+    script.settle();
+    const before = script.peer.received.length;
+    script.peer.reset();
+    script.finish();
+    expect(script.peer.received.length).toBe(before);
+    expect(script.side.event('disconnected')).toMatchObject({ cause: 'reset' });
+    expect(asyncTypes(script)).toEqual(['llp-connection-reset']);
+    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'flushed'], [2, 'flushed']]);
+    expect(script.received().map((wc) => wc.status)).toEqual(['flushed', 'flushed']);
+    expect(script.side.qp.state).toBe('error');
+  });
+});
+
+describe('a close of our own', () => {
+  it('DDP-059: everything posted before arrives, then FIN; what is posted later is flushed and not sent', async () => {
+    const pair = await connectedPair();
+    const { client, server } = pair;
+    const inbox = server.register(100 * 8);
+    for (let i = 0; i < 100; i++) server.qp.postRecv({ wrId: i, sges: [{ mr: inbox, offset: 8 * i, length: 8 }] });
+    for (let i = 0; i < 100; i++) client.qp.postSend({ wrId: i, opcode: 'send', inline: Uint8Array.of(i) });
+    client.connection!.disconnect();
+    for (let i = 100; i < 103; i++) client.qp.postSend({ wrId: i, opcode: 'send', inline: Uint8Array.of(i) });
+    pair.run();
+    expect(server.received().filter((wc) => wc.status === 'success').map((wc) => wc.wrId)).toEqual(Array.from({ length: 100 }, (_, i) => i));
+    const sent = client.sent();
+    expect(sent.map((wc) => wc.wrId)).toEqual(Array.from({ length: 103 }, (_, i) => i));
+    expect(sent.map((wc) => wc.status)).toEqual([...new Array(100).fill('success'), ...new Array(3).fill('flushed')]);
+    expect([client.qp.state, server.qp.state]).toEqual(['idle', 'idle']);
+  });
+
+  it('DDP-059: a Read posted before is answered first', async () => {
+    const pair = await connectedPair();
+    const { client, server } = pair;
+    const source = server.register(pattern(100_000));
+    const sink = client.register(100_000);
+    client.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr: sink }], rkey: source.rkey, remoteAddr: 0 });
+    client.connection!.disconnect();
+    pair.run();
+    expect(client.sent()).toMatchObject([{ wrId: 1, status: 'success' }]);
+    expect(sink.bytes).toEqual(source.bytes);
+    expect([client.qp.state, server.qp.state]).toEqual(['idle', 'idle']);
+  });
+
+  it('DDP-059: what still arrives while our work drains is processed', async () => {
+    const script = await scripted({ role: 'responder' });
+    const { mr } = script.region(4);
+    script.receives(1, 16);
+    script.side.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
+    script.settle();
+    script.side.connection!.disconnect();
+    script.send(send(1, pattern(5))).settle();
+    expect(script.received()).toMatchObject([{ status: 'success', byteLength: 5 }]);
+    expect(script.peer.ending).toBe('open');
+  });
+
+  it('DDP-066: an FPDU behind our FIN resets the connection (verbs draft 6.2.5)', async () => {
+    const script = await scripted();
+    script.receives(1, 16);
+    script.side.connection!.disconnect();
+    script.settle();
+    expect(script.peer.ending).toBe('fin');
+    script.send(send(1, pattern(5))).settle();
+    expect(script.peer.ending).toBe('reset');
+    expect(asyncTypes(script)).toContain('bad-close');
+    expect(script.side.qp.state).toBe('error');
+    expect(script.received().map((wc) => wc.status)).toEqual(['flushed']);
+    script.memoryUntouched();
+  });
+
+  it('DDP-064: a peer that never answers our FIN is reset after the close time-out', async () => {
+    const script = await scripted({ policy: { closeTimeout: 900 } });
+    script.side.connection!.disconnect();
+    script.settle(850);
+    expect(script.peer.ending).toBe('fin');
+    script.finish();
+    expect(script.peer.ending).toBe('reset');
+    expect(script.side.event('disconnected')).toMatchObject({ cause: 'timeout' });
+    expect(script.side.qp.state).toBe('error');
+  });
+
+  it('DDP-059: both sides at once: FIN crosses FIN, both are Idle', async () => {
+    const pair = await connectedPair();
+    pair.client.connection!.disconnect();
+    pair.server.connection!.disconnect();
+    pair.run();
+    expect([pair.client.qp.state, pair.server.qp.state]).toEqual(['idle', 'idle']);
+    expect([pair.client.event('disconnected')?.cause, pair.server.event('disconnected')?.cause]).toEqual(['graceful', 'graceful']);
+  });
+
+  it('RDMAP-087: an abort resets at once without a Terminate and flushes everything', async () => {
+    const script = await scripted();
+    script.receives(1, 16);
+    script.side.qp.postSend({ wrId: 1, opcode: 'send', inline: pattern(4) });
+    script.side.qp.modify({ state: 'error' });
+    script.finish();
+    expect(script.peer.ending).toBe('reset');
+    expect(script.sent(OP.terminate)).toEqual([]);
+    expect(script.side.sent().map((wc) => wc.wrId)).toEqual([1]);
+    expect(script.received().map((wc) => wc.status)).toEqual(['flushed']);
+  });
+
+  it('RDMAP-085 RDMAP-072: Modify to Terminate says 0/0/00 and closes', async () => {
+    const script = await scripted();
+    script.side.qp.modify({ state: 'terminate' });
+    script.settle();
+    expectTerminate(script, { layer: 0, etype: 0, code: 0 });
+    script.end().finish();
+    expect(script.side.qp.state).toBe('error');
+  });
+});
+
+describe('the stream as a state machine', () => {
+  const STATES = Object.keys(STREAM_TABLE.transitions) as StreamState[];
+  const INPUTS: StreamInput[] = ['start', 'request', 'establish', 'leave', 'close', 'finish', 'terminate', 'end-of-port'];
+  const PATHS: Record<StreamState, StreamInput[]> = {
+    idle: [], startup: ['start'], deciding: ['start', 'request'], operational: ['start', 'establish'], draining: ['start', 'establish', 'close'],
+    closing: ['start', 'establish', 'finish'], terminating: ['start', 'establish', 'terminate'], leaving: ['start', 'leave'], closed: ['end-of-port'],
+  };
+
+  for (const state of STATES) {
+    it(`DDP-064: in ${state} each input either leads where the table says or throws and changes nothing`, () => {
+      for (const input of INPUTS) {
+        const machine = new Machine(STREAM_TABLE);
+        for (const step of PATHS[state]) machine.step(step);
+        expect(machine.state).toBe(state);
+        const next = STREAM_TABLE.transitions[state][input];
+        if (next === undefined) {
+          expect(() => machine.step(input)).toThrow(IwarpError);
+          expect(machine.state).toBe(state);
+        } else expect(machine.step(input)).toBe(next);
+      }
+    });
+  }
+
+  it('DDP-064: every state but closed ends when the port does, and closed takes nothing more', () => {
+    for (const state of STATES) expect(STREAM_TABLE.transitions[state]['end-of-port']).toBe(state === 'closed' ? undefined : 'closed');
+  });
+
+  it('RDMAP-087: calls that come too late, or in a state that has no use for them, change nothing and throw nothing', async () => {
+    const script = await scripted();
+    const stream = (script.side.connection as unknown as { stream: RdmaStream }).stream;
+    script.end().finish();
+    expect(stream.state).toBe('closed');
+    stream.close(0);
+    stream.terminate(0, 0x0207);
+    stream.abort(0);
+    stream.handleBytes(pattern(64), 0, 64, 0);
+    stream.handleEnd(0);
+    stream.handleTransmitted(true, 0);
+    stream.handleClose(undefined, 0);
+    stream.handleTimeout(1e9);
+    stream.kick(0);
+    expect(stream.state).toBe('closed');
+    expect([stream.pollTransmit(), stream.pollEvent(), stream.pollClose(), stream.pollTimeout()]).toEqual([null, null, 'none', Number.POSITIVE_INFINITY]);
+  });
+});
