@@ -1,9 +1,11 @@
 // All conformance cases, in the order of the stack.
 
-import { mpaRequest } from './mpa-request.ts';
-import { mpaReply } from './mpa-reply.ts';
 import type { Case } from './define.ts';
+import { mpaFpdu } from './mpa-fpdu.ts';
+import { mpaMarkers } from './mpa-markers.ts';
+import { mpaReply } from './mpa-reply.ts';
+import { mpaRequest } from './mpa-request.ts';
 
 export type { Case } from './define.ts';
 
-export const cases: readonly Case[] = [...mpaRequest, ...mpaReply];
+export const cases: readonly Case[] = [...mpaRequest, ...mpaReply, ...mpaFpdu, ...mpaMarkers];

@@ -143,7 +143,7 @@ export class Trial {
     return { kind: 'request', revision, crc, markers, privateData, enhanced: revision === 2 ? this.#offer(choice) : null };
   }
 
-  #offer({ peerToPeer = true, rtr = ['write', 'read'], ird = DEPTH, ord = DEPTH }: StartupChoice): Enhanced {
+  #offer({ peerToPeer = true, rtr = ['write'], ird = DEPTH, ord = DEPTH }: StartupChoice): Enhanced {
     const has = (kind: RtrKind): boolean => peerToPeer && rtr.includes(kind);
     return { a: peerToPeer, b: has('send'), c: has('write'), d: has('read'), ird, ord };
   }
@@ -177,7 +177,7 @@ export class Trial {
       const reply = await connection.expectStartup();
       check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
       connection.enter();
-      if (choice.sendRtr !== false) this.sendRtr(connection);
+      if (choice.sendRtr !== false) await this.sendRtr(connection);
     } else {
       const request = await connection.expectStartup();
       await connection.sendStartup(this.replyFields(request, choice));
@@ -187,13 +187,15 @@ export class Trial {
     await this.#context.session.established(connection);
   }
 
-  /** As initiator: the RTR message that the Reply asks for, if any. */
-  sendRtr(connection: Connection): void {
+  /** As initiator: the RTR message that the Reply asks for, if any; the answer to a Read is taken. */
+  async sendRtr(connection: Connection): Promise<void> {
     const e = connection.reply!.enhanced;
     if (e === null || !e.a) return;
     if (e.c) connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
-    else if (e.d) connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
-    else if (e.b) connection.send(connection.makeSend(new Uint8Array(0)));
+    else if (e.d) {
+      connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      await connection.expectOpcode(OPCODE.READ_RESPONSE, 'an answer to the Read RTR');
+    } else if (e.b) connection.send(connection.makeSend(new Uint8Array(0)));
   }
 
   /** As responder: take the RTR message and answer it if it is a Read. */
