@@ -1,5 +1,5 @@
 /** `iwarp/cm`: the connection manager. */
-export { ConnectionManager, ActiveConnection, PassiveConnection, CmListener, type ConnectOptions, type ListenOptions } from './manager.ts';
+export { ConnectionManager, ActiveConnection, PassiveConnection, CmListener, type ConnectOptions, type ListenFailure, type ListenOptions } from './manager.ts';
 export { CmConnection, type ConnParam } from './connection.ts';
 export type { CmEvent, ConnectionParameters } from './events.ts';
 export { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy, type CrcPolicy, type Negotiated, type RtrKind } from '../mpa/policy.ts';

@@ -184,6 +184,12 @@ export class ActiveConnection extends CmConnection {
     this.driver!.drain();
   }
 
+  /** Between `connect-response` and `establish()` the Terminate goes out as the first FPDU (ENH-046). */
+  override terminate(code: number): void {
+    if (this.stream?.state === 'deciding') this.stream.confirm(this.driver!.now(), this.#qp.endpoint);
+    super.terminate(code);
+  }
+
   protected override cancel(): void {
     if (this.#cancelConnect === null) return;
     this.#cancelConnect();

@@ -14,7 +14,7 @@
  * peer.fpdus(); // what we sent behind the Reply, decoded
  */
 import type { ConnParam, CmConnection } from '../../src/cm/connection.ts';
-import type { CmListener, ConnectOptions, ListenOptions, PassiveConnection } from '../../src/cm/manager.ts';
+import type { CmListener, ConnectOptions, ListenFailure, ListenOptions, PassiveConnection } from '../../src/cm/manager.ts';
 import type { CmEvent } from '../../src/cm/events.ts';
 import type { ConnectionPolicy } from '../../src/cm/index.ts';
 import { MemoryTransport, VirtualTime, type MemoryTransportOptions } from '../../src/transport/memory.ts';
@@ -197,6 +197,8 @@ export class RawBench {
   readonly options: RawOptions;
   /** Every connection whose Request our listener has passed on, with its events. */
   readonly incoming: { readonly connection: PassiveConnection; readonly events: CmEvent[] }[] = [];
+  /** Why connections failed before they became requests. */
+  readonly failures: ListenFailure[] = [];
   listener: CmListener | null = null;
   #qpUsed = false;
 
@@ -218,9 +220,15 @@ export class RawBench {
     return this;
   }
 
+  /** Time for a connection to be made and for a start-up frame to cross. */
+  #connecting(): void {
+    this.settle(2 + 3 * (this.options.network?.latency ?? 1));
+  }
+
   async listen(): Promise<void> {
     const { policy, listen, onRequest, param } = this.options;
-    const listening = this.side.cm.listen({ ...ADDRESS, ...(policy === undefined ? {} : { policy }), ...listen }, (connection) => {
+    const onFailure = (failure: ListenFailure): void => void this.failures.push(failure);
+    const listening = this.side.cm.listen({ ...ADDRESS, onFailure, ...(policy === undefined ? {} : { policy }), ...listen }, (connection) => {
       const events: CmEvent[] = [];
       this.incoming.push({ connection, events });
       connection.setHandler((event) => {
@@ -246,7 +254,7 @@ export class RawBench {
       if (port === undefined) throw error ?? new Error('the peer could not connect');
       peer = new RawPeer(this.time, port);
     });
-    this.settle(5);
+    this.#connecting();
     if (peer === undefined) throw new Error('the peer could not connect');
     return peer;
   }
@@ -259,7 +267,7 @@ export class RawBench {
     const { side } = this;
     const connection = side.cm.connect(side.qp, { ...ADDRESS, ...(policy === undefined ? {} : { policy }), ...param, ...connect });
     side.watch(connection);
-    this.settle(5);
+    this.#connecting();
     if (peer === undefined) throw new Error('our stack did not connect');
     return { peer, connection };
   }
