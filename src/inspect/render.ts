@@ -17,7 +17,7 @@ export function renderTree(event: InspectEvent, origin = 0): string {
   const lines = [renderLine(event, origin)];
   if (event.kind === 'note') return lines[0]!;
   for (const { depth, name, value } of fieldsOf(event)) {
-    lines.push(`${INDENT.repeat(depth + 1)}${name}${value === '' ? '' : depth === 0 ? `: ${value}` : `: ${value}`}`);
+    lines.push(`${INDENT.repeat(depth + 1)}${name}${value === '' ? '' : `: ${value}`}`);
   }
   for (const { id, clause, message } of event.problems) lines.push(`${INDENT}Problem: ${message} (${id}, ${clause})`);
   return lines.join('\n');
@@ -76,6 +76,13 @@ function jsonBody(event: InspectEvent): object {
   const { raw: _raw, opcode, frame, ...fields } = event;
   const { privateData, ...rest } = frame;
   return { ...fields, type: opcode, ...rest, kind: 'startup', privateData: hexText(privateData).replaceAll(' ', '') };
+}
+
+/** The summary of a connection as one line of JSON. */
+export function renderSummaryJson(connection: CapturedConnection): string {
+  const { summary, ends, number, fromStart, iwarp, repeatedSegments, reorderedSegments } = connection;
+  const place = { kind: 'summary', connection: number, from: ends[0], to: ends[1], fromStart, iwarp, repeatedSegments, reorderedSegments };
+  return JSON.stringify({ ...place, ...summary }, (_name, value: unknown) => (value instanceof Map ? Object.fromEntries(value) : value));
 }
 
 /** The summary of a connection, several lines. */

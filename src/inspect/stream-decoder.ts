@@ -214,10 +214,10 @@ export class StreamDecoder {
     const octets = length < STARTUP_HEADER_OCTETS ? STARTUP_HEADER_OCTETS : startupOctets(bytes, head);
     if (length < octets && !final) return false;
     const raw = bytes.slice(head, head + Math.min(octets, length));
+    this.foundAnything = true;
     this.flushSkipped();
     this.queue.drop(raw.length);
     this.position = 0;
-    this.foundAnything = true;
     this.framing = undefined;
     this.state = 'held';
     const event = decodeStartup(raw, kind, this.direction, this.time);
@@ -343,11 +343,11 @@ export class StreamDecoder {
       if (framing.markers) this.setSearchFraming(framing, false);
     }
     this.state = 'aligned';
+    this.foundAnything = true;
     this.flushSkipped();
     const means = how === 'crc' ? 'a good CRC' : 'headers that follow one another';
     const guessed = learnt ? `; CRC ${framing.crc === 'on' ? 'on' : 'taken as off'}, markers ${framing.markers ? 'on' : 'taken as off'}` : '';
     this.note(0, `${reason}: found an FPDU by ${means}${guessed}`);
-    if (learnt) this.foundAnything = true;
   }
 
   private skip(octets: number): void {

@@ -1,0 +1,164 @@
+/**
+ * `iwarp dissect`: the FPDUs of a capture file, one line each, or with all fields, as JSON lines, or as one page to look at in a
+ * browser. Says what is wrong, with the clause.
+ */
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { IwarpError } from '../base/errors.ts';
+import { CaptureDissector, type CapturedConnection, type CaptureCounts } from '../inspect/capture.ts';
+import { createFilter, type EventFilter } from '../inspect/filter.ts';
+import { PageBuilder } from '../inspect/page.ts';
+import { renderJson, renderLine, renderOctets, renderSummary, renderSummaryJson, renderTree } from '../inspect/render.ts';
+import type { InspectEvent } from '../inspect/types.ts';
+
+const USAGE = `usage: iwarp dissect FILE [options]
+  FILE                     pcap or pcapng
+  --json                   one JSON object a line
+  -V, --verbose            all fields
+  -x, --octets             the octets of every field
+  --html OUT               write a page with the ladder of messages to OUT
+  --summary                only the summary of each connection
+  --connection N           only this connection, counted from 1 (may be repeated)
+  --opcode NAME            only FPDUs of this opcode: Send, ReadReq, 'RDMA Write', 3 … (may be repeated)
+  --stag HEX               only FPDUs that name this STag
+  --errors                 only what breaks a rule
+  -h, --help               this text
+exit status: 0, 1 if the file cannot be read or is no capture, 2 for wrong options
+`;
+
+const EXIT = { FINE: 0, FILE: 1, USAGE: 2 } as const;
+/** Octets of output gathered before they are written. */
+const OUTPUT_OCTETS = 1 << 16;
+
+interface Settings {
+  readonly file: string;
+  readonly style: 'line' | 'tree' | 'octets' | 'json';
+  readonly html: string | undefined;
+  readonly summaryOnly: boolean;
+  readonly filter: EventFilter;
+}
+
+/** Where the text goes. */
+export interface Output {
+  out(text: string): void;
+  err(text: string): void;
+}
+
+/** Run `iwarp dissect`; the result is the exit status. */
+export async function run(args: string[]): Promise<number> {
+  let gone = false;
+  let waiting = '';
+  // A reader such as `head` may leave early: that is no error of ours.
+  process.stdout.on('error', () => (gone = true));
+  const flush = (): void => {
+    if (!gone && waiting !== '') process.stdout.write(waiting);
+    waiting = '';
+  };
+  const status = dissect(args, {
+    out: (text) => {
+      waiting += text;
+      if (waiting.length > OUTPUT_OCTETS) flush();
+    },
+    err: (text) => void process.stderr.write(text),
+  });
+  flush();
+  return await Promise.resolve(status);
+}
+
+/** The same with the output given. */
+export function dissect(args: string[], io: Output): number {
+  const settings = readSettings(args, io);
+  if (typeof settings === 'number') return settings;
+  try {
+    dissectFile(settings, io);
+    return EXIT.FINE;
+  } catch (error) {
+    if (!(error instanceof IwarpError) && !isSystemError(error)) throw error;
+    io.err(`iwarp dissect: ${settings.file}: ${error.message}\n`);
+    return EXIT.FILE;
+  }
+}
+
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && typeof (error as NodeJS.ErrnoException).code === 'string';
+}
+
+function readSettings(args: string[], io: Output): Settings | number {
+  try {
+    const { values, positionals } = parseArgs({
+      args,
+      allowPositionals: true,
+      options: {
+        json: { type: 'boolean', default: false },
+        verbose: { type: 'boolean', short: 'V', default: false },
+        octets: { type: 'boolean', short: 'x', default: false },
+        html: { type: 'string' },
+        summary: { type: 'boolean', default: false },
+        connection: { type: 'string', multiple: true, default: [] },
+        opcode: { type: 'string', multiple: true, default: [] },
+        stag: { type: 'string', multiple: true, default: [] },
+        errors: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+    if (values.help) {
+      io.out(USAGE);
+      return EXIT.FINE;
+    }
+    const [file] = positionals;
+    if (file === undefined || positionals.length > 1) throw new IwarpError('ERR_INVALID_ARGUMENT', 'one file is needed');
+    const style = values.json ? 'json' : values.octets ? 'octets' : values.verbose ? 'tree' : 'line';
+    const filter = createFilter({
+      connections: values.connection, opcodes: values.opcode, stags: values.stag, errorsOnly: values.errors,
+    });
+    return { file, style, html: values.html, summaryOnly: values.summary, filter };
+  } catch (error) {
+    io.err(`iwarp dissect: ${(error as Error).message}\n${USAGE}`);
+    return EXIT.USAGE;
+  }
+}
+
+function dissectFile(settings: Settings, io: Output): void {
+  const { filter, style, summaryOnly } = settings;
+  const page = settings.html === undefined ? undefined : new PageBuilder(settings.file);
+  const dissector = new CaptureDissector({
+    event: (connection, event) => {
+      // Remarks on connections that are none of ours would drown the others; the summary names those connections.
+      if (!connection.iwarp || !filter(connection, event)) return;
+      page?.add(connection, event);
+      if (!summaryOnly && page === undefined) io.out(`${renderEvent(style, connection, event)}\n`);
+    },
+    remark: (offset, message) =>
+      style === 'json'
+        ? io.out(`${JSON.stringify({ kind: 'remark', offset, message })}\n`)
+        : io.err(`iwarp dissect: at file offset ${offset}: ${message}\n`),
+  });
+  dissector.readFile(settings.file);
+  if (page !== undefined) writeFileSync(settings.html!, page.finish(dissector.connections));
+  printSummaries(settings, dissector, io);
+}
+
+function renderEvent(style: Settings['style'], connection: CapturedConnection, event: InspectEvent): string {
+  if (style === 'json') return renderJson(event, connection);
+  const text = style === 'line' ? renderLine(event) : style === 'tree' ? renderTree(event) : `${renderLine(event)}\n${renderOctets(event)}`;
+  return `#${connection.number} ${text}`;
+}
+
+function printSummaries({ style, summaryOnly }: Settings, dissector: CaptureDissector, io: Output): void {
+  if (style === 'json') {
+    if (summaryOnly) for (const connection of dissector.connections) io.out(`${renderSummaryJson(connection)}\n`);
+    return;
+  }
+  for (const connection of dissector.connections) io.out(`\n${renderSummary(connection)}\n`);
+  io.out(`\n${countsText(dissector.counts)}\n`);
+}
+
+function countsText(counts: CaptureCounts): string {
+  const parts = [`${counts.packets} packets`, `${counts.tcp} of TCP`, `${counts.connections} connections`];
+  const more: [number, string][] = [
+    [counts.fragments, 'fragments'], [counts.malformed, 'malformed'], [counts.undecodedLinkType, 'of a link type not decoded'],
+    [counts.truncated, 'cut short by the capture'],
+  ];
+  for (const [count, what] of more) if (count > 0) parts.push(`${count} ${what}`);
+  return parts.join(', ');
+}

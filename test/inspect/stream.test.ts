@@ -1,0 +1,218 @@
+// The decoder on streams: golden vectors, the naive codec as a second opinion, every cut, gaps, damage. RFC 5044 4, RFC 5041 4.
+
+import { describe, expect, it } from 'vitest';
+import { hexToOctets, loadVectors } from '../../conformance/vectors/index.ts';
+import { renderJson, renderLine, renderOctets, renderTree } from '../../src/inspect/render.ts';
+import { StreamDecoder } from '../../src/inspect/stream-decoder.ts';
+import type { InspectEvent } from '../../src/inspect/types.ts';
+import { encodeFpdus, taggedUlpdu, untaggedUlpdu, type NaiveFpduInput } from '../support/naive/encoder.ts';
+import { bytesOf, concat, conversation, decodeConversation, fpdusOf, problemIds } from './support.ts';
+
+function decode(octets: Uint8Array, options: { markers?: boolean; crc?: boolean; position?: number; begin?: 'fpdu' | 'unknown' } = {}): InspectEvent[] {
+  const events: InspectEvent[] = [];
+  const framing = { markers: options.markers ?? false, markerPhase: 0, crc: (options.crc ?? true) ? 'on' : 'off' } as const;
+  const decoder = new StreamDecoder({
+    direction: 0, begin: options.begin ?? 'fpdu', emit: (event) => events.push(event),
+    ...(options.begin === 'unknown' ? {} : { framing, position: options.position ?? 0 }),
+  });
+  decoder.push(octets, 0, octets.length, 0);
+  decoder.end('capture', 0);
+  return events;
+}
+
+const send = (msn: number, length: number, more: object = {}): Uint8Array => untaggedUlpdu({ opcode: 3, qn: 0, msn, ...more }, bytesOf(length, msn));
+
+describe('golden vectors', () => {
+  for (const file of ['fpdu', 'markers'] as const) {
+    it.each(loadVectors(file).map((vector) => [vector.name, vector] as const))('MPA-063 MPA-069 MPA-095 MPA-096 %s', (_name, vector) => {
+      const octets = hexToOctets(vector.hex);
+      const events = decode(octets, { markers: vector.markers, crc: vector.crc, position: vector.streamOffset ?? 0 });
+      const fpdus = fpdusOf(events);
+      expect(events).toHaveLength(fpdus.length);
+      expect(fpdus.map(({ position, ulpduLength, padLength }) => ({ offset: position, ulpduLength, padLength }))).toEqual(
+        vector.fields.fpdus.map(({ offset, ulpduLength, padLength }) => ({ offset, ulpduLength, padLength })),
+      );
+      expect(fpdus.flatMap(({ markers }) => markers.map(({ position, pointer }) => ({ position, pointer })))).toEqual(vector.fields.markers);
+      fpdus.forEach((fpdu, i) => {
+        const { segment } = vector.fields.fpdus[i]!;
+        expect(fpdu.rdmap).toEqual({ version: segment.rv, reserved: segment.rdmapReserved, opcode: segment.opcode });
+        expect(fpdu.crc.ok || !vector.crc).toBe(true);
+        expect(fpdu.ddp).toMatchObject(
+          segment.tagged
+            ? { tagged: true, last: segment.last, stag: Number(segment.stag), to: BigInt(segment.to!) }
+            : { tagged: false, last: segment.last, invalidateStag: Number(segment.invalidateStag), qn: segment.qn, msn: segment.msn, mo: segment.mo },
+        );
+        expect(problemIds([fpdu])).toEqual([]);
+        for (const render of [renderLine, renderTree, renderOctets, renderJson]) expect(render(fpdu).length).toBeGreaterThan(20);
+        expect(JSON.parse(renderJson(fpdu))).toMatchObject({ kind: 'fpdu', opcode: fpdu.opcode });
+      });
+    });
+  }
+
+  it.each(loadVectors('fpdu').map((vector) => [vector.name, vector] as const))('finds %s without having seen the start-up', (_name, vector) => {
+    const fpdus = fpdusOf(decode(hexToOctets(vector.hex), { begin: 'unknown' }));
+    expect(fpdus).toHaveLength(1);
+    expect(fpdus[0]!.crc.use).toBe(vector.crc ? 'on' : 'off');
+  });
+
+  it.each(loadVectors('markers').map((vector) => [vector.name, vector] as const))('MPA-096 finds the markers of %s by their pointers', (_name, vector) => {
+    const fpdus = fpdusOf(decode(hexToOctets(vector.hex), { begin: 'unknown' }));
+    expect(fpdus.map(({ ulpduLength }) => ulpduLength)).toEqual(vector.fields.fpdus.map(({ ulpduLength }) => ulpduLength));
+    expect(fpdus.every(({ crc }) => crc.ok)).toBe(true);
+  });
+
+  it('decodes the structures behind the DDP header', () => {
+    const byName = new Map(loadVectors('fpdu').map((vector) => [vector.name, fpdusOf(decode(hexToOctets(vector.hex)))[0]!]));
+    expect(byName.get('read-request.4096')!.readRequest).toEqual({
+      sinkStag: 0xaabbcc00, sinkTo: 0x10000n, size: 4096, sourceStag: 0x11223344, sourceTo: 0x2000n,
+    });
+    expect(byName.get('atomic-request.fetch-add')!.atomicRequest).toMatchObject({ aopcodeName: 'FetchAdd', data: 5n, stag: 0x11223344 });
+    expect(byName.get('atomic-response')!.atomicResponse).toEqual({ requestId: 1, original: 0x2an });
+    expect(byName.get('immediate.plain')!.immediate).toBe(0x0011223344556677n);
+    expect(byName.get('terminate.invalid-stag-of-read')!.terminate).toMatchObject({
+      layer: 0, type: 1, code: 0, m: true, d: true, r: true, segmentLength: 46, rdmap: { opcode: 1 }, readRequest: { size: 4096 },
+    });
+  });
+});
+
+describe('start-up frames', () => {
+  it.each(loadVectors('startup').filter((vector) => 'kind' in vector.fields).map((vector) => [vector.name, vector] as const))('%s', (_name, vector) => {
+    const events: InspectEvent[] = [];
+    const decoder = new StreamDecoder({ direction: 0, begin: 'startup', emit: (event) => events.push(event) });
+    const octets = hexToOctets(vector.hex);
+    for (let i = 0; i < octets.length; i++) decoder.push(octets, i, i + 1, 0);
+    decoder.end('capture', 0);
+    const [event] = events;
+    if (event?.kind !== 'startup' || !('kind' in vector.fields)) throw new Error('no start-up frame');
+    const { fields } = vector;
+    expect(event.frame).toMatchObject({ kind: fields.kind, markers: fields.markers, crc: fields.crc, reject: fields.reject, revision: fields.revision });
+    expect(event.pdLength).toBe(fields.pdLength);
+    expect(event.problems).toEqual([]);
+  });
+
+  it('MPA-010 MPA-012 MPA-018 ENH-001 ENH-005 ENH-030: names what a sender may not do', () => {
+    const ids = (input: object): string[] => problemIds(decodeConversation(conversation({ request: { kind: 'request', ...input } })));
+    expect(ids({ reserved: 3 })).toContain('MPA-010');
+    expect(ids({ reject: true })).toContain('MPA-012');
+    expect(ids({ pdLength: 600 })).toContain('MPA-018');
+    expect(ids({ enhancedData: true, revision: 1, privateData: bytesOf(4) })).toContain('ENH-001');
+    expect(ids({ enhancedData: true, revision: 2 })).toContain('ENH-005');
+    const enhanced = { a: false, b: true, c: false, d: false, ird: 1, ord: 1 };
+    expect(ids({ revision: 2, enhanced })).toContain('ENH-030');
+  });
+
+  it('MPA-054 MPA-059: CRC if either asks, markers if the receiver asks, each direction for itself', () => {
+    for (const markers of [[false, false], [true, false], [false, true], [true, true]] as const) {
+      for (const crc of [true, false]) {
+        const events = decodeConversation(conversation({ crc, markers }));
+        expect(problemIds(events)).toEqual([]);
+        const fpdus = fpdusOf(events);
+        expect(fpdus).toHaveLength(14);
+        for (const direction of [0, 1] as const) {
+          const seen = fpdus.some((fpdu) => fpdu.direction === direction && fpdu.markers.length > 0);
+          expect(seen).toBe(markers[direction]);
+        }
+        expect(fpdus.every((fpdu) => fpdu.crc.use === (crc ? 'on' : 'off'))).toBe(true);
+      }
+    }
+  });
+
+  it('MPA-032: takes nothing for an FPDU behind a rejecting Reply', () => {
+    const events = decodeConversation(conversation({ reply: { kind: 'reply', reject: true } }));
+    expect(fpdusOf(events)).toEqual([]);
+  });
+});
+
+describe('cuts and damage', () => {
+  it('MPA-086: decodes the same however the stream is cut', () => {
+    const talk = conversation({ markers: [true, true] });
+    const whole = decodeConversation(talk).map((event) => renderJson(event));
+    for (const piece of [1, 3, 7, 512, 1449]) expect(decodeConversation(talk, piece).map((event) => renderJson(event))).toEqual(whole);
+  });
+
+  const faults: readonly (readonly [string, Partial<NaiveFpduInput>, string])[] = [
+    ['MPA-067: PAD that is not 0', { padValue: 0xff }, 'MPA-067'],
+    ['MPA-069: a wrong CRC', { crcFlip: 4 }, 'MPA-069'],
+    ['MPA-096: a marker that points elsewhere', { pointer: (right) => right + 4 }, 'MPA-096'],
+    ['MPA-100: the reserved half of a marker', { markerReserved: 1 }, 'MPA-100'],
+    ['MPA-100: low pointer bits', { pointer: (right) => right + 1 }, 'MPA-100'],
+  ];
+  it.each(faults)('names %s', (_title, fault, id) => {
+    const octets = encodeFpdus([send(1, 601), { ulpdu: send(2, 603), ...fault }, send(3, 5)], { markers: true, crc: true });
+    const events = decode(octets, { markers: true });
+    expect([...new Set(problemIds(events))]).toEqual([id]);
+    expect(fpdusOf(events)).toHaveLength(3);
+  });
+
+  it('MPA-097: names a marker between FPDUs that is not 0', () => {
+    const octets = encodeFpdus([{ ulpdu: send(1, 4), pointer: () => 8 }], { markers: true, crc: true });
+    expect(problemIds(decode(octets, { markers: true }))).toEqual(['MPA-097']);
+  });
+
+  it.each([0, 1, 13])('MPA-090: names a ULPDU of %i octets and goes on', (length) => {
+    const octets = encodeFpdus([bytesOf(length, 0x81), send(1, 4)], { markers: false, crc: true });
+    const events = decode(octets);
+    expect(problemIds(events)).toEqual(['MPA-090']);
+    expect(fpdusOf(events).map(({ opcode }) => opcode)).toEqual(['Malformed', 'Send']);
+  });
+
+  it('MPA-091 MPA-076: decodes the longest ULPDU and says that it is too long', () => {
+    const ulpdu = taggedUlpdu({ opcode: 0, stag: 1, to: 0n }, new Uint8Array(65535 - 14));
+    for (const markers of [false, true]) {
+      const events = decode(encodeFpdus([ulpdu, send(1, 1)], { markers, crc: false }), { markers, crc: false });
+      expect(fpdusOf(events).map(({ ulpduLength }) => ulpduLength)).toEqual([65535, 19]);
+      expect(new Set(problemIds(events))).toEqual(new Set(['MPA-076']));
+    }
+  });
+
+  it('finds the next FPDU behind a ULPDU_Length with a flipped bit', () => {
+    const octets = encodeFpdus([send(1, 100), { ulpdu: send(2, 100), length: 118 + 1024 }, send(3, 100), ...[4, 5, 6].map((i) => send(i, 2000))], { markers: false, crc: true });
+    const events = decode(octets);
+    expect(problemIds(events)[0]).toBe('MPA-069');
+    const good = fpdusOf(events).filter(({ crc }) => crc.ok).map(({ ddp }) => (ddp?.tagged === false ? ddp.msn : 0));
+    expect(good).toEqual([1, 3, 4, 5, 6]);
+  });
+
+  it.each([true, false])('finds FPDUs again behind a gap, CRC %s', (crc) => {
+    const octets = encodeFpdus([1, 2, 3, 4, 5, 6].map((i) => send(i, 400 + i)), { markers: true, crc });
+    const events: InspectEvent[] = [];
+    const decoder = new StreamDecoder({
+      direction: 0, begin: 'fpdu', framing: { markers: true, markerPhase: 0, crc: crc ? 'on' : 'off' }, emit: (event) => events.push(event),
+    });
+    decoder.push(octets, 0, 900, 0);
+    decoder.gap(300, 0);
+    decoder.push(octets, 1200, octets.length, 0);
+    decoder.end('capture', 0);
+    expect(fpdusOf(events).map(({ ddp }) => (ddp?.tagged === false ? ddp.msn : 0))).toEqual([1, 2, 4, 5, 6]);
+    expect(problemIds(events)).toEqual([]);
+    expect(events.find((event) => event.kind === 'note')).toMatchObject({ position: expect.any(Number), message: expect.stringContaining('300 octets were not captured') });
+  });
+
+  it.each([[true, true], [true, false], [false, false]])('begins in the middle of an FPDU, CRC %s, markers %s', (crc, markers) => {
+    const ulpdus = [1, 2, 3, 4, 5, 6].map((i) => taggedUlpdu({ opcode: 0, stag: 7, to: BigInt(i * 600) }, bytesOf(600, i)));
+    const octets = encodeFpdus(ulpdus, { markers, crc });
+    const events = decode(octets.subarray(333), { begin: 'unknown' });
+    expect(fpdusOf(events).map(({ ddp }) => (ddp?.tagged === true ? ddp.to : 0n))).toEqual([1200n, 1800n, 2400n, 3000n, 3600n]);
+    expect(problemIds(events)).toEqual([]);
+  });
+
+  it('MPA-087: says where a stream ends inside an FPDU', () => {
+    const octets = encodeFpdus([send(1, 40)], { markers: false, crc: true });
+    const events: InspectEvent[] = [];
+    const decoder = new StreamDecoder({
+      direction: 0, begin: 'fpdu', framing: { markers: false, markerPhase: 0, crc: 'on' }, emit: (event) => events.push(event),
+    });
+    decoder.push(octets, 0, 30, 0);
+    decoder.end('fin', 0);
+    expect(problemIds(events)).toEqual(['MPA-087']);
+    expect(renderLine(events[0]!)).toContain('after 30 of 64 octets of an FPDU');
+  });
+
+  it('MPA-043: passes over streaming mode data in front of the Request', () => {
+    const talk = conversation();
+    const hello = new TextEncoder().encode('220 mail ready MPA\r\n');
+    const events = decodeConversation({ ...talk, request: concat(hello, talk.request) });
+    expect(fpdusOf(events)).toHaveLength(14);
+    expect(problemIds(events)).toEqual([]);
+  });
+});
