@@ -5,6 +5,9 @@ type Run = (args: string[]) => Promise<number>;
 /** Name, what it does, and where it is. Loaded when called, so that a small tool starts quickly. */
 const COMMANDS: readonly (readonly [string, string, () => Promise<Run>])[] = [
   ['rping', 'RDMA ping-pong, client and server, with stock rping', async () => (await import('./rping.ts')).run],
+  ['ucmatose', 'connections and messages, with stock ucmatose', async () => (await import('./ucmatose.ts')).run],
+  ['rdma_client', 'the smallest client, with stock rdma_server', async () => (await import('./rdma-client.ts')).run],
+  ['rdma_server', 'the smallest server, with stock rdma_client', async () => (await import('./rdma-server.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 

@@ -23,7 +23,17 @@ interface Pending {
 export interface SessionOptions {
   readonly maxSendWr?: number;
   readonly maxRecvWr?: number;
+  /** Share this domain, so that several sessions use the same regions. */
+  readonly pd?: ProtectionDomain;
+  /**
+   * Sees every completion first and returns true for those it has dealt with. The object is used again: nothing of it may be kept. For
+   * tools that post many requests and count, instead of waiting for each.
+   */
+  readonly onCompletion?: (wc: WorkCompletion) => boolean;
 }
+
+/** Work request numbers from here on are the tool's own. */
+export const OWN_WORK = 0x2_0000_0000;
 
 export class Session {
   readonly rnic: Rnic;
@@ -45,12 +55,15 @@ export class Session {
   #failure: IwarpError | null = null;
   #connection: CmConnection | null = null;
   #over = false;
+  readonly #onCompletion: ((wc: WorkCompletion) => boolean) | null;
+  readonly #wc = [createWorkCompletion()];
   onClosing: (() => void) | null = null;
 
   constructor(rnic: Rnic, options: SessionOptions = {}) {
     this.rnic = rnic;
     const { maxSendWr = 16, maxRecvWr = 16 } = options;
-    this.pd = rnic.device.allocatePd();
+    this.pd = options.pd ?? rnic.device.allocatePd();
+    this.#onCompletion = options.onCompletion ?? null;
     this.cq = rnic.device.createCq(maxSendWr + maxRecvWr);
     this.qp = this.pd.createQp({ sendCq: this.cq, recvCq: this.cq, maxSendWr, maxRecvWr });
     this.closed = new Promise((resolve) => (this.#resolveClosed = resolve));
@@ -65,6 +78,23 @@ export class Session {
 
   get connection(): CmConnection {
     return this.#connection!;
+  }
+
+  /** What the session has failed with; null while all is well. */
+  get failure(): IwarpError | null {
+    return this.#failure;
+  }
+
+  /** True once the connection is gone. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /** Octets that have crossed in both directions. */
+  get octets(): number {
+    if (this.#over || this.#connection === null) return 0;
+    const counters = this.qp.counters();
+    return counters === undefined ? 0 : counters.octetsIn + counters.octetsOut;
   }
 
   /** Register memory with every right, as the stock tools do. */
@@ -100,22 +130,33 @@ export class Session {
     });
   }
 
+  /** Break the connection off; whoever waits is told this error. */
+  fail(error: IwarpError): void {
+    this.#failure ??= error;
+    if (this.#over) return;
+    if (this.#connection !== null) this.#connection.abort();
+    else this.#finish({ cause: 'reset', error: this.#failure, terminate: undefined });
+  }
+
   /** Close in order and give everything back. */
   async close(): Promise<CloseInfo> {
-    this.#connection?.disconnect();
+    if (this.#connection !== null) this.#connection.disconnect();
+    else this.fail(new IwarpError('ERR_CONNECTION_CLOSED', 'there never was a connection'));
     return await this.closed;
   }
 
   #poll(): void {
     if (this.cq.destroyed) return;
     for (;;) {
-      const wc = createWorkCompletion();
-      if (this.cq.poll([wc], 1) === 0) {
+      if (this.cq.poll(this.#wc, 1) === 0) {
         this.cq.requestNotify();
         if (this.cq.length === 0) return;
         continue;
       }
-      this.#complete(wc);
+      const wc = this.#wc[0]!;
+      if (this.#onCompletion?.(wc) === true) continue;
+      this.#complete({ ...wc });
+      if (this.cq.destroyed) return;
     }
   }
 

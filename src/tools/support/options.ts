@@ -1,0 +1,133 @@
+/**
+ * Command lines in the manner of getopt_long, which stock tools use: short options in clusters, values glued or apart, long options with
+ * `=` or apart, abbreviations of long names, `--` as the end of options. What is wrong is told in getopt's words.
+ */
+import { POLICY_OPTIONS } from './policy-flags.ts';
+
+/** A long option: whether it takes a value, and the short option it stands for. */
+export interface LongOption {
+  readonly value?: boolean;
+  readonly short?: string;
+}
+
+/** The command line is wrong; the message is what getopt would print behind the program's name. */
+export class UsageError extends Error {}
+
+/** What was found: options by short letter, or by name where they have none; and the words that are no options. */
+export interface ParsedOptions {
+  readonly flags: ReadonlyMap<string, string | true>;
+  /** Policy options, in the shape that `policyFromFlags` takes. */
+  readonly policy: Readonly<Record<string, string | boolean>>;
+  readonly rest: readonly string[];
+}
+
+/** Options of every tool here, beyond stock ones. */
+const COMMON: Readonly<Record<string, LongOption>> = { pcap: { value: true }, timeout: { value: true } };
+
+/** What the options of every tool mean, for usage texts. */
+export const COMMON_USAGE = `  --pcap FILE              write a capture of what crosses
+  --timeout SECONDS        give up when a peer says nothing for so long, 0 for never (60)
+`;
+
+/**
+ * Parse `args`. `shorts` is a getopt string: letters, a colon behind those that take a value.
+ *
+ * @throws UsageError
+ */
+export function parseOptions(args: readonly string[], shorts: string, longs: Readonly<Record<string, LongOption>> = {}): ParsedOptions {
+  const flags = new Map<string, string | true>();
+  const policy: Record<string, string | boolean> = {};
+  const rest: string[] = [];
+  const known = { ...COMMON, ...longs };
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i]!;
+    if (arg === '--') {
+      rest.push(...args.slice(i + 1));
+      break;
+    }
+    if (arg.startsWith('--')) {
+      const taken = takeLong(arg, args[i + 1], known, flags, policy);
+      if (taken) i++;
+    } else if (arg.startsWith('-') && arg.length > 1) {
+      if (takeShorts(arg.slice(1), args[i + 1], shorts, flags)) i++;
+    } else {
+      rest.push(arg);
+    }
+  }
+  return { flags, policy, rest };
+}
+
+/** One cluster of short options; true if it used the next word. */
+function takeShorts(cluster: string, next: string | undefined, shorts: string, flags: Map<string, string | true>): boolean {
+  for (let at = 0; at < cluster.length; at++) {
+    const letter = cluster[at]!;
+    const where = letter === ':' ? -1 : shorts.indexOf(letter);
+    if (where < 0) throw new UsageError(`invalid option -- '${letter}'`);
+    if (shorts[where + 1] !== ':') {
+      flags.set(letter, true);
+      continue;
+    }
+    const glued = cluster.slice(at + 1);
+    if (glued.length > 0) {
+      flags.set(letter, glued);
+      return false;
+    }
+    if (next === undefined) throw new UsageError(`option requires an argument -- '${letter}'`);
+    flags.set(letter, next);
+    return true;
+  }
+  return false;
+}
+
+/** One long option; true if it used the next word. */
+function takeLong(
+  arg: string, next: string | undefined, known: Readonly<Record<string, LongOption>>,
+  flags: Map<string, string | true>, policy: Record<string, string | boolean>,
+): boolean {
+  const equals = arg.indexOf('=');
+  const word = arg.slice(2, equals < 0 ? undefined : equals);
+  const glued = equals < 0 ? undefined : arg.slice(equals + 1);
+  const negative = word.startsWith('no-') ? POLICY_OPTIONS[word.slice(3)] : undefined;
+  if (negative?.type === 'boolean') {
+    policy[word.slice(3)] = false;
+    return false;
+  }
+  const name = resolveName(word, [...Object.keys(known), ...Object.keys(POLICY_OPTIONS)]);
+  const option = known[name];
+  const takesValue = option === undefined ? POLICY_OPTIONS[name]!.type === 'string' : option.value === true;
+  if (!takesValue && glued !== undefined) throw new UsageError(`option '--${name}' doesn't allow an argument`);
+  const value = takesValue ? (glued ?? next) : true;
+  if (value === undefined) throw new UsageError(`option '--${name}' requires an argument`);
+  if (option === undefined) policy[name] = value;
+  else flags.set(option.short ?? name, value);
+  return takesValue && glued === undefined;
+}
+
+function resolveName(word: string, names: readonly string[]): string {
+  if (names.includes(word)) return word;
+  const candidates = names.filter((name) => name.startsWith(word));
+  if (candidates.length === 1) return candidates[0]!;
+  if (candidates.length === 0) throw new UsageError(`unrecognized option '--${word}'`);
+  throw new UsageError(`option '--${word}' is ambiguous; possibilities: ${candidates.map((name) => `'--${name}'`).join(' ')}`);
+}
+
+/** A whole number as C's atoi reads it, bounded: leading digits count, anything else is 0. The stock tools take their numbers so. */
+export function atoi(text: string): number {
+  const match = /^\s*([+-]?\d{1,15})/.exec(text);
+  return match === null ? 0 : Number(match[1]);
+}
+
+/** The value of an option as a whole number in a range. @throws UsageError */
+export function numberOption(options: ParsedOptions, flag: string, fallback: number, min: number, max: number): number {
+  const value = options.flags.get(flag);
+  if (value === undefined) return fallback;
+  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+  if (number >= min && number <= max) return number;
+  throw new UsageError(`-${flag.length > 1 ? '-' : ''}${flag} must be a whole number from ${min} to ${max}, got '${String(value)}'`);
+}
+
+/** The value of an option as text. */
+export function textOption(options: ParsedOptions, flag: string): string | undefined {
+  const value = options.flags.get(flag);
+  return typeof value === 'string' ? value : undefined;
+}

@@ -1,0 +1,199 @@
+/**
+ * What every tool that sits opposite a stock one has around it: output, a device, connections that are watched, and one way to fail.
+ * Stock tools wait for a silent peer for ever; here a peer that says nothing for a while is given up, and told.
+ */
+import { openRnic, type Rnic } from '../../api/environment.ts';
+import { IwarpError } from '../../base/errors.ts';
+import type { CmListener, PassiveConnection } from '../../cm/manager.ts';
+import { defaultCrc32cEngine } from '../../crc32c/engine.ts';
+import type { ConnectionPolicy } from '../../mpa/policy.ts';
+import { wrapTransport } from '../../transport/middleware.ts';
+import type { Transport } from '../../transport/port.ts';
+import { TcpTransport } from '../../transport/tcp.ts';
+import { arrivals } from './arrival.ts';
+import { captureTransport, type Capture } from './capture.ts';
+import { atoi, textOption, type ParsedOptions } from './options.ts';
+import { policyFromFlags } from './policy-flags.ts';
+import { Session, type SessionOptions } from './session.ts';
+
+/** Where a tool's words go, and how its surroundings take part. */
+export interface ToolIo {
+  out(text: string): void;
+  err(text: string): void;
+  /** Told the port as soon as the tool listens. */
+  listening?(port: number): void;
+  /** Ends the tool's connections, as if its process had been killed. */
+  readonly signal?: AbortSignal;
+}
+
+export const PROCESS_IO: ToolIo = {
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+};
+
+const DEFAULT_TIMEOUT_S = 60;
+const WATCH_MS = 250;
+
+/** Where to listen. */
+export interface ListenWhere {
+  readonly host?: string | undefined;
+  readonly port: number;
+}
+
+/** Requests as they come, one at a time. */
+export class RequestQueue {
+  readonly #listener: CmListener;
+  readonly #requests: PassiveConnection[];
+  readonly #waiting: { resolve: (request: PassiveConnection) => void; reject: (error: Error) => void }[];
+
+  constructor(listener: CmListener, requests: PassiveConnection[], waiting: RequestQueue['waiting']) {
+    this.#listener = listener;
+    this.#requests = requests;
+    this.#waiting = waiting;
+  }
+
+  /** @internal */
+  get waiting(): { resolve: (request: PassiveConnection) => void; reject: (error: Error) => void }[] {
+    return this.#waiting;
+  }
+
+  get port(): number {
+    return this.#listener.address.port;
+  }
+
+  next(): Promise<PassiveConnection> {
+    const request = this.#requests.shift();
+    if (request !== undefined) return Promise.resolve(request);
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  fail(error: Error): void {
+    for (const { reject } of this.#waiting.splice(0)) reject(error);
+  }
+
+  close(): Promise<void> {
+    return new Promise((resolve) => this.#listener.close(resolve));
+  }
+}
+
+/** One run of a tool. */
+export class Tool {
+  readonly io: ToolIo;
+  readonly rnic: Rnic;
+  readonly policy: ConnectionPolicy;
+  readonly #capture: Capture | null;
+  readonly #sessions = new Set<Session>();
+  readonly #listeners = new Set<RequestQueue>();
+  readonly #timeout: number;
+  readonly #arrived = new Set<() => void>();
+  #watch: NodeJS.Timeout | null = null;
+  #octets = -1;
+  #quietSince = 0;
+  #failure: IwarpError | null = null;
+  readonly #onAbort = (): void => this.fail(new IwarpError('ERR_ABORTED', 'interrupted'));
+
+  constructor(io: ToolIo, options: ParsedOptions, defaults: Partial<ConnectionPolicy> = {}) {
+    this.io = io;
+    const policy = policyFromFlags(options.policy);
+    // What the command line says wins over what the tool needs.
+    this.policy = options.policy['relaxed'] === undefined ? { ...policy, ...defaults } : { ...policy, ...defaults, responder: policy.responder };
+    const file = textOption(options, 'pcap');
+    this.#capture = file === undefined ? null : captureTransport(file);
+    const transport: Transport = this.#capture?.transport ?? new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
+    this.rnic = openRnic({ transport: wrapTransport(transport, arrivals(() => this.#tellArrived())) });
+    const seconds = textOption(options, 'timeout');
+    this.#timeout = (seconds === undefined ? DEFAULT_TIMEOUT_S : Math.max(0, atoi(seconds))) * 1000;
+    if (io.signal?.aborted) this.#onAbort();
+    io.signal?.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  say(line: string): void {
+    this.io.out(`${line}\n`);
+  }
+
+  complain(line: string): void {
+    this.io.err(`${line}\n`);
+  }
+
+  /** Call `task` whenever octets have come, until the returned function is called. */
+  onArrival(task: () => void): () => void {
+    this.#arrived.add(task);
+    return () => void this.#arrived.delete(task);
+  }
+
+  /** A queue pair that is watched until its connection ends. */
+  session(options: SessionOptions = {}): Session {
+    const session = new Session(this.rnic, options);
+    this.#sessions.add(session);
+    void session.closed.then(() => this.#sessions.delete(session));
+    this.#startWatch();
+    return session;
+  }
+
+  /** Bind and listen. */
+  async listen(where: ListenWhere): Promise<RequestQueue> {
+    this.check();
+    const requests: PassiveConnection[] = [];
+    const waiting: RequestQueue['waiting'] = [];
+    const listener = await this.rnic.cm.listen(
+      { port: where.port, policy: this.policy, ...(where.host === undefined ? {} : { host: where.host }) },
+      (request) => {
+        const first = waiting.shift();
+        if (first === undefined) requests.push(request);
+        else first.resolve(request);
+      },
+    );
+    const queue = new RequestQueue(listener, requests, waiting);
+    this.#listeners.add(queue);
+    if (where.port === 0) this.complain(`listening on port ${queue.port}`);
+    this.io.listening?.(queue.port);
+    if (this.#failure !== null) queue.fail(this.#failure);
+    return queue;
+  }
+
+  /** Throws what the tool has failed with, if it has. */
+  check(): void {
+    if (this.#failure !== null) throw this.#failure;
+  }
+
+  /** End every connection and wait with this error. */
+  fail(error: IwarpError): void {
+    this.#failure ??= error;
+    for (const listener of this.#listeners) listener.fail(error);
+    for (const session of this.#sessions) session.fail(error);
+  }
+
+  /** Give everything back. */
+  async close(): Promise<void> {
+    if (this.#watch !== null) clearInterval(this.#watch);
+    this.#watch = null;
+    this.io.signal?.removeEventListener('abort', this.#onAbort);
+    for (const session of this.#sessions) session.fail(new IwarpError('ERR_CONNECTION_CLOSED', 'the tool has ended'));
+    await Promise.all([...this.#listeners].map((listener) => listener.close()));
+    await this.#capture?.close();
+  }
+
+  #tellArrived(): void {
+    for (const task of this.#arrived) task();
+  }
+
+  #startWatch(): void {
+    if (this.#watch !== null || this.#timeout === 0) return;
+    this.#quietSince = performance.now();
+    this.#watch = setInterval(() => this.#lookForProgress(), WATCH_MS);
+    this.#watch.unref();
+  }
+
+  /** Octets in either direction are progress; so is there being nobody to wait for. */
+  #lookForProgress(): void {
+    let octets = 0;
+    for (const session of this.#sessions) octets += session.octets;
+    const now = performance.now();
+    if (octets !== this.#octets || this.#sessions.size === 0) {
+      this.#octets = octets;
+      this.#quietSince = now;
+    } else if (now - this.#quietSince >= this.#timeout) {
+      this.fail(new IwarpError('ERR_TIMEOUT', `nothing has crossed for ${this.#timeout / 1000} s`));
+    }
+  }
+}
