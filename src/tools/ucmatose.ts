@@ -199,7 +199,10 @@ async function runServer(tool: Tool, s: Settings): Promise<number> {
   }
   if (s.migrate) tool.say('migrating to new event channel');
   tool.say('cmatose: disconnecting');
-  const ends = await Promise.all(nodes.map((node) => node.session.close()));
+  const ends = await Promise.all(nodes.map(async ({ session }) => {
+    await tool.rtrArrived(session);
+    return await session.close();
+  }));
   tool.say('disconnected');
   return ends.every((end) => end.cause === 'graceful' || end.cause === 'reset' || end.cause === 'bad-close') ? 0 : -ECONNRESET;
 }

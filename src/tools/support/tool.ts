@@ -33,6 +33,8 @@ export const PROCESS_IO: ToolIo = {
 
 const DEFAULT_TIMEOUT_S = 60;
 const WATCH_MS = 250;
+/** An initiator sends its RTR message at once; who has not by then never will. */
+const RTR_WAIT_MS = 2_000;
 
 /** Where to listen. */
 export interface ListenWhere {
@@ -128,6 +130,28 @@ export class Tool {
     void session.closed.then(() => this.#sessions.delete(session));
     this.#startWatch();
     return session;
+  }
+
+  /**
+   * As responder, wait for the initiator's RTR message where one was agreed on (RFC 6581 9.2). A close that overtakes it leaves the
+   * initiator's zero-length Read without an answer, which is an error there.
+   */
+  async rtrArrived(session: Session): Promise<void> {
+    const { negotiated } = session.connection;
+    const arrived = (): boolean => session.over || (session.qp.counters()?.fpdusIn ?? 1) > 0;
+    if (negotiated?.role !== 'responder' || negotiated.rtr === null || arrived()) return;
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        stop();
+        resolve();
+      };
+      const timer = setTimeout(done, RTR_WAIT_MS);
+      const stop = this.onArrival(() => {
+        if (arrived()) done();
+      });
+      void session.closed.then(done);
+    });
   }
 
   /** Bind and listen. */
