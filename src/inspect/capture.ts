@@ -67,6 +67,7 @@ class Connection implements CapturedConnection {
         {
           octets: (bytes, start, end) => this.decoder.push(direction, bytes, start, end, this.time),
           gap: (octets) => this.decoder.gap(direction, octets, this.time),
+          hole: () => this.decoder.doubt(direction),
           fin: () => this.decoder.end(direction, 'fin', this.time),
         },
         budget,
@@ -199,8 +200,9 @@ export class CaptureDissector {
       // SYN with ACK acknowledges the other side's SYN, captured or not.
       if ((segment.flags & TCP_FLAG.ACK) !== 0) receiver.start(segment.ack);
     }
-    sender.segment(seq, segment.bytes, segment.start, segment.end, segment.length, (segment.flags & TCP_FLAG.FIN) !== 0);
+    // The acknowledgement first: what this segment says may answer octets of the other side that were not captured.
     if ((segment.flags & TCP_FLAG.ACK) !== 0) receiver.acknowledged(segment.ack);
+    sender.segment(seq, segment.bytes, segment.start, segment.end, segment.length, (segment.flags & TCP_FLAG.FIN) !== 0);
     if ((segment.flags & TCP_FLAG.RST) !== 0) connection.close('rst');
   }
 

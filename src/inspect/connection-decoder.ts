@@ -67,6 +67,11 @@ export class ConnectionDecoder {
     this.order.gap(direction);
   }
 
+  /** Octets of one direction are missing so far: what the other side answers to them cannot be judged. */
+  doubt(direction: Direction): void {
+    this.order.doubt(direction);
+  }
+
   /** One direction is over. */
   end(direction: Direction, how: 'fin' | 'rst' | 'capture', time: number): void {
     if (this.ended[direction]) return;

@@ -102,6 +102,13 @@ export class OrderChecker {
     this.sides[direction ^ 1]!.requestsKnown = false;
   }
 
+  /** Requests of `direction` may be missing so far. */
+  doubt(direction: Direction): void {
+    const side = this.sides[direction];
+    side.complete = false;
+    side.requestsKnown = false;
+  }
+
   /** Judge an FPDU against what came before it, adding to its problems. */
   check(fpdu: DecodedFpdu): void {
     const side = this.sides[fpdu.direction];

@@ -11,6 +11,8 @@ import { ENOUGH, FRONT_OCTETS, frontEvidence } from './plausible.ts';
 
 /** Octets kept while searching: two whole FPDUs of any size and the front of a third. */
 export const SEARCH_WINDOW: number = 2 * MAX_FPDU_OCTETS + 1024;
+/** Past this much the front of the window is dropped. */
+export const SEARCH_LIMIT: number = SEARCH_WINDOW + (SEARCH_WINDOW >>> 3);
 /** How many octets of CRC and comparing one received octet pays for; keeps the search linear whatever the octets are. */
 const CREDIT_PER_OCTET = 8;
 const FIRST_CREDIT = 1 << 20;
@@ -46,6 +48,11 @@ export class AlignmentSearch {
     this.rescanAt = 0;
   }
 
+  /** The front of the queue was dropped. */
+  dropped(octets: number): void {
+    this.rescanAt -= octets;
+  }
+
   /** Octets have arrived. */
   pay(octets: number): void {
     this.credit = Math.min(this.credit + octets * CREDIT_PER_OCTET, FIRST_CREDIT * 8);
@@ -71,7 +78,9 @@ export class AlignmentSearch {
       need = Math.min(need, verdict);
     }
     const drop = keep < 0 ? Math.min(offset, length) : keep;
-    this.rescanAt = Math.min(need - drop, length - drop + RESCAN_OCTETS);
+    // Looking again costs the whole window: a sixteenth of it must be new, so that no octet is looked at more than some 20 times.
+    const soon = Math.min(need, length + Math.max(RESCAN_OCTETS, length >>> 3));
+    this.rescanAt = Math.max(soon, length + (length >>> 4));
     return drop;
   }
 

@@ -1,6 +1,6 @@
 /**
  * One direction of one connection into events: start-up frame, FPDUs, and notes about octets that are neither. Fed with the octets of
- * the TCP stream at any cut, told of gaps. RFC 5044 4 and 7.1. Never throws on any input; keeps at most {@link SEARCH_WINDOW} octets
+ * the TCP stream at any cut, told of gaps. RFC 5044 4 and 7.1. Never throws on any input; keeps at most {@link SEARCH_LIMIT} octets
  * and one chunk.
  */
 import { STARTUP_HEADER_OCTETS } from '../mpa/wire.ts';
@@ -9,7 +9,7 @@ import { crcOf, measureFpdu, takeFpdu, type FpduSpan, type Framing } from './fpd
 import { OctetQueue, type OctetBudget } from './octet-queue.ts';
 import { FRONT_OCTETS, frontEvidence } from './plausible.ts';
 import { problem, type Problem } from './problems.ts';
-import { AlignmentSearch, SEARCH_WINDOW } from './search.ts';
+import { AlignmentSearch, SEARCH_LIMIT, SEARCH_WINDOW } from './search.ts';
 import { KEY_OCTETS, decodeStartup, matchKey, startupOctets } from './startup.ts';
 import type { CrcSeen, DecodedFpdu, Direction, InspectEvent } from './types.ts';
 
@@ -314,12 +314,14 @@ export class StreamDecoder {
       return true;
     }
     // The last octets may be the beginning of a key; a candidate that fills the window is given up.
+    const { length } = this.queue;
     const spare = final ? 0 : KEY_OCTETS - 1;
-    const drop = Math.max(Math.min(result, this.queue.length - spare), this.queue.length - SEARCH_WINDOW, final ? FRONT_OCTETS : 0);
+    const over = length > SEARCH_LIMIT ? length - SEARCH_WINDOW : 0;
+    const drop = Math.min(length, Math.max(Math.min(result, length - spare), over, final ? FRONT_OCTETS : 0));
     if (drop <= 0) return false;
-    this.skip(Math.min(drop, this.queue.length));
-    this.search.restart();
-    return final || this.queue.length > SEARCH_WINDOW;
+    this.skip(drop);
+    this.search.dropped(drop);
+    return final;
   }
 
   /** A start-up frame in a stream whose own was not seen: behind streaming mode data (MPA-043), or the stream is used anew. */

@@ -16,6 +16,8 @@ const REORDER_PACKETS = 32;
 export interface TcpSink {
   octets(bytes: Uint8Array, start: number, end: number): void;
   gap(octets: number): void;
+  /** The other side has received octets that were not seen: they may still come, late, or be given up as a gap. */
+  hole(): void;
   fin(): void;
 }
 
@@ -101,7 +103,7 @@ export class TcpStream {
     // A FIN takes a sequence number of its own.
     this.ackedTo = Math.max(this.ackedTo, this.finAt === undefined ? to : Math.min(to, this.finAt));
     if (this.ackedTo <= this.next) return;
-    this.ackedFor++;
+    if (this.ackedFor++ === 0) this.sink.hole();
     if (this.ackedFor > REORDER_PACKETS && this.waiting.length > 0) this.giveUp();
   }
 
