@@ -244,11 +244,11 @@ function check({ code, segments, read, touches, receive }: Fault): () => Promise
   };
 }
 
-describe('versions, opcodes, T flags (RFC 5041 7.1, RFC 5040 7.2)', () => {
+describe('RDMAP-004 DDP-007 DDP-008: versions, opcodes, T flags (RFC 5041 7.1, RFC 5040 7.2)', () => {
   for (const fault of HEADER) it(`${fault.title} gets Terminate ${fault.code}`, check(fault));
 });
 
-describe('untagged queues (RFC 5041 7.1)', () => {
+describe('EXT-010 EXT-017: untagged queues (RFC 5041 7.1)', () => {
   for (const fault of UNTAGGED) it(`${fault.title} gets Terminate ${fault.code}`, check(fault));
 });
 
@@ -264,7 +264,7 @@ describe('remote invalidation (RFC 5040 5.3)', () => {
   for (const fault of INVALIDATES) it(`${fault.title} gets Terminate ${fault.code}`, check(fault));
 });
 
-describe('Atomic Requests (RFC 7306 8)', () => {
+describe('EXT-007 EXT-033 EXT-034: Atomic Requests (RFC 7306 8)', () => {
   for (const fault of ATOMICS) it(`${fault.title} gets Terminate ${fault.code}`, check(fault));
 });
 
