@@ -1,5 +1,6 @@
 // All conformance cases, in the order of the stack.
 
+import { ddpChecks } from './ddp-checks.ts';
 import type { Case } from './define.ts';
 import { mpaFpdu } from './mpa-fpdu.ts';
 import { mpaMarkers } from './mpa-markers.ts';
@@ -8,4 +9,4 @@ import { mpaRequest } from './mpa-request.ts';
 
 export type { Case } from './define.ts';
 
-export const cases: readonly Case[] = [...mpaRequest, ...mpaReply, ...mpaFpdu, ...mpaMarkers];
+export const cases: readonly Case[] = [...mpaRequest, ...mpaReply, ...mpaFpdu, ...mpaMarkers, ...ddpChecks];

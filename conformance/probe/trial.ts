@@ -223,6 +223,11 @@ export class Trial {
     return this.#context.session.acceptableSend();
   }
 
+  /** Octets that a posted receive of the peer holds. */
+  get receiveSize(): number {
+    return this.#context.session.receiveSize;
+  }
+
   delivered(connection: Connection, payload: Uint8Array): Promise<void> {
     return this.#context.session.delivered(connection, payload);
   }

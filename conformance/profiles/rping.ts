@@ -42,6 +42,7 @@ export function openRping(options: RpingOptions): Profile {
 class RpingSession implements Session {
   readonly address: Address | null;
   readonly tester = null;
+  readonly receiveSize: number = ADVERTISEMENT_OCTETS;
   readonly #role: SessionOptions['role'];
   readonly #start: string | undefined;
   readonly #size: number;

@@ -74,6 +74,10 @@ class SelfSession implements Session {
     return this.tester.region({ length });
   }
 
+  get receiveSize(): number {
+    return this.#options.receiveSize ?? 4096;
+  }
+
   acceptableSend(): Uint8Array {
     return Uint8Array.from({ length: 16 }, (_, i) => 0x40 + i);
   }

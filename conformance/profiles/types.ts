@@ -32,6 +32,8 @@ export interface Session {
   region(connection: Connection, length: number): Promise<Region>;
   /** Payload of a Send that the peer will take. */
   acceptableSend(): Uint8Array;
+  /** Octets that a posted receive of the peer holds. */
+  readonly receiveSize: number;
   /** Throw a Deviation unless the Send with this payload has been delivered. */
   delivered(connection: Connection, payload: Uint8Array): Promise<void>;
   close(): Promise<void>;
