@@ -1,0 +1,466 @@
+/** Enhanced set-up in both roles against a scripted peer: RFC 6581 4.4, 5, 6, 8, 9 and 10. */
+import { describe, expect, it } from 'vitest';
+import type { ConnectionPolicy, RtrKind } from '../../src/cm/index.ts';
+import type { NaiveEnhanced } from '../support/naive/types.ts';
+import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { PEER_ENHANCED, rawInitiator, rawInitiatorUp, rawResponder, rawResponderUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
+import { count } from '../support/framing.ts';
+
+const OPEN = 0x3fff;
+const CLIENT_SERVER: NaiveEnhanced = { a: false, b: false, c: false, d: false, ird: 4, ord: 4 };
+const send = (msn: number): Uint8Array => untaggedUlpdu({ opcode: 3, qn: 0, msn });
+/** A Read Request; zero length unless `size` says more. */
+const readRequest = (msn: number, size = 0, stag = 0): Uint8Array => {
+  const payload = new Uint8Array(28);
+  const view = new DataView(payload.buffer);
+  view.setUint32(12, size);
+  view.setUint32(16, stag);
+  return untaggedUlpdu({ opcode: 1, qn: 1, msn }, payload);
+};
+const RTR_ULPDU: Record<RtrKind, Uint8Array> = { write: taggedUlpdu({ opcode: 0, stag: 1, to: 0n }), read: readRequest(1), send: send(1) };
+const RTR_OPCODE: Record<RtrKind, number> = { write: 0, read: 1, send: 3 };
+const RTR_BIT: Record<RtrKind, 'b' | 'c' | 'd'> = { send: 'b', write: 'c', read: 'd' };
+const KINDS: readonly RtrKind[] = ['write', 'read', 'send'];
+const bits = (kinds: readonly RtrKind[]): { b: boolean; c: boolean; d: boolean } =>
+  ({ b: kinds.includes('send'), c: kinds.includes('write'), d: kinds.includes('read') });
+const quiet = (policy: Partial<ConnectionPolicy> = {}): RawOptions => ({ policy: { silentPeerNudge: 0, ...policy } });
+
+/** Our Reply to these enhanced octets. */
+async function replyTo(enhanced: NaiveEnhanced, policy: Partial<ConnectionPolicy> = {}, options: RawOptions = {}): Promise<{ bench: RawBench; peer: RawPeer; reply: NaiveEnhanced }> {
+  const { bench, peer } = await rawInitiatorUp({ ...options, policy }, { enhanced });
+  const { frame, problems } = peer.startup();
+  expect(problems).toEqual([]);
+  expect(frame).toMatchObject({ kind: 'reply', revision: 2, enhancedData: true });
+  return { bench, peer, reply: frame.enhanced! };
+}
+
+/** The peer does not read, so that no response can be finished, and asks for `reads` at once: they are all served, or it is an error. */
+function servedAtOnce(bench: RawBench, peer: RawPeer, reads: number, served: boolean): void {
+  const octets = 300_000;
+  const mr = bench.side.register(octets);
+  peer.pause();
+  peer.sendFpdus(Array.from({ length: reads }, (_, i) => readRequest(i + 1, octets, mr.rkey)));
+  bench.settle(500);
+  expect(bench.side.event('terminate')?.terminate).toEqual(served ? undefined : expect.objectContaining({ layer: 1, type: 2, code: 3 }));
+  if (!served) return;
+  peer.resume();
+  bench.settle(20_000);
+  expect(peer.segments().filter((segment) => segment.opcode === 2 && segment.last).length).toBe(reads);
+  expect(peer.terminates()).toEqual([]);
+}
+
+describe('the format', () => {
+  it('ENH-001 ENH-002 ENH-003 MPA-010: the default Request is revision 2 with S=1 and the four octets in front', () => {
+    const { peer } = rawResponder({ policy: { ird: 16, ord: 8 }, param: { privateData: count(3, 9) } });
+    const { frame, problems } = peer.startup();
+    expect(problems).toEqual([]);
+    expect(frame).toMatchObject({ revision: 2, enhancedData: true, reserved: 0, pdLength: 7, privateData: count(3, 9) });
+    expect(frame.enhanced).toEqual({ a: true, b: false, c: true, d: true, ird: 16, ord: 8 });
+    expect([...peer.received.slice(20, 24)]).toEqual([0x80, 0x10, 0xc0, 0x08]);
+    expect(peer.received[16]! & 0x0f).toBe(0);
+  });
+
+  it('ENH-003: 14-bit depths to their largest, big-endian', () => {
+    const { peer } = rawResponder({ policy: { ird: 0x3ffe, ord: 0x1234, maxIrd: 0x3ffe, peerToPeer: false } });
+    expect([...peer.received.slice(20, 24)]).toEqual([0x3f, 0xfe, 0x12, 0x34]);
+  });
+
+  it('ENH-004: ULP data of 508 octets makes PD_Length 512; 509 are refused', async () => {
+    expect(rawResponder({ param: { privateData: count(508) } }).peer.startup().frame).toMatchObject({ pdLength: 512, privateData: count(508) });
+    expect(() => rawResponder({ param: { privateData: count(509) } })).toThrow(expect.objectContaining({ code: 'ERR_TOO_LARGE' }));
+    const { peer } = await rawInitiatorUp({ param: { privateData: count(508) } }, { enhanced: PEER_ENHANCED });
+    expect(peer.startup().frame).toMatchObject({ pdLength: 512, privateData: count(508) });
+    const codes: unknown[] = [];
+    await rawInitiatorUp({
+      onRequest: (connection, bench) => {
+        try {
+          connection.accept(bench.side.qp, { privateData: count(509) });
+        } catch (error) {
+          codes.push((error as { code: unknown }).code);
+        }
+      },
+    }, { enhanced: PEER_ENHANCED });
+    expect(codes).toEqual(['ERR_TOO_LARGE']);
+  });
+
+  it('ENH-006: the program gets its own octets only, in both roles', async () => {
+    const { bench } = await rawInitiatorUp({}, { enhanced: PEER_ENHANCED, privateData: count(6, 1) });
+    expect(bench.incoming[0]!.connection.parameters!.privateData).toEqual(count(6, 1));
+    const other = rawResponderUp({}, { enhanced: PEER_ENHANCED, privateData: count(6, 1) });
+    expect(other.bench.side.event('established')!.parameters.privateData).toEqual(count(6, 1));
+    const rejected = rawResponderUp({}, { reject: true, enhanced: PEER_ENHANCED, privateData: count(6, 1) });
+    expect(rejected.bench.side.event('rejected')!.parameters.privateData).toEqual(count(6, 1));
+  });
+
+  it('ENH-007 ENH-001: where no enhanced feature is wanted the Request is a plain one', () => {
+    const { peer } = rawResponder({ policy: { mpaRevision: 2, peerToPeer: false, negotiateDepths: false } });
+    expect(peer.startup().frame).toMatchObject({ revision: 1, enhancedData: false, pdLength: 0 });
+    for (const policy of [{ peerToPeer: true, negotiateDepths: false }, { peerToPeer: false, negotiateDepths: true }]) {
+      expect(rawResponder({ policy }).peer.startup().frame).toMatchObject({ revision: 2, enhancedData: true });
+    }
+  });
+
+  it('ENH-008 ENH-010 ENH-002: a Request of revision 1, or of 2 with S=0, gets a plain Reply of its revision', async () => {
+    for (const revision of [1, 2]) {
+      const { bench, peer } = await rawInitiatorUp({ param: { privateData: count(5) } }, { revision, privateData: count(9) });
+      expect(peer.startup().frame).toMatchObject({ reject: false, revision, enhancedData: false, pdLength: 5, privateData: count(5) });
+      expect(bench.incoming[0]!.connection.parameters).toMatchObject({ privateData: count(9), revision, responderResources: undefined });
+      expect(bench.side.event('established')!.negotiated).toMatchObject({ enhanced: false, rtr: null });
+    }
+  });
+
+  it('ENH-009: an enhanced Request gets an enhanced Reply', async () => {
+    const { peer, reply } = await replyTo(CLIENT_SERVER, {}, { param: { privateData: count(5) } });
+    expect(reply).toBeDefined();
+    expect(peer.startup().frame.pdLength).toBe(9);
+  });
+
+  it('ENH-011: a responder set to revision 1 closes on an enhanced Request, by reset, so that adapters try again with revision 1', async () => {
+    const { bench, peer } = await rawInitiator({ policy: { mpaRevision: 1 } });
+    peer.request({ revision: 2, enhanced: PEER_ENHANCED });
+    bench.settle();
+    expect(peer.received.length).toBe(0);
+    expect(peer.ending).toBe('reset');
+    expect(bench.failures).toMatchObject([{ reason: 'unusable-revision' }]);
+    const again = bench.dial();
+    again.request({ revision: 1 });
+    bench.settle();
+    expect(again.startup().frame).toMatchObject({ revision: 1, reject: false });
+  });
+
+  it('ENH-013: a Reply of revision 1, or of 2 with S=0, to an enhanced Request: operation as revision 1, no RTR', () => {
+    for (const revision of [1, 2]) {
+      const { bench, peer } = rawResponderUp(quiet(), { revision, privateData: count(4) });
+      bench.side.qp.postRecv({ wrId: 1, sges: [] });
+      expect(bench.side.event('established')).toMatchObject({ negotiated: { enhanced: false, rtr: null }, parameters: { privateData: count(4), revision } });
+      expect(peer.behind().length).toBe(0);
+      peer.sendFpdus([send(1)]);
+      bench.side.qp.postSend({ wrId: 2, opcode: 'send', sges: [] });
+      bench.settle();
+      expect(bench.side.received()).toMatchObject([{ status: 'success' }]);
+      expect(peer.segments()).toMatchObject([{ opcode: 3, msn: 1 }]);
+    }
+  });
+});
+
+describe('IRD and ORD as responder', () => {
+  const rows: readonly (readonly [string, Partial<ConnectionPolicy>, { ird: number; ord: number }, { ird: number; ord: number }, { ird: number; ord: number }])[] = [
+    // title, our policy, their IRD and ORD, our Reply, what holds here afterwards
+    ['ENH-015 ENH-016: our ORD comes down to their IRD', { ird: 4, ord: 16 }, { ird: 1, ord: 1 }, { ird: 4, ord: 1 }, { ird: 4, ord: 1 }],
+    ['ENH-015 ENH-016: IRD 0 leaves us no Read', { ird: 4, ord: 16 }, { ird: 0, ord: 1 }, { ird: 4, ord: 0 }, { ird: 4, ord: 0 }],
+    ['ENH-016: a smaller ORD of ours stays', { ird: 4, ord: 2 }, { ird: 64, ord: 1 }, { ird: 4, ord: 2 }, { ird: 4, ord: 2 }],
+    ['ENH-017: our IRD rises to their ORD', { ird: 4, ord: 4 }, { ird: 8, ord: 8 }, { ird: 8, ord: 4 }, { ird: 8, ord: 4 }],
+    ['ENH-017 ENH-014: but not above the policy\'s limit', { ird: 4, ord: 4, maxIrd: 6 }, { ird: 8, ord: 8 }, { ird: 6, ord: 4 }, { ird: 6, ord: 4 }],
+    ['ENH-014: depths of 0x3FFE are clipped', { ird: 4, ord: 4 }, { ird: 0x3ffe, ord: 0x3ffe }, { ird: 128, ord: 4 }, { ird: 128, ord: 4 }],
+    ['ENH-024: their ORD 0x3FFF leaves our IRD alone and is answered by 0x3FFF', { ird: 5, ord: 4 }, { ird: 8, ord: OPEN }, { ird: OPEN, ord: 4 }, { ird: 5, ord: 4 }],
+    ['ENH-025: their IRD 0x3FFF leaves our ORD alone and is answered by 0x3FFF', { ird: 4, ord: 9 }, { ird: OPEN, ord: 2 }, { ird: 4, ord: OPEN }, { ird: 4, ord: 9 }],
+    ['ENH-024 ENH-025: both', { ird: 5, ord: 9 }, { ird: OPEN, ord: OPEN }, { ird: OPEN, ord: OPEN }, { ird: 5, ord: 9 }],
+  ];
+  it.each(rows)('%s', async (_, policy, theirs, ours, held) => {
+    const { bench, reply } = await replyTo({ ...CLIENT_SERVER, ...theirs }, policy);
+    expect(reply).toMatchObject(ours);
+    expect(bench.side.event('established')!.negotiated).toMatchObject(held);
+  });
+
+  it('ENH-015: with their IRD 1 we never have two Reads outstanding', async () => {
+    const { bench, peer } = await replyTo({ ...PEER_ENHANCED, ird: 1 });
+    peer.sendFpdus([RTR_ULPDU.write]);
+    const mr = bench.side.register(64);
+    for (const wrId of [1, 2]) bench.side.qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr, length: 4 }], rkey: 7, remoteAddr: 0 });
+    bench.settle();
+    expect(peer.segments().map((s) => [s.opcode, s.tagged ? 0 : s.msn])).toEqual([[1, 1]]);
+    peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: mr.lkey, to: 0n }, count(4))]);
+    bench.settle();
+    expect(peer.segments().map((s) => [s.opcode, s.tagged ? 0 : s.msn])).toEqual([[1, 1], [1, 2]]);
+  });
+
+  it('ENH-017: the IRD told is the IRD served: as many Reads at once, and one more is an error', async () => {
+    for (const reads of [6, 7]) {
+      const { bench, peer, reply } = await replyTo({ ...CLIENT_SERVER, ord: 6 }, { ird: 2, maxIrd: 8 }, { network: { buffer: 600 } });
+      expect(reply.ird).toBe(6);
+      servedAtOnce(bench, peer, reads, reads === 6);
+    }
+  });
+
+  it('ENH-018: with ORD 0 and a Read RTR our IRD is raised to 1', async () => {
+    const { bench, reply, peer } = await replyTo({ ...PEER_ENHANCED, ord: 0, c: false, d: true }, { ird: 0, ord: 4 });
+    expect(reply).toMatchObject({ d: true, ird: 1 });
+    peer.sendFpdus([RTR_ULPDU.read]);
+    bench.settle();
+    expect(peer.segments()).toMatchObject([{ opcode: 2, payload: new Uint8Array(0) }]);
+  });
+
+  it('ENH-018: a responder that can serve no Read at all chooses another RTR', async () => {
+    const { reply } = await replyTo({ ...PEER_ENHANCED, ord: 0 }, { ird: 0, maxIrd: 0 });
+    expect(reply).toMatchObject({ a: true, b: false, c: true, d: false });
+  });
+
+  it('ENH-019: a Request below the ORD we require is rejected with the number in the Reply, and no Terminate', async () => {
+    const { bench, peer, reply } = await replyTo({ ...PEER_ENHANCED, ird: 1 }, { requiredOrd: 4 });
+    expect(peer.startup().frame.reject).toBe(true);
+    expect(reply).toMatchObject({ a: true, ord: 4 });
+    expect(peer.behind().length).toBe(0);
+    expect(peer.ending).toBe('fin');
+    peer.end();
+    bench.run();
+    expect(bench.side.events).toMatchObject([{ type: 'disconnected', cause: 'rejected' }]);
+    expect(bench.side.qp.state).toBe('idle');
+    const enough = await replyTo({ ...PEER_ENHANCED, ird: 4 }, { requiredOrd: 4 });
+    expect(enough.peer.startup().frame.reject).toBe(false);
+    const open = await replyTo({ ...PEER_ENHANCED, ird: OPEN }, { requiredOrd: 4 });
+    expect(open.peer.startup().frame.reject).toBe(false);
+  });
+
+  it('ENH-023: the peer\'s depths are given to the program before it decides', async () => {
+    const { bench } = await rawInitiatorUp({}, { enhanced: { ...PEER_ENHANCED, ird: 11, ord: 22 } });
+    expect(bench.incoming[0]!.connection.parameters).toMatchObject({ responderResources: 11, initiatorDepth: 22 });
+    const open = await rawInitiatorUp({}, { enhanced: { ...PEER_ENHANCED, ird: OPEN, ord: 22 } });
+    expect(open.bench.incoming[0]!.connection.parameters).toMatchObject({ responderResources: undefined, initiatorDepth: 22 });
+  });
+});
+
+describe('IRD and ORD as initiator', () => {
+  const rows: readonly (readonly [string, Partial<ConnectionPolicy>, { ird: number; ord: number }, { ird: number; ord: number }])[] = [
+    ['ENH-020: our ORD comes down to their IRD', { ird: 4, ord: 16 }, { ird: 1, ord: 1 }, { ird: 4, ord: 1 }],
+    ['ENH-020: their IRD 0 leaves us no Read', { ird: 4, ord: 16 }, { ird: 0, ord: 1 }, { ird: 4, ord: 0 }],
+    ['ENH-020: a larger IRD of theirs does not raise our ORD', { ird: 4, ord: 2 }, { ird: 99, ord: 1 }, { ird: 4, ord: 2 }],
+    ['ENH-021: our IRD rises to their ORD', { ird: 4, ord: 4 }, { ird: 4, ord: 9 }, { ird: 9, ord: 4 }],
+    ['ENH-026: their IRD 0x3FFF leaves our ORD alone', { ird: 4, ord: 16 }, { ird: OPEN, ord: 1 }, { ird: 4, ord: 16 }],
+    ['ENH-027: their ORD 0x3FFF leaves our IRD alone', { ird: 4, ord: 16 }, { ird: 2, ord: OPEN }, { ird: 4, ord: 2 }],
+    ['ENH-026 ENH-027: both', { ird: 4, ord: 16 }, { ird: OPEN, ord: OPEN }, { ird: 4, ord: 16 }],
+  ];
+  it.each(rows)('%s', (_, policy, theirs, held) => {
+    const { bench, peer } = rawResponderUp(quiet({ peerToPeer: false, ...policy }), { enhanced: { ...CLIENT_SERVER, ...theirs } });
+    expect(bench.side.event('established')!.negotiated).toMatchObject(held);
+    expect(peer.terminates()).toEqual([]);
+  });
+
+  it('ENH-020: with their IRD 1 one Read is outstanding at a time', () => {
+    const { bench, peer } = rawResponderUp(quiet({ peerToPeer: false }), { enhanced: { ...CLIENT_SERVER, ird: 1 } });
+    const mr = bench.side.register(64);
+    for (const wrId of [1, 2]) bench.side.qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr, length: 4 }], rkey: 7, remoteAddr: 0 });
+    bench.settle();
+    expect(peer.segments().length).toBe(1);
+  });
+
+  it('ENH-021: four Reads are served at once after ORD 4, though our IRD was 1; a fifth is an error', () => {
+    for (const reads of [4, 5]) {
+      const { bench, peer } = rawResponderUp({ ...quiet({ peerToPeer: false, ird: 1 }), network: { buffer: 600 } }, { enhanced: { ...CLIENT_SERVER, ord: 4 } });
+      servedAtOnce(bench, peer, reads, reads === 4);
+    }
+  });
+
+  it('ENH-022: an ORD that our IRD cannot reach is answered by Terminate 2/0/06 and the end', () => {
+    for (const [maxIrd, ord] of [[128, 0x3ffe], [8, 9], [8, 17]] as const) {
+      const { bench, peer } = rawResponderUp(quiet({ ird: 8, maxIrd }), { enhanced: { ...PEER_ENHANCED, d: false, ord } });
+      bench.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [] });
+      bench.settle();
+      expect(peer.terminates()).toEqual(['2/0/06']);
+      expect(peer.fpdus().length).toBe(1); // no RTR message, no Send
+      expect(peer.problems()).toEqual([]);
+      expect(peer.ending).toBe('fin');
+      peer.end();
+      bench.run();
+      expect(bench.side.events.at(-1)).toMatchObject({ type: 'disconnected', cause: 'terminated' });
+    }
+    const fits = rawResponderUp(quiet({ ird: 8, maxIrd: 9 }), { enhanced: { ...PEER_ENHANCED, d: false, ord: 9 } });
+    expect(fits.peer.terminates()).toEqual([]);
+  });
+
+  it('ENH-023: the responder\'s depths are given to the program, accepting or rejecting', () => {
+    const enhanced = { ...PEER_ENHANCED, d: false, ird: 11, ord: 12 };
+    expect(rawResponderUp(quiet(), { enhanced }).bench.side.event('established')!.parameters).toMatchObject({ responderResources: 11, initiatorDepth: 12 });
+    expect(rawResponderUp(quiet(), { enhanced, reject: true }).bench.side.event('rejected')!.parameters).toMatchObject({ responderResources: 11, initiatorDepth: 12 });
+    expect(rawResponderUp({ connect: { confirm: true } }, { enhanced }).bench.side.event('connect-response')!.parameters)
+      .toMatchObject({ responderResources: 11, initiatorDepth: 12 });
+  });
+
+  it('ENH-024 ENH-025: depths left open are sent as 0x3FFF', () => {
+    const { peer } = rawResponder({ policy: { negotiateDepths: false } });
+    expect(peer.startup().frame.enhanced).toMatchObject({ ird: OPEN, ord: OPEN });
+  });
+});
+
+describe('RTR as initiator', () => {
+  it('ENH-028 ENH-049: A=1 with the bits of what is offered, per connection', () => {
+    for (let mask = 1; mask < 8; mask++) {
+      const rtrOffered = KINDS.filter((_, i) => (mask & (1 << i)) !== 0);
+      const { peer } = rawResponder({ policy: { rtrOffered } });
+      expect(peer.startup().frame.enhanced).toMatchObject({ a: true, ...bits(rtrOffered) });
+    }
+  });
+
+  it('ENH-029 ENH-030 ENH-049: A=0, and so B=C=D=0, for the client-server model', () => {
+    const { peer } = rawResponder({ policy: { peerToPeer: false, rtrOffered: KINDS } });
+    expect(peer.startup().frame.enhanced).toMatchObject({ a: false, b: false, c: false, d: false });
+    expect(peer.startup().problems).toEqual([]);
+  });
+
+  it.each(KINDS)('ENH-038 ENH-039 ENH-043 ENH-048: an RTR of kind %s is the first FPDU, of zero length, and completes nothing', (kind) => {
+    const { bench, peer } = rawResponder(quiet({ rtrOffered: KINDS }));
+    bench.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [] });
+    peer.reply({ revision: 2, enhanced: { ...PEER_ENHANCED, ...bits([kind]) } });
+    bench.settle();
+    expect(peer.segments().map((segment) => segment.opcode)).toEqual([RTR_OPCODE[kind], 3]);
+    expect(peer.problems()).toEqual([]);
+    const first = peer.segments()[0]!;
+    expect(first.payload.length).toBe(0);
+    if (kind === 'read') {
+      expect(first).toMatchObject({ qn: 1, msn: 1, readRequest: { size: 0 } });
+      peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: 0, to: 0n })]);
+      bench.settle();
+    }
+    if (kind === 'send') expect(peer.segments()).toMatchObject([{ msn: 1 }, { msn: 2 }]);
+    expect(bench.side.sent().map((wc) => wc.wrId)).toEqual([1]);
+    expect(bench.side.received()).toEqual([]);
+    expect(bench.side.event('established')!.negotiated.rtr).toBe(kind);
+  });
+
+  it('ENH-038: of several kinds in the Reply one we offered is taken', () => {
+    const { peer } = rawResponderUp(quiet({ rtrOffered: ['read'] }), { enhanced: { ...PEER_ENHANCED, b: true, c: true, d: true } });
+    expect(peer.segments().map((segment) => segment.opcode)).toEqual([1]);
+  });
+
+  it('ENH-040: none of the kinds we offered in the Reply: Terminate 2/0/07 as the first FPDU, then the end', () => {
+    for (const [offered, granted] of [[['write', 'read'], ['send']], [['read'], ['write']], [['write'], []]] as [RtrKind[], RtrKind[]][]) {
+      const { bench, peer } = rawResponder(quiet({ rtrOffered: offered }));
+      bench.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [] });
+      peer.reply({ revision: 2, enhanced: { ...PEER_ENHANCED, ...bits(granted) } });
+      bench.settle();
+      expect(peer.terminates()).toEqual(['2/0/07']);
+      expect(peer.fpdus().length).toBe(1);
+      expect(peer.ending).toBe('fin');
+      peer.end();
+      bench.run();
+      expect(bench.side.sent().map((wc) => wc.status)).toEqual(['flushed']);
+    }
+  });
+
+  it('ENH-040 ENH-020: a Read RTR without a Read to spare (their IRD 0) counts as none', () => {
+    const { peer } = rawResponderUp(quiet({ rtrOffered: ['read'] }), { enhanced: { ...PEER_ENHANCED, c: false, d: true, ird: 0 } });
+    expect(peer.terminates()).toEqual(['2/0/07']);
+  });
+
+  it('ENH-031: a Reply with A=0 to A=1 is the client-server model: no RTR, its bits B, C, D ignored', () => {
+    const { bench, peer } = rawResponderUp(quiet(), { enhanced: { ...CLIENT_SERVER, c: true, d: true } });
+    expect(bench.side.event('established')!.negotiated.rtr).toBeNull();
+    expect(peer.behind().length).toBe(0);
+  });
+
+  it('ENH-044 ENH-043: a Read RTR counts as outstanding: with ORD 1 the next Read waits for its response and has MSN 2', () => {
+    const { bench, peer } = rawResponderUp(quiet({ rtrOffered: ['read'], ord: 1 }), { enhanced: { ...PEER_ENHANCED, c: false, d: true } });
+    const mr = bench.side.register(64);
+    bench.side.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr, length: 4 }], rkey: 7, remoteAddr: 0 });
+    bench.settle();
+    expect(peer.segments()).toMatchObject([{ opcode: 1, msn: 1 }]);
+    const { readRequest: rtr } = peer.segments()[0]!;
+    peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: rtr!.sinkStag, to: rtr!.sinkTo })]);
+    bench.settle();
+    expect(peer.segments()).toMatchObject([{ opcode: 1, msn: 1 }, { opcode: 1, msn: 2 }]);
+    expect(bench.side.sent()).toEqual([]);
+    peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: mr.lkey, to: 0n }, count(4, 1))]);
+    bench.settle();
+    expect(bench.side.sent()).toMatchObject([{ wrId: 1, status: 'success' }]);
+    expect(mr.bytes.slice(0, 4)).toEqual(count(4, 1));
+  });
+
+  it('ENH-044: a Read RTR asks for an ORD of at least 1', () => {
+    const { peer } = rawResponder({ policy: { ord: 0, rtrOffered: ['read'] } });
+    expect(peer.startup().frame.enhanced).toMatchObject({ d: true, ord: 1 });
+  });
+});
+
+describe('RTR as responder', () => {
+  it('ENH-031 ENH-032: A=0 gives A=0, whatever B, C, D say, and no RTR is waited for', async () => {
+    const { bench, reply } = await replyTo({ ...CLIENT_SERVER, b: true, c: true, d: true });
+    expect(reply).toMatchObject({ a: false, b: false, c: false, d: false });
+    expect(bench.side.event('established')!.negotiated.rtr).toBeNull();
+  });
+
+  for (let asked = 0; asked < 8; asked++) {
+    for (let able = 1; able < 8; able++) {
+      const kindsOf = (mask: number): RtrKind[] => KINDS.filter((_, i) => (mask & (1 << i)) !== 0);
+      it(`ENH-032 ENH-033 ENH-034 ENH-036 ENH-037: asked ${kindsOf(asked).join('+') || 'nothing'}, able to ${kindsOf(able).join('+')}`, async () => {
+        const { reply } = await replyTo({ ...PEER_ENHANCED, ...bits(kindsOf(asked)) }, { rtrAccepted: kindsOf(able) });
+        expect(reply.a).toBe(true);
+        const granted = KINDS.filter((kind) => reply[RTR_BIT[kind]]);
+        expect(granted.length).toBe(1);
+        expect(kindsOf(able)).toContain(granted[0]);
+        const common = kindsOf(asked & able);
+        if (common.length > 0) expect(common).toContain(granted[0]);
+        if (granted[0] === 'read') expect(reply.ird).toBeGreaterThan(0); // peers 2.3
+      });
+    }
+  }
+
+  it.each(KINDS)('ENH-041 ENH-045: an RTR of kind %s opens our direction and shows nowhere: no completion, no receive used', async (kind) => {
+    const { bench, peer, reply } = await replyTo({ ...PEER_ENHANCED, ...bits([kind]) });
+    expect(reply).toMatchObject(bits([kind]));
+    const memory = bench.side.register(16);
+    bench.side.qp.postRecv({ wrId: 1, sges: [{ mr: memory, length: 16 }] });
+    bench.side.qp.postSend({ wrId: 2, opcode: 'send', sges: [] });
+    bench.settle(1000);
+    expect(peer.behind().length).toBe(0);
+    peer.sendFpdus([RTR_ULPDU[kind]]);
+    bench.settle();
+    expect(peer.segments().filter((segment) => segment.opcode === 3)).toMatchObject([{ msn: 1 }]);
+    expect(bench.side.received()).toEqual([]);
+    expect(bench.side.sent().map((wc) => wc.wrId)).toEqual([2]);
+    peer.sendFpdus([untaggedUlpdu({ opcode: 3, qn: 0, msn: kind === 'send' ? 2 : 1 }, count(9))]);
+    bench.settle();
+    expect(bench.side.received()).toMatchObject([{ wrId: 1, status: 'success', byteLength: 9 }]);
+  });
+
+  it('ENH-042: a Read RTR, whatever STags it names, is answered by a zero-length Read Response to the same sink', async () => {
+    for (const stag of [0, 1, 0xffff_ffff]) {
+      const { bench, peer } = await replyTo({ ...PEER_ENHANCED, ...bits(['read']) });
+      const ulpdu = readRequest(1, 0, stag);
+      new DataView(ulpdu.buffer).setUint32(18, stag);
+      new DataView(ulpdu.buffer).setUint32(26, 77);
+      peer.sendFpdus([ulpdu]);
+      bench.settle();
+      expect(peer.segments()).toMatchObject([{ opcode: 2, tagged: true, stag, to: 77n, last: true, payload: new Uint8Array(0) }]);
+      expect(peer.problems()).toEqual([]);
+    }
+  });
+
+  it('ENH-045: an initiator that sends another FPDU instead of the RTR opens the direction just as well', async () => {
+    const { bench, peer } = await replyTo({ ...PEER_ENHANCED, ...bits(['send']) });
+    bench.side.qp.postRecv({ wrId: 1, sges: [{ mr: bench.side.register(8), length: 8 }] });
+    bench.side.qp.postSend({ wrId: 2, opcode: 'send', sges: [] });
+    peer.sendFpdus([untaggedUlpdu({ opcode: 3, qn: 0, msn: 1 }, count(3))]);
+    bench.settle();
+    expect(bench.side.received()).toMatchObject([{ wrId: 1, byteLength: 3 }]);
+    expect(peer.segments()).toMatchObject([{ opcode: 3 }]);
+  });
+
+  it('ENH-046: a responder that fails the set-up itself says so by the Reply, since it may not send an FPDU', async () => {
+    const { peer } = await replyTo({ ...PEER_ENHANCED, ird: 0 }, { requiredOrd: 1 });
+    expect(peer.startup().frame.reject).toBe(true);
+    expect(peer.behind().length).toBe(0);
+  });
+
+  it('ENH-047: a Reply lost to a reset fails the connection here too', async () => {
+    const { bench, peer } = await rawInitiator({ network: { latency: 10 } });
+    peer.request({ revision: 2, enhanced: PEER_ENHANCED });
+    bench.settle(12); // the Reply is on its way
+    expect(bench.incoming.length).toBe(1);
+    peer.reset();
+    bench.run();
+    expect(peer.received.length).toBe(0);
+    expect(bench.side.events.at(-1)).toMatchObject({ type: 'disconnected', cause: 'reset' });
+    expect(bench.side.qp.state).toBe('error');
+  });
+});
+
+describe('octet for octet', () => {
+  it('ENH-003: our Request and the Reply of our responder to it fit each other', async () => {
+    const { peer } = rawResponder({ policy: { ird: 3, ord: 5 } });
+    const request = peer.received;
+    const { bench, peer: other } = await rawInitiator({ policy: { ird: 7, ord: 9 } });
+    other.claim(request);
+    other.sendRaw(request);
+    bench.settle();
+    expect(other.received).toEqual(encodeStartup({ kind: 'reply', revision: 2, enhanced: { a: true, b: false, c: false, d: true, ird: 7, ord: 3 } }));
+  });
+});
