@@ -109,19 +109,14 @@ export class Trial {
 
   /** A TCP connection in the probe's role: made by the probe, or awaited from the peer. */
   async connect(): Promise<Connection> {
-    const { session, listener, limits } = this.#context;
+    const { session, listener } = this.#context;
     if (this.role === 'initiator') {
       if (session.address === null) throw new Inapplicable('there is no address to connect to');
       return this.connectTo(session.address);
     }
     if (listener === null) throw new Inapplicable('the probe does not listen');
     listener.clear();
-    await session.invite(listener.address);
-    const socket = await listener.accept(limits.patience);
-    if (socket === null) throw new Inapplicable('the peer did not connect');
-    const channel = new Channel(socket, this.capture, this.connections.length, 'peer');
-    socket.resume();
-    return this.#add(channel);
+    return this.acceptAnother((address) => session.invite(address));
   }
 
   /** A TCP connection of the probe to this address. */
@@ -129,6 +124,23 @@ export class Trial {
     const socket = await openChannel(host, port, this.limits.patience);
     if (socket === null) throw new Inapplicable(`no connection to ${host}:${port}`);
     return this.#add(new Channel(socket, this.capture, this.connections.length, 'probe'));
+  }
+
+  /** Where the peer lives. */
+  get targetHost(): string {
+    return this.#context.session.address?.host ?? '127.0.0.1';
+  }
+
+  /** As responder: one more connection, which `invite` makes the peer open. */
+  async acceptAnother(invite: (address: Address) => Promise<unknown>): Promise<Connection> {
+    const { listener, limits } = this.#context;
+    if (listener === null) throw new Inapplicable('the probe does not listen');
+    await invite(listener.address);
+    const socket = await listener.accept(limits.patience);
+    if (socket === null) throw new Inapplicable('the peer did not connect again');
+    const channel = new Channel(socket, this.capture, this.connections.length, 'peer');
+    socket.resume();
+    return this.#add(channel);
   }
 
   #add(channel: Channel): Connection {
