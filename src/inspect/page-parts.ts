@@ -37,7 +37,7 @@ main { flex: 1; display: flex; min-height: 0; }
 #detail table { border-collapse: collapse; width: 100%; }
 #detail td { vertical-align: top; padding: 0 8px 0 0; } #detail tr.on td { background: var(--pick); }
 #detail tr[data-at] { cursor: default; }
-#dump i { font-style: normal; } #dump i.on { background: var(--pick); } #dump { margin: 10px 0; white-space: pre; }
+#dump i { font-style: normal; } #dump i.on { background: var(--pick); } #detail #dump { margin: 10px 0; white-space: pre; font: 12px/1.5 ui-monospace, monospace; }
 #summary { white-space: pre-wrap; opacity: .85; }
 `;
 

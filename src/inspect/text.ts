@@ -86,7 +86,7 @@ function bodyFields(ulpdu: DecodedUlpdu, order: string, invalidateStag: number):
   const { readRequest, terminate, immediate, atomicRequest, atomicResponse } = ulpdu;
   if (readRequest !== undefined) {
     const { sinkStag, sinkTo, sourceStag, sourceTo, size } = readRequest;
-    return ` ${size} from ${hex32(sourceStag)}+${hex64(sourceTo)} to ${hex32(sinkStag)}+${hex64(sinkTo)}`;
+    return ` size ${size} from ${hex32(sourceStag)}+${hex64(sourceTo)} to ${hex32(sinkStag)}+${hex64(sinkTo)}`;
   }
   if (terminate !== undefined) {
     const about = terminate.ddp === undefined ? '' : ` about ${terminatedText(terminate)}`;
