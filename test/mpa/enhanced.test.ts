@@ -380,7 +380,7 @@ describe('RTR as responder', () => {
   for (let asked = 0; asked < 8; asked++) {
     for (let able = 1; able < 8; able++) {
       const kindsOf = (mask: number): RtrKind[] => KINDS.filter((_, i) => (mask & (1 << i)) !== 0);
-      it(`ENH-032 ENH-033 ENH-034 ENH-036 ENH-037: asked ${kindsOf(asked).join('+') || 'nothing'}, able to ${kindsOf(able).join('+')}`, async () => {
+      it(`ENH-032 ENH-033 ENH-034 ENH-035 ENH-036 ENH-037: asked ${kindsOf(asked).join('+') || 'nothing'}, able to ${kindsOf(able).join('+')}`, async () => {
         const { reply } = await replyTo({ ...PEER_ENHANCED, ...bits(kindsOf(asked)) }, { rtrAccepted: kindsOf(able) });
         expect(reply.a).toBe(true);
         const granted = KINDS.filter((kind) => reply[RTR_BIT[kind]]);
