@@ -46,7 +46,7 @@ export function pageEvent(connection: number, event: InspectEvent): PageEvent {
   if (event.kind === 'fpdu') return { ...base, ...shown, f: ulpduFields(event), n: event.payloadLength };
   const { frame } = event;
   const enhanced = frame.enhanced === null ? '' : ` ${enhancedText(frame.enhanced)}`;
-  const flags = `${frame.markers ? 'M' : '-'}${frame.crc ? 'C' : '-'}${frame.reject ? 'R' : '-'}`;
+  const flags = `${frame.markers ? 'M' : '-'}${frame.crc ? 'C' : '-'}${frame.reject ? 'R' : '-'}${frame.enhanced === null ? '-' : 'S'}`;
   return { ...base, ...shown, f: `rev ${frame.revision} ${flags}${enhanced}`, n: frame.privateData.length };
 }
 
