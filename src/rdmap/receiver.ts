@@ -77,6 +77,8 @@ export class Receiver implements DdpUlp {
   readonly #terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
   /** A zero-length Send still expected as RTR: it is consumed below the ULP (ENH-041, ENH-048). */
   expectSendRtr = false;
+  /** A Read Request still expected as RTR: it reads nothing, so a queue pair closed to the peer's Reads takes it too. */
+  expectReadRtr = false;
   #rtrMessage = false;
   /** Set when a Terminate has been delivered. */
   terminate: TerminateInfo | null = null;
@@ -174,7 +176,7 @@ export class Receiver implements DdpUlp {
   openMessage(segment: Segment): number {
     if (segment.qn === QN.SEND) return this.#openSend(segment);
     if (segment.qn === QN.READ_REQUEST) {
-      if (!this.#c.rights.read) return TERM.DDP_INVALID_QN; // VERBS-075
+      if (!this.#c.rights.read && !this.expectReadRtr) return TERM.DDP_INVALID_QN; // VERBS-075
       return this.#c.inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
     }
     if (segment.qn === QN.ATOMIC_RESPONSE) {
@@ -297,6 +299,8 @@ export class Receiver implements DdpUlp {
     const { inbound, stags, pd, qp } = this.#c;
     const request = inbound.blank;
     request.fillRead(segment);
+    this.expectReadRtr = false;
+    if (request.size > 0 && !this.#c.rights.read) return TERM.DDP_INVALID_QN;
     // RDMAP-032, SEC-017: nothing of the source is looked at for zero octets.
     if (request.size > 0) {
       const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pd, qp);

@@ -480,6 +480,7 @@ export class RdmaStream implements UlpduSink {
       this.#sender.rtr = negotiated.rtr;
     } else {
       this.#receiver.expectSendRtr = negotiated.rtr === 'send';
+      this.#receiver.expectReadRtr = negotiated.rtr === 'read';
       // MPA-028: a strict responder waits for an FPDU. A relaxed one only lets the Reply arrive on its own.
       if (policy.responder === 'relaxed') this.#openAt = this.#now + policy.responderDelay;
     }

@@ -23,6 +23,9 @@ export function pattern(octets: number, seed = 3): Uint8Array {
   return Uint8Array.from({ length: octets }, (_, i) => (i * 7 + seed) & 0xff);
 }
 
+/** A network on which 200 KB take 200 ms, a little at a time. */
+export const SLOW = { latency: 1, bandwidth: 1000, buffer: 8192, readOctets: 2048 } as const;
+
 /** `wrId status` of each completion. */
 export function outcomes(completions: readonly WorkCompletion[]): string[] {
   return completions.map((wc) => `${wc.wrId} ${wc.status}`);
