@@ -96,7 +96,9 @@ export function negotiateAsResponder(
     };
   }
   const markers = policy.markers || rdmac;
-  const crc = policy.crc !== 'off' || rdmac;
+  // A Request with C=1 settles the matter (MPA-054). Saying so in the Reply costs nothing, and a Linux siw built to require CRC refuses a
+  // Reply without it.
+  const crc = policy.crc !== 'off' || request.crc || rdmac;
   const frame: StartupFrame = {
     kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced, privateData,
   };

@@ -100,7 +100,8 @@ describe('the Reply', () => {
   it('MPA-052: C=0 is sent only on explicit wish', async () => {
     expect((await rawInitiatorUp({ policy: { crc: 'preferred' } })).peer.startup().frame.crc).toBe(true);
     expect((await rawInitiatorUp({ policy: { crc: 'required' } })).peer.startup().frame.crc).toBe(true);
-    expect((await rawInitiatorUp({ policy: { crc: 'off' } })).peer.startup().frame.crc).toBe(false);
+    expect((await rawInitiatorUp({ policy: { crc: 'off' } }, { crc: false })).peer.startup().frame.crc).toBe(false);
+    expect((await rawInitiatorUp({ policy: { crc: 'off' } }, { crc: true })).peer.startup().frame.crc).toBe(true);
   });
 });
 

@@ -1,0 +1,45 @@
+/**
+ * Commands on the peer: one TCP connection (or one `ssh`) a command, spoken as agent.sh describes.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import type { PeerProcess } from './bench.ts';
+
+/** Start `command` over `stream`, whose other end runs agent.sh. `killer` runs a command of its own, to end this one. */
+export function runOver(stream: Duplex, command: string, killer: (command: string) => void): PeerProcess {
+  const nonce = randomBytes(8).toString('hex');
+  const last = new RegExp(`\\n${nonce} status (\\d+)\\n$`);
+  let text = '';
+  let pid: string | undefined;
+  let output = '';
+  const ended = new Promise<{ status: number; output: string }>((resolve) => {
+    let over = false;
+    const finish = (status: number): void => {
+      if (over) return;
+      over = true;
+      stream.destroy();
+      resolve({ status, output });
+    };
+    stream.setEncoding('utf8');
+    stream.on('data', (chunk: string) => {
+      text += chunk;
+      pid ??= new RegExp(`${nonce} pid (\\d+)\\n`).exec(text)?.[1];
+      const status = last.exec(text);
+      output = text.replace(`${nonce} pid ${pid}\n`, '').replace(last, '');
+      if (status !== null) finish(Number(status[1]));
+    });
+    stream.on('error', () => finish(-1));
+    stream.on('close', () => finish(-1));
+  });
+  stream.write(`${nonce}\n${Buffer.from(command).toString('base64')}\n`);
+  return {
+    get output() {
+      return output;
+    },
+    ended,
+    kill: async () => {
+      if (pid !== undefined) killer(`pkill -KILL -s ${pid}; kill -KILL ${pid}; true`);
+      await ended;
+    },
+  };
+}
