@@ -145,26 +145,26 @@ describe('the side that is read from', () => {
 
   it('RDMAP-074 DDP-036: a bad Read behind a good one waits its turn, and a Write under way is finished before the good one is answered', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(20_000, undefined, BASE);
+    const { mr } = script.region(200_000, undefined, BASE);
     script.peer.pause();
-    script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: 20_000 }], rkey: 1, remoteAddr: 0 });
+    script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: 200_000 }], rkey: 1, remoteAddr: 0 });
     script.settle();
     const bad = readRequest(2, { size: 1, sourceStag: 0x4444_4400 });
-    script.send(readRequest(1, { size: 20_000, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
+    script.send(readRequest(1, { size: 200_000, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
     script.peer.resume();
     script.settle(1000);
     const { messages, problems } = reassemble(script.fpdus());
     expect(problems).toEqual([]);
-    expect(messages.map((m) => [m.opcode, m.payload.length])).toEqual([[OP.write, 20_000], [OP.readResponse, 20_000], [OP.terminate, 0]]);
+    expect(messages.map((m) => [m.opcode, m.payload.length])).toEqual([[OP.write, 200_000], [OP.readResponse, 200_000], [OP.terminate, 0]]);
     expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed: bad, readHeader: true });
   });
 
   it('RDMAP-075: a response that fails while a Terminate waits behind it does not hold the Terminate up', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(20_000, undefined, BASE);
+    const { mr } = script.region(200_000, undefined, BASE);
     script.peer.pause();
     const bad = readRequest(2, { size: 1, sourceStag: 0x4444_4400 });
-    script.send(readRequest(1, { size: 20_000, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
+    script.send(readRequest(1, { size: 200_000, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
     mr.deregister();
     script.peer.resume();
     script.settle(1000);
@@ -329,6 +329,21 @@ describe('fairness of Sends and Read Responses', () => {
     expect(first).toBeLessThan(4 * 65_536);
     expect(rest.length).toBe(9);
     for (const gap of rest) expect(gap).toBeLessThan(65_536 + 9000);
+  });
+
+  it('RDMAP-093: local work in front of a Send does not make it wait for the end of a long response', async () => {
+    const script = await scripted({ crc: false, network: { buffer: 20_000 }, policy: { emss: 9000 } });
+    const { mr } = script.region(1_000_000, undefined, BASE);
+    const gone = script.region(8);
+    script.peer.pause();
+    script.send(readRequest(1, { size: 1_000_000, sourceStag: mr.rkey, sourceTo: BASE })).settle();
+    script.side.qp.postSend([{ wrId: 1, opcode: 'local-invalidate', target: gone.mr }, { wrId: 2, opcode: 'send', inline: pattern(9) }]);
+    script.peer.resume();
+    script.settle(2000);
+    const segments = script.segments();
+    const at = segments.findIndex((segment) => segment.opcode === OP.send);
+    expect(segments.slice(0, at).reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(4 * 65_536);
+    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'success'], [2, 'success']]);
   });
 
   it('DDP-036: with messages kept whole it is delayed by one response at most', async () => {

@@ -253,7 +253,7 @@ describe('a Terminate that is received', () => {
     });
   }
 
-  it('RDMAP-078: what the peer sends behind its Terminate is not looked at', async () => {
+  it('RDMAP-091: what the peer sends behind its Terminate is not looked at', async () => {
     const script = await scripted();
     script.receives(1, 16);
     script.send(terminate(), send(1, pattern(4)), write(99, 0n, pattern(4))).settle();
