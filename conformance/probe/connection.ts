@@ -68,9 +68,9 @@ export class Connection {
   readonly log: Log;
   request: ParsedStartup | null = null;
   reply: ParsedStartup | null = null;
-  writer = new FpduWriter(false, true);
-  reader = new FpduReader(false);
-  watch = new Watch(true);
+  writer: FpduWriter = new FpduWriter(false, true);
+  reader: FpduReader = new FpduReader(false);
+  watch: Watch = new Watch(true);
   /** Next MSN of the probe, by queue. */
   readonly msn: number[] = [1, 1, 1, 1];
   /** The segment last sent: what a Terminate should speak of. */
@@ -313,7 +313,7 @@ export class Connection {
     }
   }
 
-  note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers = from === 'probe' && this.writer.markers): void {
+  note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers: boolean = from === 'probe' && this.writer.markers): void {
     this.log.push({ from, what, text, octets, markers: what === 'fpdu' && markers });
   }
 }

@@ -314,7 +314,7 @@ function eventInfo(event: CmEvent): EventInfo {
         ...(event.parameters.initiatorDepth === undefined ? {} : { ord: event.parameters.initiatorDepth }),
       };
     case 'terminate':
-      return { type: 'terminate', code: (event.terminate.layer << 12) | (event.terminate.etype << 8) | event.terminate.code, origin: event.terminate.origin };
+      return { type: 'terminate', code: (event.terminate.layer << 12) | (event.terminate.type << 8) | event.terminate.code, origin: event.terminate.origin };
     case 'disconnected':
       return { type: 'disconnected', cause: event.cause };
     case 'connect-error':
