@@ -353,6 +353,8 @@ export function fillReceive(name: string, request: ReceiveWorkRequest, queue: Re
   if (typeof request !== 'object' || request === null) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a receive request, got ${show(request)}`);
   }
+  const { opcode } = request as { readonly opcode?: unknown };
+  if (opcode !== undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.opcode: ${show(opcode)} cannot be posted to a receive queue`); // VERBS-078
   const wqe = queue.peekFree();
   if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the receive queue has its ${queue.depth} entries in use`); // VERBS-091
   wqe.wrId = request.wrId === undefined ? 0 : checkU64(`${name}.wrId`, request.wrId);

@@ -5,7 +5,11 @@ import type { StreamCounters } from '../../src/rdmap/stream-types.ts';
 import { ACCESS, type AsyncEvent, type QueuePair, type WorkCompletion } from '../../src/verbs/index.ts';
 import { connectedPair, type Pair, type PairOptions } from '../support/pair.ts';
 
-export const { LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC, MW_BIND } = ACCESS;
+export const LOCAL_WRITE: number = ACCESS.LOCAL_WRITE;
+export const REMOTE_READ: number = ACCESS.REMOTE_READ;
+export const REMOTE_WRITE: number = ACCESS.REMOTE_WRITE;
+export const REMOTE_ATOMIC: number = ACCESS.REMOTE_ATOMIC;
+export const MW_BIND: number = ACCESS.MW_BIND;
 
 /** The code that `call` throws; 'nothing' if it does not throw. */
 export function codeOf(call: () => unknown): string {
