@@ -4,7 +4,7 @@ import { IwarpError } from '../../src/base/errors.ts';
 import { RdmaStream, STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream.ts';
 import { Machine } from '../../src/base/fsm.ts';
 import { connectedPair } from '../support/pair.ts';
-import { expectTerminate, OP, pattern, readRequest, scripted, send, write, type Script } from './scripted.ts';
+import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send, write, type Script } from './scripted.ts';
 
 const NARROW = { buffer: 2000 } as const;
 const asyncTypes = (script: Script): string[] => script.side.asyncEvents.map((event) => event.type);
@@ -131,6 +131,23 @@ describe('a close of our own', () => {
     expect(client.sent()).toMatchObject([{ wrId: 1, status: 'success' }]);
     expect(sink.bytes).toEqual(source.bytes);
     expect([client.qp.state, server.qp.state]).toEqual(['idle', 'idle']);
+  });
+
+  it('DDP-059: what is posted while earlier work still drains is not sent, and flushed at the end', async () => {
+    const script = await scripted({ role: 'responder' });
+    const { mr } = script.region(4);
+    script.side.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
+    script.settle();
+    script.side.connection!.disconnect();
+    script.side.qp.postSend({ wrId: 2, opcode: 'send', inline: pattern(4) });
+    script.settle();
+    expect(script.peer.ending).toBe('open');
+    script.send(readResponse(mr.rkey, 0n, pattern(4))).settle();
+    expect(script.peer.ending).toBe('fin');
+    script.end().finish();
+    expect(script.segments().map((segment) => segment.opcode)).toEqual([OP.readRequest]);
+    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'success'], [2, 'flushed']]);
+    expect(script.side.qp.state).toBe('idle');
   });
 
   it('DDP-059: what still arrives while our work drains is processed', async () => {
