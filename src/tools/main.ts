@@ -8,6 +8,13 @@ const COMMANDS: readonly (readonly [string, string, () => Promise<Run>])[] = [
   ['ucmatose', 'connections and messages, with stock ucmatose', async () => (await import('./ucmatose.ts')).run],
   ['rdma_client', 'the smallest client, with stock rdma_server', async () => (await import('./rdma-client.ts')).run],
   ['rdma_server', 'the smallest server, with stock rdma_client', async () => (await import('./rdma-server.ts')).run],
+  ['write_bw', 'bandwidth of RDMA Writes, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('write', 'bw')],
+  ['write_lat', 'latency of RDMA Writes, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('write', 'lat')],
+  ['read_bw', 'bandwidth of RDMA Reads, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('read', 'bw')],
+  ['read_lat', 'latency of RDMA Reads, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('read', 'lat')],
+  ['send_bw', 'bandwidth of Sends, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('send', 'bw')],
+  ['send_lat', 'latency of Sends, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('send', 'lat')],
+  ['dissect', 'decode the FPDUs of a capture file', async () => (await import('./dissect.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 

@@ -23,6 +23,7 @@ interface Pending {
 export interface SessionOptions {
   readonly maxSendWr?: number;
   readonly maxRecvWr?: number;
+  readonly maxInline?: number;
   /** Share this domain, so that several sessions use the same regions. */
   readonly pd?: ProtectionDomain;
   /**
@@ -65,7 +66,7 @@ export class Session {
     this.pd = options.pd ?? rnic.device.allocatePd();
     this.#onCompletion = options.onCompletion ?? null;
     this.cq = rnic.device.createCq(maxSendWr + maxRecvWr);
-    this.qp = this.pd.createQp({ sendCq: this.cq, recvCq: this.cq, maxSendWr, maxRecvWr });
+    this.qp = this.pd.createQp({ sendCq: this.cq, recvCq: this.cq, maxSendWr, maxRecvWr, ...(options.maxInline === undefined ? {} : { maxInline: options.maxInline }) });
     this.closed = new Promise((resolve) => (this.#resolveClosed = resolve));
     this.established = new Promise((resolve, reject) => {
       this.#resolveEstablished = resolve;
@@ -92,7 +93,7 @@ export class Session {
 
   /** Octets that have crossed in both directions. */
   get octets(): number {
-    if (this.#over || this.#connection === null) return 0;
+    if (this.#over || this.#connection?.negotiated === undefined) return 0;
     const counters = this.qp.counters();
     return counters === undefined ? 0 : counters.octetsIn + counters.octetsOut;
   }

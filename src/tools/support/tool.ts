@@ -92,10 +92,15 @@ export class Tool {
   #octets = -1;
   #quietSince = 0;
   #failure: IwarpError | null = null;
+  /** Rejects when the tool fails; for waits that no session ends. */
+  readonly failed: Promise<never>;
+  #rejectFailed!: (error: IwarpError) => void;
   readonly #onAbort = (): void => this.fail(new IwarpError('ERR_ABORTED', 'interrupted'));
 
   constructor(io: ToolIo, options: ParsedOptions, defaults: Partial<ConnectionPolicy> = {}) {
     this.io = io;
+    this.failed = new Promise((_resolve, reject) => (this.#rejectFailed = reject));
+    this.failed.catch(() => undefined);
     const policy = policyFromFlags(options.policy);
     // What the command line says wins over what the tool needs.
     this.policy = options.policy['relaxed'] === undefined ? { ...policy, ...defaults } : { ...policy, ...defaults, responder: policy.responder };
@@ -183,6 +188,7 @@ export class Tool {
   /** End every connection and wait with this error. */
   fail(error: IwarpError): void {
     this.#failure ??= error;
+    this.#rejectFailed(this.#failure);
     for (const listener of this.#listeners) listener.fail(error);
     for (const session of this.#sessions) session.fail(error);
   }
