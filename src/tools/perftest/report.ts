@@ -53,7 +53,11 @@ export function banner(s: Settings, mtu: number): string[] {
   ];
 }
 
-const hex = (value: number | bigint, digits: number): string => `0x${value.toString(16).padStart(digits, '0')}`;
+/** As printf's %#0nx: no prefix for zero. */
+function hex(value: number | bigint, digits: number): string {
+  const number = BigInt(value);
+  return number === 0n ? '0'.repeat(digits + 2) : `0x${number.toString(16).padStart(digits, '0')}`;
+}
 
 /** The two lines that describe one end of a queue pair. */
 export function addressLines(s: Settings, side: 'local' | 'remote', d: Destination): string[] {

@@ -13,8 +13,12 @@ import {
 import type { Settings } from './settings.ts';
 import type { BandwidthFigures, Destination } from './wire.ts';
 
-/** ib_write_bw sleeps on both sides when the control connection is up; a server that is slow to say so would otherwise be missed. */
 const CONTROL_DEPTH = 2;
+/**
+ * How long the client waits with its disconnect behind the last word of the server: a siw server that hears of the disconnect before it
+ * has taken the completion of that last Send reports a failure.
+ */
+const LAST_WORD_MS = 50;
 
 export class PerftestRun {
   readonly #tool: Tool;
@@ -54,6 +58,7 @@ export class PerftestRun {
     this.#data.finished = true;
     this.#say(LINE);
     if (this.#s.jsonFile !== null) writeJson(this.#s.jsonFile, this.#s, this.#system.mtu, this.#rows);
+    if (this.#s.host !== undefined) await new Promise((resolve) => setTimeout(resolve, LAST_WORD_MS));
     await this.#data.close();
     await session.close();
     return this.#limitsMet ? 0 : 1;
