@@ -2,7 +2,8 @@
  * What an interop case works with: our command line as a child process on one side, stock tools on a Linux siw peer on the other.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { join } from 'node:path';
 
@@ -39,11 +40,12 @@ export interface InteropCase {
 }
 
 /** Builds and settings of the driver under which cases run, in this order, one boot each. */
-export type DriverName = 'stock' | 'crc-required' | 'peer-to-peer';
+export type DriverName = 'stock' | 'crc-required' | 'peer-to-peer' | 'revision-1';
 export const DRIVERS: Readonly<Record<DriverName, Readonly<Record<string, number>>>> = {
   stock: {},
   'crc-required': { mpa_crc_required: 1 },
   'peer-to-peer': { peer_to_peer: 1 },
+  'revision-1': { mpa_version: 1 },
 };
 
 const PROGRAM = fileURLToPath(new URL('../../bin/iwarp.js', import.meta.url));
@@ -136,6 +138,30 @@ export class Bench {
     const process = this.peer.spawn(command);
     this.#remote.add(process);
     return process;
+  }
+
+  /** A free port of this machine. */
+  async freePort(): Promise<number> {
+    return await new Promise((resolve, reject) => {
+      const probe = createServer();
+      probe.once('error', reject);
+      probe.listen(0, this.peer.bindAddress, () => {
+        const { port } = probe.address() as AddressInfo;
+        probe.close(() => resolve(port));
+      });
+    });
+  }
+
+  /** Start `iwarp ARGS...`, which listens on `port`, and wait until it does. The system's table tells: a connection would count as a client. */
+  async startListening(args: readonly string[], port: number): Promise<ToolProcess> {
+    const tool = this.start(args);
+    const listening = new RegExp(`:${port.toString(16).toUpperCase().padStart(4, '0')} [0-9A-F:]+ 0A`);
+    const until = Date.now() + PATIENCE;
+    while (Date.now() < until && tool.child.exitCode === null) {
+      if (['/proc/net/tcp', '/proc/net/tcp6'].some((table) => listening.test(readFileSync(table, 'latin1')))) return tool;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    throw new Error(`iwarp ${args.join(' ')} does not listen: ${tool.stdout}${tool.stderr}`);
   }
 
   /** Run a command on the peer to its end. */

@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Bench, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
 import { RPING_CASES } from './rping-cases.ts';
+import { REVISION_CASES } from './revision-cases.ts';
 import { openGuest, openRemote } from './peers.ts';
 
 const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--markdown FILE] [--repeat N]
@@ -16,7 +17,7 @@ const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--markdown
 `;
 
 /** Every case, in the order of the table. */
-export const CASES: readonly InteropCase[] = [...RPING_CASES];
+export const CASES: readonly InteropCase[] = [...RPING_CASES, ...REVISION_CASES];
 
 interface Outcome {
   readonly testCase: InteropCase;
