@@ -5,7 +5,7 @@ import type { QpState, QueuePair } from '../../src/verbs/index.ts';
 import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import { connectedPair, Pair } from '../support/pair.ts';
 import { rawInitiatorUp, rawResponder, type RawBench, type RawPeer } from '../support/raw-peer.ts';
-import { codeOf, eventTypes, outcomes, pattern, terminateOf } from './support.ts';
+import { codeOf, eventTypes, outcomes, pattern } from './support.ts';
 
 const STATES: readonly QpState[] = ['idle', 'rts', 'closing', 'terminate', 'error'];
 const nothing = { opcode: 'rdma-write', rkey: 0, remoteAddr: 0 } as const;
