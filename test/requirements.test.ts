@@ -11,7 +11,7 @@ import { citationsInData, citationsInTitles, idsIn } from '../scripts/requiremen
 import { compact, examine, missingOf, renderMarkdown, renderText } from '../scripts/requirements.ts';
 
 /** Groups in which every MUST needs a test, a case or an exception; a group joins when its tests are complete. */
-const ENFORCED: readonly Group[] = [];
+const ENFORCED: readonly Group[] = ['MPA', 'DDP', 'RDMAP', 'ENH', 'EXT', 'VERBS'];
 
 const report = examine(fileURLToPath(new URL('..', import.meta.url)));
 
@@ -31,10 +31,11 @@ describe('the catalogue', () => {
     }
   });
 
-  it('excepts only requirements that exist and that no peer and no interface shows, each with a reason', () => {
+  it('excepts only requirements that exist and that nothing shows, or wishes that give way to a duty, each with a reason', () => {
     for (const [id, reason] of Object.entries(exceptions)) {
       expect(isRequirement(id), id).toBe(true);
-      expect(requirement(id)?.kind, id).toBe('local');
+      // A SHOULD may give way where another text says MUST; a MUST is excepted only where neither a peer nor an interface can show it.
+      expect(requirement(id)?.kind === 'local' || requirement(id)?.level.startsWith('SHOULD'), id).toBe(true);
       expect(reason.length, id).toBeGreaterThan(40);
     }
   });
