@@ -159,12 +159,12 @@ const tx: Case[] = [
     same('ULPDU_Length', segments[0]!.ulpdu.length, 14);
   }),
   ...([['send', OPCODE.SEND], ['send-se', OPCODE.SEND_SE], ['send-inv', OPCODE.SEND_INVALIDATE], ['send-se-inv', OPCODE.SEND_SE_INVALIDATE]] as const).map(([kind, opcode]) =>
-    sent(`kind-${kind}`, `The peer posts a ${kind}`, 'RDMAP-001 RDMAP-006 RDMAP-008 RDMAP-010 RDMAP-012 RDMAP-013 DDP-004 DDP-006 DDP-014', { kind, length: 20, invalidate: 0x0102_0304 }, opcode, (segments) => {
+    sent(`kind-${kind}`, `The peer posts a ${kind}`, 'RDMAP-001 RDMAP-002 RDMAP-006 RDMAP-008 RDMAP-010 RDMAP-012 RDMAP-013 DDP-004 DDP-006 DDP-014', { kind, length: 20, invalidate: 0x0102_0304 }, opcode, (segments) => {
       same('DDP control', segments[0]!.ulpdu[0]!, 0x41);
       same('RDMAP control', segments[0]!.ulpdu[1]!, 0x40 | opcode);
       same('Invalidate STag', segments[0]!.word, kind.endsWith('inv') ? 0x0102_0304 : 0);
     })),
-  established('ddp.tx.queues-count-apart', 'The peer posts Send, Read, Send, Read', 'DDP-014 DDP-016 RDMAP-027 RDMAP-093', 'MSN 1, 1, 2, 2 on their queues, in the order posted', async (trial, connection) => {
+  established('ddp.tx.queues-count-apart', 'The peer posts Send, Read, Send, Read', 'DDP-014 DDP-016 RDMAP-027 RDMAP-093 RDMAP-095', 'MSN 1, 1, 2, 2 on their queues, in the order posted', async (trial, connection) => {
     const first = trial.role === 'responder' && connection.reply?.enhanced?.d === true ? 2 : 1;
     await trial.tester.post({ kind: 'send', length: 3 });
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });

@@ -67,7 +67,7 @@ function firstFpdu(kind: RtrKind, offered: readonly RtrKind[]): Case {
   return request(`rtr-${kind}`, `A Reply that grants ${kind} to a peer with Sends posted`, 'ENH-038 ENH-039 ENH-044', `the first FPDU is a zero-length ${kind}; then the Sends`, { setup: { rtr: offered } }, async (got, trial, connection) => {
     await trial.tester.post({ kind: 'send', length: 7, count: 2 });
     await connection.sendStartup(trial.replyFields(got, { rtr: [kind] }));
-    connection.enter();
+    await connection.enter();
     const segment = await connection.expectSegment('the RTR message');
     same('opcode', segment.opcode, wanted);
     if (kind === 'read') {
@@ -100,20 +100,20 @@ const rtr: Case[] = [
   request('rtr-several-granted', 'A Reply that grants all kinds', 'ENH-035 ENH-038', 'one of the offered kinds as the first FPDU', {}, async (got, trial, connection) => {
     if (got.enhanced?.a !== true) return;
     await connection.sendStartup(trial.replyFields(got, { rtr: ['send', 'write', 'read'] }));
-    connection.enter();
+    await connection.enter();
     await trial.takeRtr(connection);
     await connection.ping();
   }),
   request('rtr-read-leaves-no-trace', 'A Read RTR that is answered', 'ENH-043', 'no completion for it', { setup: { rtr: ['read'] } }, async (got, trial, connection) => {
     await connection.sendStartup(trial.replyFields(got, { rtr: ['read'] }));
-    connection.enter();
+    await connection.enter();
     await trial.takeRtr(connection);
     await connection.ping();
     same('completions', (await trial.tester.completions(0, trial.limits.quiet)).length, 0);
   }),
   request('rtr-no-wait-in-client-server', 'A Reply with A=0 to a peer in the client-server model', 'ENH-029 ENH-031', 'no RTR message; the stream works', { setup: { peerToPeer: false } }, async (got, trial, connection) => {
     await connection.sendStartup(trial.replyFields(got));
-    connection.enter();
+    await connection.enter();
     await connection.expectQuiet('no RTR message');
     await connection.ping();
   }),
@@ -126,7 +126,7 @@ function failed(id: string, title: string, requirements: string, outcomes: reado
     const got = await connection.expectStartup();
     const fields = trial.replyFields(got);
     await connection.sendStartup({ ...fields, enhanced: change(fields.enhanced ?? { a: false, b: false, c: false, d: false, ird: 1, ord: 1 }) });
-    connection.enter();
+    await connection.enter();
     await trial.expect(connection, outcomes, new Uint8Array(0));
   }, { roles, ...(setup === undefined ? {} : { setup }) });
 }
@@ -146,7 +146,7 @@ const negotiation: Case[] = [
       const connection = await trial.connect();
       await connection.expectStartup();
       await connection.sendStartup({ kind: 'reply', revision: 2, crc: true, extraFlags: 0x10, privateData: new Uint8Array(length) });
-      connection.enter();
+      await connection.enter();
       await trial.expect(connection, [CLOSE, ...terms(TERM.MPA_STARTUP_FRAME)], new Uint8Array(0));
     }, { roles })),
   scripted('enh.response.ird-one', 'A Reply with IRD 1 to a peer that posts three Reads', 'ENH-020 RDMAP-051', 'one Read Request at a time', async (trial) => {
@@ -169,7 +169,7 @@ async function plain(trial: Trial, revision: number): Promise<void> {
   const connection = await trial.connect();
   await connection.expectStartup();
   await connection.sendStartup({ kind: 'reply', revision, crc: true });
-  connection.enter();
+  await connection.enter();
   // A peer that was told A=0 may still send the RTR it had in mind: cxgb4 does.
   await pause(trial.limits.quiet);
   if (connection.channel.end !== null) return;

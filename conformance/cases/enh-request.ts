@@ -37,7 +37,7 @@ const kinds = (e: Enhanced): string => [e.b && 'B', e.c && 'C', e.d && 'D'].filt
 
 /** Go on behind the Reply, with the RTR it asks for, and prove that the stream works. */
 async function goOn(trial: Trial, connection: Connection): Promise<void> {
-  connection.enter();
+  await connection.enter();
   await trial.sendRtr(connection);
   await connection.ping();
 }
@@ -80,7 +80,7 @@ const format: Case[] = [
     const connection = await trial.connect();
     await connection.sendStartup({ ...trial.requestFields({ revision: 1 }), revision: 2 });
     same('S', (await connection.expectStartup()).s, false);
-    connection.enter();
+    await connection.enter();
     await connection.ping();
   }, { roles }),
   scripted('enh.request.to-a-peer-without', 'An enhanced Request to a peer that knows only revision 1', 'ENH-011 MPA-015', 'close', async (trial) => {
@@ -180,7 +180,7 @@ const rtr: Case[] = [
     const e = octetsOf(got);
     same('A', e.a, false);
     same('kinds', kinds(e), 'none');
-    connection.enter();
+    await connection.enter();
     await connection.ping();
   }),
   ...(['write', 'read', 'send'] as const).map((kind) => throughRtr(kind)),
@@ -196,7 +196,7 @@ const rtr: Case[] = [
 function throughRtr(kind: RtrKind): Case {
   const bits = { a: true, b: kind === 'send', c: kind === 'write', d: kind === 'read' };
   return reply(`rtr-${kind}-opens`, `The peer has a Send waiting; a ${kind} RTR arrives`, 'ENH-041 ENH-042 ENH-045 MPA-029', 'nothing before it, the Send behind it, no completion for the RTR', bits, async (_got, trial, connection) => {
-    connection.enter();
+    await connection.enter();
     await trial.tester.post({ kind: 'send', length: 9 });
     await connection.expectQuiet('nothing before the RTR message');
     if (kind === 'read') connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));

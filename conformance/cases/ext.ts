@@ -214,7 +214,7 @@ function refused(id: string, title: string, requirements: string, outcomes: read
     const bad = makeAtomic(connection, { aopcode: ADD, id: 1, stag: target.stag, to: target.to, data: 1n, ...aim(target) }, false);
     connection.send(bad);
     const reaction = await trial.expect(connection, outcomes);
-    sameBytes('memory', await trial.tester.peek(target), new Uint8Array(64).fill(0x11));
+    sameBytes('memory', await trial.tester.peek(target), new Uint8Array(target.length).fill(0x11));
     check(reaction?.terminate?.r !== true, 'a Terminate without RDMAP header', 'R=1', ['EXT-007']);
   }, { needs });
 }

@@ -11,7 +11,7 @@ import { tagged, untagged } from '../probe/messages.ts';
 import { CLOSE, terms } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
-import { established, range, stimulus } from './define.ts';
+import { BOTH, established, range, stimulus } from './define.ts';
 import type { Case } from './define.ts';
 
 const CRC_ERROR = terms(TERM.MPA_CRC);
@@ -272,6 +272,20 @@ const ends: Case[] = [
     same('Sends before the FIN', segments.filter((s) => s.opcode === OPCODE.SEND).length, 50);
     same('the end', end ?? 'none', 'fin');
   }, { needs: ['tester'] }),
+  established('mpa.close.read-then-fin', 'A Read Request, then FIN', 'DDP-061', 'the answer, a Terminate, or just close', async (trial, connection) => {
+    const region = await trial.region(connection);
+    connection.send(connection.makeRead({ sinkStag: 1, sinkTo: 0n, size: 16, sourceStag: region.stag, sourceTo: region.to }));
+    connection.channel.finish();
+    const { end } = await connection.reaction();
+    check(end !== null, 'the end of the connection', 'an open connection');
+  }, { needs: ['region'] }),
+  ...([1, 2] as const).map((revision) =>
+    established(`mpa.tx.dv-with-revision-${revision}`, `DV and RV after a start-up with revision ${revision}`, 'MPA-092 MPA-039 DDP-006 RDMAP-001 RDMAP-002', 'DV 1 and RV 1', async (_trial, connection) => {
+      connection.send(connection.makeRead({ sinkStag: 7, sinkTo: 9n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      const segment = await connection.expectOpcode(OPCODE.READ_RESPONSE, 'a zero-length Read Response');
+      same('DDP control', segment.ulpdu[0]!, 0xc1);
+      same('RDMAP control', segment.ulpdu[1]!, 0x42);
+    }, { roles: revision === 1 ? ['initiator'] : BOTH, startup: { revision } })),
 ];
 
 export const mpaFpdu: readonly Case[] = [...crc, ...pad, ...short, ...boundaries, ...large, ...sending, ...negotiated, ...ends];

@@ -21,7 +21,7 @@ const GIVEN_UP = 'close without an FPDU (a Terminate 2/0/04 will do)';
 
 /** The peer must give up: no FPDU but perhaps a Terminate about the start-up frame, then the end. */
 async function expectGivenUp(connection: Connection): Promise<void> {
-  connection.enter();
+  await connection.enter();
   const { terminate, end, segments } = await connection.reaction();
   if (terminate !== null && segments.length === 1) {
     check(sameCode(TERM.MPA_STARTUP_FRAME, packedCode(terminate)), GIVEN_UP, describeSegment(segments[0]!));
@@ -47,7 +47,7 @@ function taken(id: string, title: string, requirements: string, change: (fields:
     const connection = await trial.connect();
     const request = await connection.expectStartup();
     await connection.sendStartup(change(trial.replyFields(request)), cuts);
-    connection.enter();
+    await connection.enter();
     if (request.enhanced?.a === true) await trial.takeRtr(connection);
     await connection.ping();
   }, { roles });
@@ -108,6 +108,14 @@ const broken: Case[] = [
   }, { roles, needs: ['tester'] }),
 ];
 
+const noTerminate = scripted('mpa.response.bad-key-without-terminate', 'A Reply with a wrong key', 'MPA-112 MPA-111', 'close, and no octet: no FPDU may be sent yet', async (trial) => {
+  const connection = await trial.connect();
+  const request = await connection.expectStartup();
+  await connection.sendStartup({ ...trial.replyFields(request), key: flipped(0) });
+  const arrival = await connection.readStartup();
+  check(arrival.kind === 'end' && arrival.octets.length === 0, 'close, and no octet', arrival.kind === 'end' ? `${arrival.octets.length} octets` : arrival.kind);
+}, { roles });
+
 /** What happens while the Reply is awaited. */
 const waiting: Case[] = [
   scripted('mpa.response.delayed', 'A Reply that comes late', 'MPA-024 MPA-025', 'nothing between Request and Reply, then normal operation', async (trial) => {
@@ -117,7 +125,7 @@ const waiting: Case[] = [
     const early = await connection.readStartup(2 * trial.limits.quiet);
     check(early.kind === 'silence' && early.octets.length === 0, 'nothing before the Reply', early.kind === 'silence' ? `${early.octets.length} octets` : early.kind);
     await connection.sendStartup(trial.replyFields(request));
-    connection.enter();
+    await connection.enter();
     if (request.enhanced?.a === true) await trial.takeRtr(connection);
     await connection.ping();
   }, { roles }),
@@ -138,7 +146,7 @@ const rejected = scripted('mpa.response.rejecting', 'A Reply with R=1 and privat
   const connection = await trial.connect();
   const request = await connection.expectStartup();
   await connection.sendStartup({ ...trial.replyFields(request), reject: true, privateData: octets(7) });
-  connection.enter();
+  await connection.enter();
   connection.channel.finish();
   const { segments, end } = await connection.reaction();
   same('FPDUs behind a rejecting Reply', segments.length, 0);
@@ -155,7 +163,7 @@ const gluedFpdu = scripted('mpa.response.fpdu-behind', 'A Reply with an FPDU in 
   const frame = startupFrame(fields);
   connection.note('probe', 'startup', 'a Reply with a zero-length Write behind it', frame);
   connection.reply = parseStartup(frame);
-  connection.enter();
+  await connection.enter();
   const fpdu = connection.encode(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
   connection.channel.write(Uint8Array.of(...frame, ...fpdu));
   const first = await connection.receive();
@@ -199,7 +207,7 @@ const requests: Case[] = [
 
 async function finish(trial: Trial, connection: Connection, choice: StartupChoice = {}): Promise<void> {
   await connection.sendStartup(trial.replyFields(connection.request!, choice));
-  connection.enter();
+  await connection.enter();
   if (connection.request!.enhanced?.a === true) await trial.takeRtr(connection);
   await connection.ping();
 }
@@ -213,4 +221,4 @@ const delivered: Case[] = [1, 3, 255, 508].map((length) =>
       sameBytes('private data', fromHex(event?.privateData ?? ''), data);
     }, { roles, needs: ['tester'] }));
 
-export const mpaReply: readonly Case[] = [...bad, ...good, ...broken, ...waiting, rejected, gluedFpdu, ...requests, ...delivered];
+export const mpaReply: readonly Case[] = [...bad, ...good, ...broken, noTerminate, ...waiting, rejected, gluedFpdu, ...requests, ...delivered];

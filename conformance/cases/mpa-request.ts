@@ -51,7 +51,7 @@ function accepted(id: string, title: string, requirements: string, fields: Parti
 export async function expectAccepted(connection: Connection): Promise<void> {
   const reply = await connection.expectStartup();
   check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
-  connection.enter();
+  await connection.enter();
   await connection.ping();
 }
 
@@ -223,11 +223,11 @@ const replies: Case[] = [
       'PD_Length counts exactly the data, and the first FPDU follows at once', { setup: { privateData: toHex(octets(length)) } }, async (_trial, connection) => {
         same('PD_Length', connection.reply!.pdLength, length);
         sameBytes('private data', connection.reply!.privateData, octets(length));
-        connection.enter();
+        await connection.enter();
         await connection.ping();
       })),
   reply('nothing-behind', 'Wait behind the Reply with sends posted', 'MPA-028', 'nothing before an FPDU has been received, then the Sends', { setup: {} }, async (trial, connection) => {
-    connection.enter();
+    await connection.enter();
     await trial.tester.post({ kind: 'send', length: 20, count: 2 });
     await connection.expectQuiet('nothing before the first FPDU of the initiator');
     await connection.ping().then((others) => check(others.length <= 2, 'two Sends', `${others.length} messages`));
@@ -248,7 +248,7 @@ const opening: Case[] = [
     connection.makeRead({ sinkStag: 5, sinkTo: 6n, size: 0, sourceStag: 7, sourceTo: 8n })] as const,
 ].map(([name, words, make]) =>
   reply(`opened-by-${name}`, `The responder's direction is opened by ${words}`, 'MPA-028 MPA-029', 'output starts behind the first FPDU', { setup: {} }, async (trial, connection) => {
-    connection.enter();
+    await connection.enter();
     await trial.tester.post({ kind: 'send', length: 12 });
     await connection.expectQuiet('nothing before the first FPDU of the initiator');
     connection.send(make(connection));
@@ -264,7 +264,7 @@ const rejecting: Case[] = [
       const got = connection.reply!;
       same('R', got.reject, true);
       sameBytes('private data', got.privateData, fromHex('6e6f'));
-      connection.enter();
+      await connection.enter();
       // MPA has been left: an FPDU is nothing the other side could interpret any more.
       connection.send(connection.makeRead({ sinkStag: 1, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }, false));
       const { segments } = await connection.reaction();
@@ -273,7 +273,7 @@ const rejecting: Case[] = [
   reply('rejects-with-fin', 'A rejecting Reply is delivered and followed by FIN, not RST', 'MPA-038', 'a Reply with R=1, then FIN', { setup: { reject: true, privateData: '00' } },
     async (_trial, connection) => {
       same('R', connection.reply!.reject, true);
-      connection.enter();
+      await connection.enter();
       const { end } = await connection.reaction();
       same('the end', end ?? 'none', 'fin');
     }),

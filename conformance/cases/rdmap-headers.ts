@@ -111,6 +111,12 @@ function invalidations(name: string, opcode: number): Case[] {
       connection.send(connection.makeSend(pattern(8), opcode, (region.stag ^ 1) >>> 0));
       await trial.expect(connection, INVALIDATE_UNKNOWN);
     }, { needs: ['tester'] }),
+    established(`rdmap.${name}.shared`, `A ${name} names an STag that streams share`, 'RDMAP-068 SEC-008', `${describeOutcomes(INVALIDATE_FOREIGN)}; the region stays usable`, async (trial, connection) => {
+      const region = await trial.tester.region({ length: 64, shared: true });
+      connection.send(connection.makeSend(pattern(8), opcode, region.stag));
+      await trial.expect(connection, INVALIDATE_FOREIGN);
+      await stillUsable(trial, region.stag, region.to, 'a');
+    }, { needs: ['tester'] }),
     established(`rdmap.${name}.other-pd`, `A ${name} names a region of another protection domain`, 'RDMAP-066 RDMAP-068 SEC-001', `${describeOutcomes(INVALIDATE_FOREIGN)}; the region stays usable there`, async (trial, connection) => {
       const other = await trial.tester.region({ length: 64, pd: 'b' });
       connection.send(connection.makeSend(pattern(8), opcode, other.stag));

@@ -70,6 +70,13 @@ const answered: Case[] = [
     const region = await trial.tester.region({ length: 64 });
     sameBytes('octets read', await connection.read(region.stag, region.to + 3n, 7), pattern(64).subarray(3, 10));
   }, { needs: ['tester'] }),
+  established('rdmap.read.then-write', 'A Read, then a Write to the same octets', 'RDMAP-044', 'all old or all new octets', async (trial, connection) => {
+    const region = await trial.tester.region({ length: 64, fill: 0x11 });
+    const request = connection.makeRead({ ...SINK, size: 64, sourceStag: region.stag, sourceTo: region.to });
+    connection.sendTogether([request, connection.makeWrite(region.stag, region.to, new Uint8Array(64).fill(0x22))]);
+    const { payload } = await connection.expectMessage(OPCODE.READ_RESPONSE, 'a Read Response');
+    check(payload.every((octet) => octet === 0x11 || octet === 0x22), 'old or new octets', 'others');
+  }, { needs: ['tester'] }),
   established('rdmap.read.both-directions', 'The peer and the probe read from each other at the same time', 'RDMAP-053 RDMAP-025', 'both are answered', async (trial, connection) => {
     const region = await trial.tester.region({ length: 500 });
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });

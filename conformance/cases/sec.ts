@@ -22,7 +22,7 @@ export const sec: readonly Case[] = [
     sameBytes('memory', await trial.tester.peek(region), new Uint8Array(64).fill(0xee));
   }, { needs: ['tester'] }),
   scripted('sec.guess.stags-are-spread', 'Sixty-four regions', 'SEC-009 SEC-010', 'no arithmetic progression, high bits used', async (trial) => {
-    const stags = [];
+    const stags: number[] = [];
     for (let i = 0; i < 64; i++) stags.push((await trial.tester.region({ length: 8 })).stag >>> 8);
     const steps = new Set(stags.slice(1).map((stag, i) => stag - stags[i]!));
     check(steps.size > 55, 'steps that differ', `${steps.size} different steps among 63`);

@@ -37,6 +37,8 @@ export interface Limits {
   readonly quiet: number;
   /** For a peer to connect, and for its own start-up time-outs. */
   readonly patience: number;
+  /** Between a start-up frame and the first FPDU of the probe. */
+  readonly settle: number;
 }
 
 /** What `receive` found. */
@@ -139,8 +141,11 @@ export class Connection {
     return arrival.frame;
   }
 
-  /** Begin full operation with what the two frames settled (MPA-054, MPA-059). */
-  enter(): void {
+  /**
+   * Begin full operation with what the two frames settled (MPA-054, MPA-059), after the settling time: some peers miss or refuse FPDUs
+   * that follow a start-up frame at once.
+   */
+  async enter(): Promise<void> {
     const request = this.request;
     const reply = this.reply;
     if (request === null || reply === null) throw new Error('full operation begins behind both start-up frames');
@@ -152,6 +157,7 @@ export class Connection {
     this.#operational = true;
     this.reader.push(this.#startupOctets);
     this.#startupOctets = EMPTY;
+    if (this.limits.settle > 0) await pause(this.limits.settle);
   }
 
   // ------------------------------------------------------------------------------------------------------- sending

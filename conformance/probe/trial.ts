@@ -188,12 +188,12 @@ export class Trial {
       await connection.sendStartup(this.requestFields(choice));
       const reply = await connection.expectStartup();
       check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
-      connection.enter();
+      await connection.enter();
       if (choice.sendRtr !== false) await this.sendRtr(connection);
     } else {
       const request = await connection.expectStartup();
       await connection.sendStartup(this.replyFields(request, choice));
-      connection.enter();
+      await connection.enter();
       if (connection.reply!.enhanced?.a === true && request.enhanced?.a === true) await this.takeRtr(connection);
     }
     await this.#context.session.established(connection);

@@ -45,6 +45,8 @@ export interface RegionOptions {
   readonly fill?: number;
   /** Tagged offset of the first octet, decimal. */
   readonly base?: string;
+  /** Share the memory with a second STag, so that neither can be invalidated from afar. */
+  readonly shared?: boolean;
 }
 
 export type PostKind = 'send' | 'send-se' | 'send-inv' | 'send-se-inv' | 'write' | 'read' | 'imm' | 'imm-se' | 'fetch-add' | 'cmp-swap';

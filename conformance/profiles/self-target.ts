@@ -75,11 +75,12 @@ export class SelfTarget implements TesterPort {
       this.#watch(endpoint, connection);
       return { endpoint: this.#endpoints.length - 1 };
     },
-    region: ({ length, access, pd = 'a', endpoint, fill, base }) => {
+    region: ({ length, access, pd = 'a', endpoint, fill, base, shared }) => {
       const memory = fill === undefined ? pattern(length) : new Uint8Array(length).fill(fill);
       const bits = access.reduce((all, right) => all | ACCESS_BITS[right], 0);
       const region = this.#pd(pd).registerMemory(memory, bits, {
         iova: BigInt(base ?? '4096'),
+        ...(shared === undefined ? {} : { shared }),
         ...(endpoint === undefined ? {} : { queuePair: this.#endpoints[endpoint]!.qp }),
       });
       this.#regions.push(region);

@@ -49,6 +49,8 @@ export interface RunOptions {
   readonly waivers: Waivers;
   /** Stop at the first unexpected result. */
   readonly bail: boolean;
+  /** Milliseconds between a start-up frame and the first FPDU, for peers that miss what comes at once. */
+  readonly settle: number;
   /** Pause between cases, for peers that need to come back. */
   readonly gap: number;
   readonly onResult?: (result: Result, done: number, all: number) => void;
@@ -61,8 +63,8 @@ const QUIET_MS = 60;
 /** Above the start-up time-outs of known peers (10 s, peers 3.1). */
 const PATIENCE_MS = 12_000;
 
-export function limitsFor(slow: number): Limits {
-  return { reaction: REACTION_MS * slow, quiet: QUIET_MS * slow, patience: PATIENCE_MS * slow };
+export function limitsFor(slow: number, settle: number): Limits {
+  return { reaction: REACTION_MS * slow, quiet: QUIET_MS * slow, patience: PATIENCE_MS * slow, settle };
 }
 
 /** Run every case in every role it fits, in order. */
@@ -103,7 +105,7 @@ interface Ending {
 async function runOne(entry: Case, role: Role, round: number, listener: Listener | null, options: RunOptions): Promise<Result> {
   const { profile, strict, slow, waivers } = options;
   const seed = (options.seed + round) >>> 0;
-  const limits = limitsFor(slow);
+  const limits = limitsFor(slow, options.settle);
   const waiver = waivers.reasonFor(entry.id, role);
   const began = performance.now();
   const common = { case: entry, role, round, waiver, seed };

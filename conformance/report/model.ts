@@ -1,0 +1,135 @@
+// What all report formats are made from: plain data, so that the JSON report is the model itself.
+
+import type { Case } from '../cases/define.ts';
+import { fpduView, startupView } from '../probe/decode.ts';
+import type { Field } from '../probe/decode.ts';
+import type { LogEntry } from '../probe/connection.ts';
+import { toHex } from '../profiles/protocol.ts';
+import type { Result, Verdict } from '../runner/runner.ts';
+
+export interface ReportField {
+  readonly offset: number;
+  readonly octets: string;
+  readonly name: string;
+  readonly value: string;
+}
+
+export interface ReportEvent {
+  readonly from: LogEntry['from'];
+  readonly what: LogEntry['what'];
+  readonly text: string;
+  readonly octets: string;
+  readonly fields: readonly ReportField[];
+}
+
+export interface ReportResult {
+  readonly id: string;
+  readonly role: string;
+  readonly round: number;
+  readonly title: string;
+  readonly requirements: readonly string[];
+  readonly verdict: Verdict;
+  readonly expected: string;
+  readonly actual: string;
+  readonly reason: string;
+  readonly blamed: readonly string[];
+  readonly waiver: string | null;
+  readonly unexpected: boolean;
+  readonly ms: number;
+  readonly seed: number;
+  /** The command that runs the case again, octet for octet. */
+  readonly replay: string;
+  /** The capture, when one was written. */
+  readonly pcap: string | null;
+  /** What happened, for everything that did not pass. */
+  readonly events: readonly ReportEvent[];
+}
+
+export interface Totals {
+  readonly run: number;
+  readonly passed: number;
+  readonly failed: number;
+  readonly waived: number;
+  readonly skipped: number;
+  readonly errors: number;
+  readonly unexpected: number;
+}
+
+export interface Report {
+  readonly suite: 'iwarp conformance';
+  readonly profile: string;
+  readonly peer: string;
+  readonly strict: boolean;
+  readonly seed: number;
+  readonly began: string;
+  readonly seconds: number;
+  readonly totals: Totals;
+  readonly results: readonly ReportResult[];
+}
+
+export interface ReportHead {
+  readonly profile: string;
+  readonly peer: string;
+  readonly strict: boolean;
+  readonly seed: number;
+  readonly began: string;
+  readonly seconds: number;
+  /** Options that a replay needs besides the case and the seed. */
+  readonly replayOptions: string;
+  pcapOf(result: Result): string | null;
+}
+
+/** Octets of one event in a report; longer ones are cut, the capture has them whole. */
+const MAX_OCTETS = 4096;
+/** Events shown of a case that moved much. */
+const MAX_EVENTS = 60;
+
+/** The report of a run. */
+export function makeReport(results: readonly Result[], head: ReportHead): Report {
+  const { profile, peer, strict, seed, began, seconds } = head;
+  return {
+    suite: 'iwarp conformance', profile, peer, strict, seed, began, seconds, totals: totalsOf(results),
+    results: results.map((result) => resultOf(result, head)),
+  };
+}
+
+export function totalsOf(results: readonly Result[]): Totals {
+  const count = (test: (result: Result) => boolean): number => results.filter(test).length;
+  return {
+    run: count((r) => r.verdict !== 'skip'),
+    passed: count((r) => r.verdict === 'pass'),
+    failed: count((r) => r.verdict === 'fail' && r.waiver === null),
+    waived: count((r) => r.verdict === 'fail' && r.waiver !== null),
+    skipped: count((r) => r.verdict === 'skip'),
+    errors: count((r) => r.verdict === 'error'),
+    unexpected: count((r) => r.unexpected),
+  };
+}
+
+function resultOf(result: Result, head: ReportHead): ReportResult {
+  const { case: entry, role, round, verdict, expected, actual, reason, blamed, waiver, unexpected, ms, seed } = result;
+  return {
+    id: entry.id, role, round, title: entry.title, requirements: entry.requirements, verdict, expected, actual, reason, blamed, waiver,
+    unexpected, ms: Math.round(ms * 10) / 10, seed, replay: replayOf(entry, role, seed, head), pcap: head.pcapOf(result),
+    events: verdict === 'pass' || verdict === 'skip' ? [] : eventsOf(result.log),
+  };
+}
+
+function replayOf(entry: Case, role: string, seed: number, { replayOptions }: ReportHead): string {
+  return `iwarp conformance run ${entry.id} --role ${role} --seed ${seed}${replayOptions === '' ? '' : ` ${replayOptions}`}`;
+}
+
+function eventsOf(log: readonly LogEntry[]): ReportEvent[] {
+  const shown = log.length <= MAX_EVENTS ? log : [...log.slice(0, MAX_EVENTS / 2), ...log.slice(-MAX_EVENTS / 2)];
+  return shown.map((entry) => ({
+    from: entry.from, what: entry.what, text: entry.text, octets: toHex(entry.octets.subarray(0, MAX_OCTETS)),
+    fields: viewOf(entry).map(({ offset, octets, name, value }) => ({ offset, octets: toHex(octets.subarray(0, 64)), name, value })),
+  }));
+}
+
+/** The decoded octets of a log entry. */
+export function viewOf(entry: LogEntry): Field[] {
+  if (entry.what === 'startup') return startupView(entry.octets);
+  if (entry.what === 'fpdu') return fpduView(entry.octets, entry.markers);
+  return entry.octets.length === 0 ? [] : [{ offset: 0, octets: entry.octets, name: 'octets', value: `${entry.octets.length}` }];
+}
