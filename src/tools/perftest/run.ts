@@ -15,8 +15,8 @@ import type { BandwidthFigures, Destination } from './wire.ts';
 
 const CONTROL_DEPTH = 2;
 /**
- * How long the client waits with its disconnect behind the last word of the server: a siw server that hears of the disconnect before it
- * has taken the completion of that last Send reports a failure.
+ * How long to wait with the disconnect behind the last word: a siw peer that hears of the disconnect before it has taken the completion of
+ * its last Send, or our answer to it, reports a failure.
  */
 const LAST_WORD_MS = 50;
 
@@ -58,7 +58,7 @@ export class PerftestRun {
     this.#data.finished = true;
     this.#say(LINE);
     if (this.#s.jsonFile !== null) writeJson(this.#s.jsonFile, this.#s, this.#system.mtu, this.#rows);
-    if (this.#s.host !== undefined) await new Promise((resolve) => setTimeout(resolve, LAST_WORD_MS));
+    await new Promise((resolve) => setTimeout(resolve, LAST_WORD_MS));
     await this.#data.close();
     await session.close();
     return this.#limitsMet ? 0 : 1;

@@ -1,0 +1,560 @@
+/**
+ * One rsocket connection on a queue pair: windows, credits, control messages. What is a stream to its user is in socket.ts.
+ *
+ * A receive buffer is offered in halves. The first stands in the private data; each further one is Written into the peer's list and
+ * announced by a message. The peer fills a half from front to back, no transfer crosses its end. Beside the room, every data message uses
+ * one of the peer's receives: these are counted as credits, in sequence numbers of 16 bits.
+ */
+import type { Rnic } from '../api/environment.ts';
+import { closeError } from '../api/errors.ts';
+import { IwarpError } from '../base/errors.ts';
+import type { CmConnection } from '../cm/connection.ts';
+import type { CmEvent } from '../cm/events.ts';
+import { ACCESS } from '../ddp/stag-table.ts';
+import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../verbs/cq.ts';
+import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
+import type { QueuePair } from '../verbs/qp.ts';
+import {
+  CONTROL, decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
+  messageOp, messageValue, OP, SGE_OCTETS, SGL_ENTRIES, type ConnectionData, type RemoteMemory,
+} from './wire.ts';
+
+/** Sizes of a channel. */
+export interface ChannelOptions {
+  /** Octets of the receive buffer, both halves. */
+  readonly receiveBuffer?: number;
+  readonly sendBuffer?: number;
+  /** Data messages that the peer may have on their way. */
+  readonly credits?: number;
+  /** Buffers that the peer may map here at a time. */
+  readonly iomapSize?: number;
+}
+
+/** What a channel tells its user. Each may be called from inside a completion, never from inside a call of the user. */
+export interface ChannelHandler {
+  onOpen(): void;
+  onReadable(): void;
+  onWritable(): void;
+  /** The peer sends no more; what has come can still be read. */
+  onEnd(): void;
+  /** The connection is gone; with an error unless it was closed in order. */
+  onClosed(error: IwarpError | undefined): void;
+}
+
+const DEFAULT_BUFFER = 131_072;
+const DEFAULT_CREDITS = 384;
+/** Receives beyond the credits: control messages use receives too, and are not counted. */
+const SPARE_RECEIVES = 64;
+/** Credits that we leave unused, so that our control messages find a receive at a peer that has no spare ones. */
+const SLACK = 8;
+/** Transfers start small, so that the first octets arrive early, and double up to the largest. */
+const FIRST_TRANSFER = 2048;
+const LAST_TRANSFER = 65_536;
+const MAX_TRANSFERS = 128;
+const MAX_CONTROLS = 4;
+
+const ID = { RECEIVE: 0x1_0000_0000, DATA: 1, CONTROL: 2, LAST_CONTROL: 3, DIRECT: 4, IOMAP: 5 } as const;
+
+type State = 'opening' | 'open' | 'closing' | 'closed';
+
+export class Channel {
+  readonly #pd: ProtectionDomain;
+  readonly #cq: CompletionQueue;
+  readonly qp: QueuePair;
+  readonly #handler: ChannelHandler;
+  readonly #wc = [createWorkCompletion()];
+  readonly #regions: MemoryRegion[] = [];
+  #connection: CmConnection | null = null;
+  #state: State = 'opening';
+  #failure: IwarpError | null = null;
+
+  // Receiving.
+  readonly #half: number;
+  readonly #receive: MemoryRegion;
+  readonly #words: MemoryRegion;
+  readonly #wordView: DataView;
+  readonly #lengths: number[] = [];
+  #readAt = 0;
+  #pending = 0;
+  #granted: number;
+  #freeOctets: number;
+  #freeAt: number;
+  #consumed = 0;
+  #nextGrant: number;
+  readonly #credits: number;
+  #ended: 'no' | 'shutdown' | 'disconnect' = 'no';
+
+  // Sending.
+  readonly #send: MemoryRegion;
+  readonly #inFlight: number[] = [];
+  #sendAt = 0;
+  #sendFree: number;
+  readonly #list: MemoryRegion;
+  readonly #listView: DataView;
+  readonly #iomapSize: number;
+  readonly #windows: { addr: bigint; key: number; left: number }[] = [];
+  #listNext = 1;
+  #peer: ConnectionData | null = null;
+  #remoteNext = 1;
+  #sequence = 0;
+  #sequenceLimit = 0;
+  #transfer = FIRST_TRANSFER;
+  #controls = 0;
+  #saidEnd = false;
+  #onLastControl: (() => void) | null = null;
+
+  // Mapped buffers.
+  readonly #maps: (MemoryRegion | null)[] = [];
+  readonly #mapsToTell: { index: number; offset: bigint; mr: MemoryRegion }[] = [];
+
+  constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
+    this.#handler = handler;
+    const size = Math.max(4096, (options.receiveBuffer ?? DEFAULT_BUFFER) & ~1);
+    this.#half = size >> 1;
+    this.#credits = Math.min(0x7fff, Math.max(16, options.credits ?? DEFAULT_CREDITS));
+    this.#iomapSize = options.iomapSize ?? 0;
+    const receives = this.#credits + SPARE_RECEIVES;
+    const sends = 2 * MAX_TRANSFERS + 4 * MAX_CONTROLS;
+    this.#pd = rnic.device.allocatePd();
+    this.#cq = rnic.device.createCq(receives + sends);
+    this.qp = this.#pd.createQp({ sendCq: this.#cq, recvCq: this.#cq, maxSendWr: sends, maxRecvWr: receives });
+    const write = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE;
+    this.#receive = this.#register(size, write);
+    this.#words = this.#register(receives * MESSAGE_OCTETS, ACCESS.LOCAL_WRITE);
+    this.#wordView = viewOf(this.#words);
+    this.#list = this.#register(SGL_ENTRIES * SGE_OCTETS + this.#iomapSize * IOMAP_OCTETS, write);
+    this.#listView = viewOf(this.#list);
+    this.#send = this.#register(options.sendBuffer ?? DEFAULT_BUFFER, 0);
+    this.#sendFree = this.#send.length;
+    this.#granted = this.#half;
+    this.#freeOctets = this.#half;
+    this.#freeAt = this.#half;
+    this.#nextGrant = this.#credits >> 1;
+    for (let slot = 0; slot < receives; slot++) this.#postReceive(slot);
+    this.#cq.setHandler(() => this.#poll());
+    this.#cq.requestNotify();
+  }
+
+  #register(octets: number, access: number): MemoryRegion {
+    const region = this.#pd.registerMemory(new Uint8Array(octets), access);
+    this.#regions.push(region);
+    return region;
+  }
+
+  /** What goes into our private data. */
+  get connectionData(): Uint8Array {
+    return encodeConnectionData({
+      bigEndian: false,
+      iomap: true,
+      credits: this.#credits,
+      iomapSize: this.#iomapSize,
+      targetSgl: { addr: this.#list.addr, key: this.#list.rkey, length: SGL_ENTRIES },
+      dataBuffer: { addr: this.#receive.addr, key: this.#receive.rkey, length: this.#half },
+    });
+  }
+
+  get state(): State {
+    return this.#state;
+  }
+
+  get connection(): CmConnection | null {
+    return this.#connection;
+  }
+
+  /** The peer sends no more, and everything it sent has been read. */
+  get drained(): boolean {
+    return this.#ended !== 'no' && this.#pending === 0;
+  }
+
+  /** The peer takes no more. */
+  get refused(): boolean {
+    return this.#ended === 'disconnect' || this.#state === 'closed';
+  }
+
+  /** Use this connection; `peer` is known on the accepting side. */
+  use(connection: CmConnection, peer: ConnectionData | null): void {
+    this.#connection = connection;
+    this.#peer = peer;
+    connection.setHandler((event) => this.#handleEvent(event));
+  }
+
+  // ------------------------------------------------------------------------------------------------------- reading
+
+  /** What has arrived, as a copy of at most `max` octets; null if there is nothing. */
+  read(max: number): Buffer | null {
+    if (this.#pending === 0) return null;
+    const octets = Math.min(max, this.#pending, this.#receive.length - this.#readAt);
+    const data = Buffer.from(this.#receive.bytes.subarray(this.#readAt, this.#readAt + octets));
+    this.#readAt = (this.#readAt + octets) % this.#receive.length;
+    this.#pending -= octets;
+    this.#freeOctets += octets;
+    let left = octets;
+    while (left > 0) {
+      const first = this.#lengths[0]!;
+      if (first > left) {
+        this.#lengths[0] = first - left;
+        break;
+      }
+      left -= first;
+      this.#lengths.shift();
+      this.#consumed++;
+    }
+    this.#giveCredits();
+    return data;
+  }
+
+  /** Offer the next half if it is free, and tell how many messages may come, when either is worth a message. */
+  #giveCredits(): void {
+    if (this.#state !== 'open' || this.#ended !== 'no' || this.#controls >= MAX_CONTROLS) return;
+    const room = this.#freeOctets >= this.#half;
+    if (!room && this.#consumed < this.#nextGrant) return;
+    this.#nextGrant = this.#consumed + (this.#credits >> 1);
+    if (room) {
+      const { targetSgl } = this.#peer!;
+      const entry = { addr: this.#receive.addr + BigInt(this.#freeAt), key: this.#receive.rkey, length: this.#half };
+      this.#freeOctets -= this.#half;
+      this.#granted += this.#half;
+      this.#freeAt = (this.#freeAt + this.#half) % this.#receive.length;
+      this.qp.postSend({
+        opcode: 'rdma-write', inline: encodeSge(entry, this.#little), signaled: false, rkey: targetSgl.key,
+        remoteAddr: targetSgl.addr + BigInt(this.#remoteNext * SGE_OCTETS),
+      });
+      this.#remoteNext = (this.#remoteNext + 1) % targetSgl.length;
+    }
+    this.#postControl(OP.SGL, (this.#consumed + this.#credits) & 0xffff, ID.CONTROL);
+  }
+
+  // ------------------------------------------------------------------------------------------------------- writing
+
+  /** Every reader takes messages as they are: we write for the peer. */
+  get #little(): boolean {
+    return !this.#peer!.bigEndian;
+  }
+
+  /** Begin a new write: transfers start small again. */
+  beginWrite(): void {
+    this.#transfer = FIRST_TRANSFER;
+  }
+
+  /** Send from `chunk`, from `offset` on; returns how many octets were taken, 0 if there is no room now. */
+  write(chunk: Uint8Array, offset: number): number {
+    if (this.#state !== 'open' || !this.#tellMaps()) return 0;
+    let at = offset;
+    while (at < chunk.length) {
+      const window = this.#windows[0];
+      const octets = Math.min(this.#transfer, chunk.length - at, window?.left ?? 0, this.#sendFree, this.#send.length - this.#sendAt);
+      if (octets === 0 || !this.#hasCredit()) break;
+      this.#postTransfer(chunk.subarray(at, at + octets), window!);
+      at += octets;
+      this.#transfer = Math.min(2 * this.#transfer, LAST_TRANSFER);
+    }
+    return at - offset;
+  }
+
+  #hasCredit(): boolean {
+    const slack = Math.min(SLACK, this.#peer!.credits >> 2);
+    return ((this.#sequenceLimit - this.#sequence) & 0xffff) > slack && this.#inFlight.length < MAX_TRANSFERS;
+  }
+
+  #postTransfer(data: Uint8Array, window: { addr: bigint; key: number; left: number }): void {
+    const offset = this.#buffer(data);
+    this.qp.postSend([
+      { opcode: 'rdma-write', sges: [{ mr: this.#send, offset, length: data.length }], signaled: false, rkey: window.key, remoteAddr: window.addr },
+      { opcode: 'send', wrId: ID.DATA, inline: encodeMessage(OP.DATA, data.length, this.#little) },
+    ]);
+    this.#sequence = (this.#sequence + 1) & 0xffff;
+    window.addr += BigInt(data.length);
+    window.left -= data.length;
+    if (window.left === 0) this.#windows.shift();
+  }
+
+  /** Copy into the send buffer; returns where. The octets come free when the request that uses them completes. */
+  #buffer(data: Uint8Array): number {
+    const at = this.#sendAt;
+    this.#send.bytes.set(data, at);
+    this.#sendAt = (at + data.length) % this.#send.length;
+    this.#sendFree -= data.length;
+    this.#inFlight.push(data.length);
+    return at;
+  }
+
+  /**
+   * Say that we send no more: `shutdown` while the peer may still send, `disconnect` for the end of both directions. `done` follows when it
+   * has been handed to the network.
+   */
+  finish(how: 'shutdown' | 'disconnect', done: () => void): void {
+    if (this.#state !== 'open' || this.#saidEnd || this.#ended === 'disconnect') {
+      done();
+      return;
+    }
+    this.#saidEnd = true;
+    this.#onLastControl = done;
+    this.#postControl(OP.CONTROL, how === 'shutdown' ? CONTROL.SHUTDOWN : CONTROL.DISCONNECT, ID.LAST_CONTROL);
+  }
+
+  /** A zero-length Write: the peer notices nothing, its TCP answers. */
+  keepAlive(): void {
+    if (this.#state !== 'open' || this.#controls >= MAX_CONTROLS) return;
+    this.#controls++;
+    this.qp.postSend({ opcode: 'rdma-write', wrId: ID.CONTROL, rkey: 0, remoteAddr: 0 });
+  }
+
+  #postControl(op: number, value: number, wrId: number): void {
+    this.#controls++;
+    this.qp.postSend({ opcode: 'send', wrId, inline: encodeMessage(op, value, this.#little) });
+  }
+
+  // ------------------------------------------------------------------------------------------------- mapped buffers
+
+  /** Let the peer write straight into `memory`, which it will know by `offset`. ERR_LIMIT when its map is full. */
+  map(memory: Uint8Array, offset: bigint): void {
+    const size = this.#peer?.iomapSize ?? 0;
+    let index = this.#maps.indexOf(null);
+    if (index < 0) index = this.#maps.length;
+    if (this.#peer?.iomap !== true || index >= size) throw new IwarpError('ERR_LIMIT', `the peer has room for ${size} mapped buffers`);
+    const mr = this.#pd.registerMemory(memory, ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
+    this.#maps[index] = mr;
+    this.#mapsToTell.push({ index, offset, mr });
+    this.#tellMaps();
+  }
+
+  /** End a mapping; the peer must have stopped writing to it. */
+  unmap(memory: Uint8Array): void {
+    const index = this.#maps.findIndex((mr) => mr !== null && !mr.deregistered && mr.bytes === memory);
+    if (index < 0) throw new IwarpError('ERR_INVALID_REGION', 'this memory is not mapped');
+    this.#maps[index]!.deregister();
+    this.#maps[index] = null;
+  }
+
+  /** Write the entries of new mappings into the peer's map, in front of any data; false if that has to wait. */
+  #tellMaps(): boolean {
+    while (this.#mapsToTell.length > 0) {
+      if (this.#state !== 'open' || !this.#hasCredit() || this.#controls >= MAX_CONTROLS) return false;
+      const { index, offset, mr } = this.#mapsToTell.shift()!;
+      const { targetSgl } = this.#peer!;
+      const at = targetSgl.addr + BigInt(targetSgl.length * SGE_OCTETS + index * IOMAP_OCTETS);
+      const entry = encodeIomap({ offset, memory: { addr: mr.addr, key: mr.rkey, length: mr.length } }, this.#little);
+      this.#sequence = (this.#sequence + 1) & 0xffff;
+      this.#controls++;
+      this.qp.postSend([
+        { opcode: 'rdma-write', inline: entry, signaled: false, rkey: targetSgl.key, remoteAddr: at },
+        { opcode: 'send', wrId: ID.IOMAP, inline: encodeMessage(OP.IOMAP, index, this.#little) },
+      ]);
+    }
+    return true;
+  }
+
+  /** The peer's mapped buffer that holds `offset`. */
+  #mapped(offset: bigint): { addr: bigint; key: number; left: number } | null {
+    for (let i = 0; i < this.#iomapSize; i++) {
+      const entry = decodeIomap(this.#listView, SGL_ENTRIES * SGE_OCTETS + i * IOMAP_OCTETS);
+      const past = offset - entry.offset;
+      if (past >= 0n && past < BigInt(entry.memory.length)) {
+        return { addr: entry.memory.addr + past, key: entry.memory.key, left: entry.memory.length - Number(past) };
+      }
+    }
+    return null;
+  }
+
+  /** Write into the peer's mapped buffer; returns how many octets were taken. ERR_OUT_OF_RANGE if no mapping holds `offset`. */
+  writeMapped(data: Uint8Array, offset: bigint): number {
+    if (this.#state !== 'open') return 0;
+    const target = this.#mapped(offset);
+    if (target === null) throw new IwarpError('ERR_OUT_OF_RANGE', `the peer has mapped no buffer at ${offset}`);
+    const octets = Math.min(data.length, target.left, LAST_TRANSFER, this.#sendFree, this.#send.length - this.#sendAt);
+    if (octets === 0 || this.#inFlight.length >= MAX_TRANSFERS || !this.#tellMaps()) return 0;
+    const from = this.#buffer(data.subarray(0, octets));
+    this.qp.postSend({
+      opcode: 'rdma-write', wrId: ID.DIRECT, sges: [{ mr: this.#send, offset: from, length: octets }], rkey: target.key, remoteAddr: target.addr,
+    });
+    return octets;
+  }
+
+  // ----------------------------------------------------------------------------------------------------- completions
+
+  #postReceive(slot: number): void {
+    this.qp.postRecv({ wrId: ID.RECEIVE + slot, sges: [{ mr: this.#words, offset: slot * MESSAGE_OCTETS, length: MESSAGE_OCTETS }] });
+  }
+
+  #poll(): void {
+    if (this.#cq.destroyed) return;
+    for (;;) {
+      if (this.#cq.poll(this.#wc, 1) === 0) {
+        this.#cq.requestNotify();
+        if (this.#cq.length === 0) return;
+        continue;
+      }
+      this.#complete(this.#wc[0]!);
+      if (this.#cq.destroyed) return;
+    }
+  }
+
+  #complete(wc: WorkCompletion): void {
+    if (wc.status !== 'success') return; // the end of the connection says why
+    const id = wc.wrId as number;
+    if (id >= ID.RECEIVE) {
+      this.#arrived(id - ID.RECEIVE, wc.byteLength);
+      return;
+    }
+    if (id === ID.DATA || id === ID.DIRECT) this.#sendFree += this.#inFlight.shift()!;
+    else this.#controls--;
+    if (id === ID.LAST_CONTROL) {
+      const done = this.#onLastControl;
+      this.#onLastControl = null;
+      done?.();
+    }
+    this.#giveCredits();
+    this.#handler.onWritable();
+  }
+
+  #arrived(slot: number, octets: number): void {
+    if (octets !== MESSAGE_OCTETS) {
+      this.#violation(`the peer sent a message of ${octets} octets`);
+      return;
+    }
+    // A connection that is not open yet has its peer's first message before our event handler has heard of it.
+    const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#peer === null ? true : !this.#peer.bigEndian);
+    if (this.qp.state === 'rts') this.#postReceive(slot);
+    const value = messageValue(word);
+    switch (messageOp(word)) {
+      case OP.DATA:
+        this.#dataArrived(value);
+        break;
+      case OP.SGL:
+        this.#sequenceLimit = value & 0xffff;
+        this.#takeWindows();
+        this.#handler.onWritable();
+        break;
+      case OP.IOMAP:
+        this.#consumed++; // it used one of the receives that are counted
+        this.#giveCredits();
+        this.#handler.onWritable();
+        break;
+      case OP.CONTROL:
+        this.#controlArrived(value);
+        break;
+      default:
+        this.#violation(`the peer sent a message of unknown kind ${messageOp(word)}`);
+    }
+  }
+
+  #dataArrived(octets: number): void {
+    if (octets > this.#granted) {
+      this.#violation(`the peer says it has written ${octets} octets where ${this.#granted} were offered`);
+      return;
+    }
+    this.#granted -= octets;
+    this.#pending += octets;
+    this.#lengths.push(octets);
+    this.#handler.onReadable();
+  }
+
+  #controlArrived(value: number): void {
+    if (value === CONTROL.KEEPALIVE || this.#ended === 'disconnect') return;
+    const first = this.#ended === 'no';
+    // After our own end a peer's end of its direction is the end of both.
+    this.#ended = value === CONTROL.SHUTDOWN && !this.#saidEnd ? 'shutdown' : 'disconnect';
+    if (first) this.#handler.onEnd();
+    this.#handler.onWritable();
+  }
+
+  /** Take what the peer has Written into our list. */
+  #takeWindows(): void {
+    for (;;) {
+      const at = this.#listNext * SGE_OCTETS;
+      const { addr, key, length } = decodeSge(this.#listView, at);
+      if (length === 0) return;
+      this.#listView.setUint32(at + 12, 0);
+      this.#addWindow({ addr, key, length });
+      this.#listNext = (this.#listNext + 1) % SGL_ENTRIES;
+    }
+  }
+
+  #addWindow({ addr, key, length }: RemoteMemory): void {
+    if (length > 0) this.#windows.push({ addr, key, left: length });
+  }
+
+  #violation(what: string): void {
+    this.abort(new IwarpError('ERR_CONNECTION_RESET', `the peer breaks the rsocket protocol: ${what}`));
+  }
+
+  // ----------------------------------------------------------------------------------------------------- connection
+
+  #handleEvent(event: CmEvent): void {
+    switch (event.type) {
+      case 'established':
+        this.#established(event.parameters.privateData);
+        break;
+      case 'rejected':
+        this.#failure ??= new IwarpError('ERR_REJECTED', 'the peer rejected the connection');
+        break;
+      case 'connect-error':
+        this.#failure ??= new IwarpError(event.reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${event.reason}`);
+        break;
+      case 'unreachable':
+        this.#closed(this.#failure ?? new IwarpError('ERR_CONNECT', event.error.message, { cause: event.error }));
+        break;
+      case 'disconnected': {
+        const orderly = event.cause === 'graceful' || (this.#state === 'closing' && event.terminate === undefined);
+        this.#closed(this.#failure ?? (orderly ? undefined : closeError(event.cause, event.error, event.terminate)));
+        break;
+      }
+      default:
+    }
+  }
+
+  #established(privateData: Uint8Array): void {
+    if (this.#state !== 'opening') return;
+    try {
+      this.#peer ??= decodeConnectionData(privateData);
+    } catch (error) {
+      this.abort(error as IwarpError);
+      return;
+    }
+    if (this.#peer.targetSgl.length === 0) {
+      this.#violation('its list has no entries');
+      return;
+    }
+    this.#state = 'open';
+    this.#sequenceLimit = this.#peer.credits;
+    this.#addWindow(this.#peer.dataBuffer);
+    this.#handler.onOpen();
+    this.#giveCredits();
+  }
+
+  /** Close in order, behind everything posted. */
+  close(): void {
+    if (this.#state === 'closed' || this.#state === 'closing') return;
+    this.#state = 'closing';
+    if (this.#connection === null) this.#closed(undefined);
+    else this.#connection.disconnect();
+  }
+
+  /** Drop the connection. */
+  abort(error?: IwarpError): void {
+    if (this.#state === 'closed') return;
+    if (error !== undefined) this.#failure ??= error;
+    if (this.#connection === null) this.#closed(this.#failure ?? undefined);
+    else this.#connection.abort();
+  }
+
+  #closed(error: IwarpError | undefined): void {
+    if (this.#state === 'closed') return;
+    this.#poll();
+    this.#state = 'closed';
+    if (this.#ended === 'no') this.#ended = 'disconnect';
+    const done = this.#onLastControl;
+    this.#onLastControl = null;
+    done?.();
+    this.qp.destroy();
+    this.#cq.destroy();
+    for (const region of [...this.#regions, ...this.#maps]) if (region !== null && !region.deregistered) region.deregister();
+    this.#pd.deallocate();
+    this.#handler.onClosed(error);
+  }
+}
+
+function viewOf(region: MemoryRegion): DataView {
+  const { bytes } = region;
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+}

@@ -1,0 +1,361 @@
+/**
+ * A stream over RDMA that speaks the rsocket protocol: a `node:stream` Duplex in the shape of `net.Socket`, so that stream code runs over it
+ * unchanged. Opposite it stands another of its kind, or any program on librdmacm's rsockets (rstream, rcopy, those under librspreload).
+ */
+import { addAbortSignal, Duplex } from 'node:stream';
+import { defaultRnic, type Rnic } from '../api/environment.ts';
+import { checkInteger, IwarpError } from '../base/errors.ts';
+import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
+import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import type { PortAddress } from '../transport/port.ts';
+import { Channel, type ChannelOptions } from './channel.ts';
+import type { ConnectionData } from './wire.ts';
+
+/** Options that both ends share. */
+export interface RdmaSocketOptions extends ChannelOptions {
+  /** Keep our direction open when the peer's ends. Default false, as in `node:net`. */
+  readonly allowHalfOpen?: boolean;
+  /** Ask the peer's TCP for a sign of life; see {@link RdmaSocket.setKeepAlive}. */
+  readonly keepAlive?: boolean;
+  readonly keepAliveInitialDelay?: number;
+  /** Ends the socket with an AbortError. */
+  readonly signal?: AbortSignal;
+  /** Device, transport and clock; the process's own by default. */
+  readonly rnic?: Rnic;
+}
+
+/** Options of {@link connect}. */
+export interface ConnectOptions extends RdmaSocketOptions {
+  readonly host?: string;
+  readonly port: number;
+  readonly localAddress?: string;
+  readonly localPort?: number;
+  readonly family?: 4 | 6;
+  readonly policy?: Partial<ConnectionPolicy>;
+}
+
+/** Largest piece given to the reader at once. */
+const READ_OCTETS = 65_536;
+const DEFAULT_KEEP_ALIVE_MS = 7_200_000;
+
+/** Where a socket stands, in the words of `net.Socket.readyState`. */
+export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed';
+
+/**
+ * A connection. Events are those of a Duplex, with `connect`, `ready`, `timeout` of `net.Socket`.
+ *
+ * @example
+ * const socket = connect({ host: '10.0.0.2', port: 7471 });
+ * socket.write('hello');
+ * for await (const chunk of socket) console.log(chunk);
+ */
+export class RdmaSocket extends Duplex {
+  #channel: Channel;
+  #wanted = false;
+  #chunk: Uint8Array | null = null;
+  #written = 0;
+  #callback: ((error?: Error | null) => void) | null = null;
+  #final: (() => void) | null = null;
+  #onGone: (() => void) | null = null;
+  #mappedWaiters: (() => void)[] = [];
+  #endGiven = false;
+  #idleMs = 0;
+  #idleTimer: NodeJS.Timeout | undefined;
+  #keepAliveTimer: NodeJS.Timeout | undefined;
+  #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
+  /** Octets received and sent. */
+  bytesRead = 0;
+  bytesWritten = 0;
+
+  /** @internal Use {@link connect} or a server. */
+  constructor(options: RdmaSocketOptions, rnic: Rnic) {
+    super({ allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true });
+    this.#channel = new Channel(rnic, options, {
+      onOpen: () => this.#opened(options),
+      onReadable: () => this.#fill(),
+      onWritable: () => this.#pump(),
+      onEnd: () => this.#fill(),
+      onClosed: (error) => this.#closed(error),
+    });
+    if (options.signal !== undefined) addAbortSignal(options.signal, this);
+  }
+
+  /** @internal The side that connects. */
+  start(make: (channel: Channel) => ActiveConnection): void {
+    this.#channel.use(make(this.#channel), null);
+  }
+
+  /** @internal The side that is connected to. */
+  accept(request: PassiveConnection, peer: ConnectionData): void {
+    this.#channel.use(request, peer);
+    // ORD and IRD as librdmacm asks for: at least one read, for the RTR message.
+    request.accept(this.#channel.qp, { privateData: this.#channel.connectionData });
+  }
+
+  // ----------------------------------------------------------------------------------------------------- net.Socket
+
+  get connecting(): boolean {
+    return this.#channel.state === 'opening' && !this.destroyed;
+  }
+
+  get pending(): boolean {
+    return this.connecting;
+  }
+
+  get readyState(): ReadyState {
+    if (this.connecting) return 'opening';
+    const reads = this.readable && !this.readableEnded;
+    const writes = this.writable;
+    if (reads && writes) return 'open';
+    return reads ? 'readOnly' : writes ? 'writeOnly' : 'closed';
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.#addresses?.remote.address;
+  }
+
+  get remotePort(): number | undefined {
+    return this.#addresses?.remote.port;
+  }
+
+  get remoteFamily(): string | undefined {
+    return this.#addresses?.remote.family;
+  }
+
+  get localAddress(): string | undefined {
+    return this.#addresses?.local.address;
+  }
+
+  get localPort(): number | undefined {
+    return this.#addresses?.local.port;
+  }
+
+  get localFamily(): string | undefined {
+    return this.#addresses?.local.family;
+  }
+
+  address(): PortAddress | Record<string, never> {
+    return this.#addresses?.local ?? {};
+  }
+
+  /** Emit `timeout` after this many ms without octets in either direction; 0 never. The socket stays open. */
+  setTimeout(ms: number, callback?: () => void): this {
+    this.#idleMs = checkInteger('ms', ms, 0, 0x7fff_ffff);
+    if (callback !== undefined) {
+      if (ms > 0) this.once('timeout', callback);
+      else this.off('timeout', callback);
+    }
+    this.#active();
+    return this;
+  }
+
+  get timeout(): number | undefined {
+    return this.#idleMs === 0 ? undefined : this.#idleMs;
+  }
+
+  /** Send a zero-length Write every `delay` ms: a peer that is gone is then noticed by TCP. */
+  setKeepAlive(enable = false, delay = 0): this {
+    clearInterval(this.#keepAliveTimer);
+    this.#keepAliveTimer = undefined;
+    if (enable && !this.destroyed) {
+      this.#keepAliveTimer = setInterval(() => this.#channel.keepAlive(), delay === 0 ? DEFAULT_KEEP_ALIVE_MS : delay);
+      this.#keepAliveTimer.unref();
+    }
+    return this;
+  }
+
+  /** Nothing is delayed here; for code that calls it. */
+  setNoDelay(_noDelay?: boolean): this {
+    return this;
+  }
+
+  /** The transport keeps the process alive while connections are; for code that calls these. */
+  ref(): this {
+    return this;
+  }
+
+  unref(): this {
+    return this;
+  }
+
+  /** End, and destroy when everything has been written. */
+  destroySoon(): void {
+    if (this.writable) this.end();
+    if (this.writableFinished) this.destroy();
+    else this.once('finish', () => this.destroy());
+  }
+
+  /** Drop the connection with a reset. */
+  resetAndDestroy(): this {
+    this.#channel.abort(new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side'));
+    return this.destroy();
+  }
+
+  // ------------------------------------------------------------------------------------------------- mapped buffers
+
+  /**
+   * Let the peer write straight into `memory` (riomap): it names octets of it by offsets from `offset` on. The peer must have room, which it
+   * says when it connects. Data that is written after this call arrives after the mapping.
+   */
+  mapMemory(memory: Uint8Array, offset: bigint | number): void {
+    this.#channel.map(memory, BigInt(offset));
+  }
+
+  unmapMemory(memory: Uint8Array): void {
+    this.#channel.unmap(memory);
+  }
+
+  /** Write into the peer's mapped buffer (riowrite); settles when all has been taken. The peer gets no notice. */
+  async writeMapped(data: Uint8Array, offset: bigint | number): Promise<void> {
+    let at = 0;
+    while (at < data.length) {
+      if (this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
+      const taken = this.#channel.writeMapped(data.subarray(at), BigInt(offset) + BigInt(at));
+      at += taken;
+      this.bytesWritten += taken;
+      if (taken === 0) await new Promise<void>((resolve) => this.#mappedWaiters.push(resolve));
+    }
+    this.#active();
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- Duplex
+
+  override _read(): void {
+    this.#wanted = true;
+    this.#fill();
+  }
+
+  #fill(): void {
+    while (this.#wanted && !this.destroyed) {
+      const data = this.#channel.read(READ_OCTETS);
+      if (data === null) break;
+      this.bytesRead += data.length;
+      this.#active();
+      this.#wanted = this.push(data);
+    }
+    if (this.#channel.drained && !this.#endGiven && !this.destroyed) {
+      this.#endGiven = true;
+      this.push(null);
+      // As in node:net: an end that nobody listens for is still an end.
+      if (this.readableLength === 0) this.read(0);
+    }
+  }
+
+  override _write(chunk: Uint8Array, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
+    this.#chunk = chunk;
+    this.#written = 0;
+    this.#callback = callback;
+    this.#channel.beginWrite();
+    this.#pump();
+  }
+
+  #pump(): void {
+    for (const wake of this.#mappedWaiters.splice(0)) wake();
+    const chunk = this.#chunk;
+    if (chunk !== null) {
+      if (this.#channel.refused) {
+        this.#settleWrite(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer has closed the connection and takes no more'));
+        return;
+      }
+      const taken = this.#channel.write(chunk, this.#written);
+      this.#written += taken;
+      this.bytesWritten += taken;
+      if (taken > 0) this.#active();
+      if (this.#written === chunk.length && this.#channel.state !== 'opening') this.#settleWrite(null);
+    }
+    if (this.#final !== null && this.#chunk === null && this.#channel.state !== 'opening') {
+      const final = this.#final;
+      this.#final = null;
+      final();
+    }
+  }
+
+  #settleWrite(error: Error | null): void {
+    const callback = this.#callback;
+    this.#chunk = null;
+    this.#callback = null;
+    callback?.(error);
+  }
+
+  override _final(callback: (error?: Error | null) => void): void {
+    this.#final = () => this.#channel.finish(this.readableEnded || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
+    this.#pump();
+  }
+
+  override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
+    clearTimeout(this.#idleTimer);
+    clearInterval(this.#keepAliveTimer);
+    this.#wanted = false;
+    const channel = this.#channel;
+    if (this.#callback !== null) this.#settleWrite(error ?? new IwarpError('ERR_DESTROYED', 'the socket was destroyed'));
+    for (const wake of this.#mappedWaiters.splice(0)) wake();
+    if (channel.state === 'closed') {
+      callback(error);
+      return;
+    }
+    this.#onGone = () => callback(error);
+    if (error !== null || channel.state === 'opening') channel.abort();
+    else channel.finish('disconnect', () => channel.close());
+  }
+
+  // --------------------------------------------------------------------------------------------------------- channel
+
+  #opened(options: RdmaSocketOptions): void {
+    const { localAddress, remoteAddress } = this.#channel.connection!;
+    this.#addresses = { local: localAddress!, remote: remoteAddress! };
+    if (options.keepAlive === true) this.setKeepAlive(true, options.keepAliveInitialDelay ?? 0);
+    this.#active();
+    this.emit('connect');
+    this.emit('ready');
+    this.#pump();
+  }
+
+  #closed(error: IwarpError | undefined): void {
+    const gone = this.#onGone;
+    this.#onGone = null;
+    if (gone !== null) {
+      gone();
+    } else if (error !== undefined) {
+      this.destroy(error);
+    } else {
+      this.#fill();
+      this.#pump();
+    }
+  }
+
+  #active(): void {
+    clearTimeout(this.#idleTimer);
+    if (this.#idleMs === 0 || this.destroyed) return;
+    this.#idleTimer = setTimeout(() => this.emit('timeout'), this.#idleMs);
+    this.#idleTimer.unref();
+  }
+}
+
+/**
+ * Connect. Errors (no TCP connection, rejection, a peer that speaks something else) come as `error` events, as in `node:net`.
+ *
+ * @example
+ * const request = http.request({ createConnection: () => connect({ host: '10.0.0.2', port: 8080 }), path: '/' });
+ */
+export function connect(options: ConnectOptions, listener?: () => void): RdmaSocket {
+  if (typeof options !== 'object' || options === null) throw new IwarpError('ERR_INVALID_ARGUMENT', 'options must be an object');
+  checkInteger('options.port', options.port, 1, 65_535);
+  const policy = resolvePolicy(options.policy);
+  const rnic = options.rnic ?? defaultRnic();
+  const socket = new RdmaSocket(options, rnic);
+  if (listener !== undefined) socket.once('connect', listener);
+  if (socket.destroyed) return socket; // the signal was aborted already
+  socket.start((channel) => rnic.cm.connect(channel.qp, {
+    host: options.host ?? 'localhost',
+    port: options.port,
+    policy,
+    privateData: channel.connectionData,
+    // librdmacm asks for one Read, since a peer-to-peer connection may begin with one.
+    responderResources: 1,
+    initiatorDepth: 1,
+    ...(options.localAddress === undefined ? {} : { localAddress: options.localAddress }),
+    ...(options.localPort === undefined ? {} : { localPort: options.localPort }),
+    ...(options.family === undefined ? {} : { family: options.family }),
+  }));
+  return socket;
+}

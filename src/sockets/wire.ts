@@ -1,0 +1,137 @@
+/**
+ * The rsocket protocol on the wire, as librdmacm speaks it over iWARP: private data of 40 octets each way, then RDMA Writes each followed
+ * by a Send of 4 octets, because iWARP as librdmacm knows it has no Write with Immediate. Read first: librdmacm/docs/rsocket.
+ */
+import { IwarpError } from '../base/errors.ts';
+import { hi32, lo32, toBigInt } from '../base/u64.ts';
+
+export const CONNECTION_DATA_OCTETS = 40;
+export const MESSAGE_OCTETS = 4;
+export const SGE_OCTETS = 16;
+export const IOMAP_OCTETS = 24;
+/** Entries of the list in which a peer announces receive buffers. */
+export const SGL_ENTRIES = 2;
+const VERSION = 1;
+
+const FLAG_BIG_ENDIAN = 1;
+const FLAG_IOMAP = 2;
+
+/** Kinds of message; the upper 3 bits. */
+export const OP = { DATA: 0, SGL: 4, IOMAP: 6, CONTROL: 7 } as const;
+/** Values of a control message. */
+export const CONTROL = { DISCONNECT: 0, KEEPALIVE: 1, SHUTDOWN: 2 } as const;
+const VALUE_BITS = 29;
+export const MAX_VALUE: number = (1 << VALUE_BITS) - 1;
+
+/** Memory of a peer: tagged offset, STag, octets (of the list: entries). */
+export interface RemoteMemory {
+  readonly addr: bigint;
+  readonly key: number;
+  readonly length: number;
+}
+
+/** What each side says of itself in private data. */
+export interface ConnectionData {
+  readonly bigEndian: boolean;
+  readonly iomap: boolean;
+  /** Data messages that may be sent before more are granted. */
+  readonly credits: number;
+  /** Entries of the list of mapped buffers, behind those of the list of receive buffers. */
+  readonly iomapSize: number;
+  readonly targetSgl: RemoteMemory;
+  readonly dataBuffer: RemoteMemory;
+}
+
+/** Sizes travel in 8 bits: up to 128 as they are, above in units of 256. */
+export function sizeToOctet(size: number): number {
+  return size <= 128 ? size : 128 | (size >> 8);
+}
+
+export function octetToSize(octet: number): number {
+  return octet <= 128 ? octet : (octet & 0x7f) << 8;
+}
+
+export function encodeConnectionData(data: ConnectionData): Uint8Array {
+  const bytes = new Uint8Array(CONNECTION_DATA_OCTETS);
+  const view = new DataView(bytes.buffer);
+  view.setUint8(0, VERSION);
+  view.setUint8(1, (data.bigEndian ? FLAG_BIG_ENDIAN : 0) | (data.iomap ? FLAG_IOMAP : 0));
+  view.setUint16(2, data.credits);
+  view.setUint8(7, sizeToOctet(data.iomapSize));
+  putMemory(view, 8, data.targetSgl, false);
+  putMemory(view, 24, data.dataBuffer, false);
+  return bytes;
+}
+
+/** @throws IwarpError ERR_NOT_SUPPORTED for anything but version 1 of this protocol */
+export function decodeConnectionData(bytes: Uint8Array): ConnectionData {
+  if (bytes.length < CONNECTION_DATA_OCTETS || bytes[0] !== VERSION) {
+    throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not speak version 1 of the rsocket protocol');
+  }
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const flags = view.getUint8(1);
+  return {
+    bigEndian: (flags & FLAG_BIG_ENDIAN) !== 0,
+    iomap: (flags & FLAG_IOMAP) !== 0,
+    credits: view.getUint16(2),
+    iomapSize: octetToSize(view.getUint8(7)),
+    targetSgl: getMemory(view, 8, false),
+    dataBuffer: getMemory(view, 24, false),
+  };
+}
+
+function putMemory(view: DataView, at: number, memory: RemoteMemory, little: boolean): void {
+  view.setUint32(at + (little ? 4 : 0), hi32(memory.addr), little);
+  view.setUint32(at + (little ? 0 : 4), lo32(memory.addr), little);
+  view.setUint32(at + 8, memory.key, little);
+  view.setUint32(at + 12, memory.length, little);
+}
+
+function getMemory(view: DataView, at: number, little: boolean): RemoteMemory {
+  const addr = toBigInt(view.getUint32(at + (little ? 4 : 0), little), view.getUint32(at + (little ? 0 : 4), little));
+  return { addr, key: view.getUint32(at + 8, little), length: view.getUint32(at + 12, little) };
+}
+
+/** A message, in the byte order of the machine that reads it: nobody converts it. */
+export function encodeMessage(op: number, value: number, little: boolean): Uint8Array {
+  const bytes = new Uint8Array(MESSAGE_OCTETS);
+  new DataView(bytes.buffer).setUint32(0, ((op << VALUE_BITS) | value) >>> 0, little);
+  return bytes;
+}
+
+export function messageOp(word: number): number {
+  return word >>> VALUE_BITS;
+}
+
+export function messageValue(word: number): number {
+  return word & MAX_VALUE;
+}
+
+/** An entry of the list of receive buffers, in the byte order of its reader. */
+export function encodeSge(memory: RemoteMemory, little: boolean): Uint8Array {
+  const bytes = new Uint8Array(SGE_OCTETS);
+  putMemory(new DataView(bytes.buffer), 0, memory, little);
+  return bytes;
+}
+
+export function decodeSge(view: DataView, at: number): RemoteMemory {
+  return getMemory(view, at, true);
+}
+
+/** A mapped buffer: where it begins in the peer's map, and where it is. */
+export interface IomapEntry {
+  readonly offset: bigint;
+  readonly memory: RemoteMemory;
+}
+
+export function encodeIomap(entry: IomapEntry, little: boolean): Uint8Array {
+  const bytes = new Uint8Array(IOMAP_OCTETS);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, entry.offset, little);
+  putMemory(view, 8, entry.memory, little);
+  return bytes;
+}
+
+export function decodeIomap(view: DataView, at: number): IomapEntry {
+  return { offset: view.getBigUint64(at, true), memory: getMemory(view, at + 8, true) };
+}
