@@ -282,7 +282,7 @@ const requester: Case[] = [
     const done = await trial.tester.completions(4);
     same('completions with success', done.filter((wc) => wc.status === 'success').length, 4);
   }, { needs, startup: { ird: 4, rtr: ['write'] } }),
-  stimulus('ext.atomic.response-unasked', 'An Atomic Response that nobody asked for', 'EXT-049', terms(TERM.DDP_MSN_RANGE, TERM.DDP_NO_BUFFER),
+  stimulus('ext.atomic.response-unasked', 'An Atomic Response that nobody asked for', 'EXT-049', terms(TERM.DDP_NO_BUFFER, TERM.DDP_MSN_RANGE),
     (_trial, connection) => connection.send(untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 1, payload: atomicResponseHeader(1, 1n) })), { needs }),
   wrongResponse('response-wrong-msn', 'An Atomic Response with MSN 2 in place of 1', terms(TERM.DDP_MSN_RANGE, TERM.DDP_NO_BUFFER), (id) => untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 2, payload: atomicResponseHeader(id, 1n) })),
   wrongResponse('response-short', 'An Atomic Response of 11 octets', MALFORMED, (id) => untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 1, payload: atomicResponseHeader(id, 1n).subarray(0, 11) })),

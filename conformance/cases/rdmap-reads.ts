@@ -14,7 +14,7 @@ import type { Outcome, Trial } from '../probe/trial.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';
-import { MALFORMED_REQUEST, READ_ACCESS, READ_ASSOCIATION, READ_BOUNDS, READ_STAG, READ_WRAP, TOO_MANY_READS } from './codes.ts';
+import { MALFORMED_REQUEST, MO, READ_ACCESS, READ_ASSOCIATION, READ_BOUNDS, READ_STAG, READ_WRAP, TOO_MANY_READS } from './codes.ts';
 import { established, range, stimulus } from './define.ts';
 import type { Case } from './define.ts';
 
@@ -180,8 +180,8 @@ const faults: Case[] = [
 ];
 
 /** A Read Request that is not what RFC 5040 4.4 has. */
-function malformed(id: string, title: string, make: (msn: number) => Uint8Array, requirements = 'RDMAP-015'): Case {
-  return stimulus(`rdmap.read.${id}`, title, requirements, MALFORMED_REQUEST, (_trial, connection) => connection.send(make(connection.takeMsn(1))));
+function malformed(id: string, title: string, make: (msn: number) => Uint8Array, outcomes: readonly Outcome[] = MALFORMED_REQUEST): Case {
+  return stimulus(`rdmap.read.${id}`, title, 'RDMAP-015', outcomes, (_trial, connection) => connection.send(make(connection.takeMsn(1))));
 }
 
 const READ = { opcode: OPCODE.READ_REQUEST, qn: 1 } as const;
@@ -189,7 +189,7 @@ const malformedRequests: Case[] = [
   ...[1, 16, 27, 29, 32, 100].map((octets) =>
     malformed(`request-of-${octets}-octets`, `A Read Request with ${octets} octets behind the DDP header`, (msn) => untagged({ ...READ, msn, payload: new Uint8Array(octets) }))),
   malformed('request-not-last', 'A Read Request with L=0', (msn) => untagged({ ...READ, msn, last: false, payload: new Uint8Array(28) })),
-  malformed('request-at-mo-4', 'A Read Request with MO 4', (msn) => untagged({ ...READ, msn, mo: 4, payload: new Uint8Array(28) })),
+  malformed('request-at-mo-4', 'A Read Request with MO 4', (msn) => untagged({ ...READ, msn, mo: 4, payload: new Uint8Array(28) }), [...MO, ...MALFORMED_REQUEST]),
 ];
 
 const depth: Case[] = [
@@ -236,7 +236,12 @@ function answer(connection: Connection, header: Uint8Array, data: Uint8Array): v
   connection.send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: request.sinkStag, to: request.sinkTo, payload: data }));
 }
 
-const BAD_RESPONSE = terms(TERM.DDP_BOUNDS, TERM.DDP_INVALID_STAG, TERM.RDMAP_UNEXPECTED_OPCODE, TERM.DDP_LOCAL_CATASTROPHIC);
+/** The code to send first, then what other readings of RFC 5040 5.2.2 send. */
+const badResponse = (first: number): Outcome[] => terms(first, ...BAD_RESPONSE_CODES.filter((code) => code !== first));
+const BAD_RESPONSE_CODES = [TERM.DDP_BOUNDS, TERM.DDP_INVALID_STAG, TERM.RDMAP_UNEXPECTED_OPCODE, TERM.DDP_LOCAL_CATASTROPHIC] as const;
+const WRONG_PLACE = badResponse(TERM.DDP_BOUNDS);
+const WRONG_STAG = badResponse(TERM.DDP_INVALID_STAG);
+const UNASKED = badResponse(TERM.RDMAP_UNEXPECTED_OPCODE);
 
 /** The peer reads 16 octets; the probe answers wrongly. */
 function wrongAnswer(id: string, title: string, requirements: string, outcomes: readonly Outcome[], reply: (connection: Connection, request: ReadRequestFields) => void): Case {
@@ -253,26 +258,26 @@ function wrongAnswer(id: string, title: string, requirements: string, outcomes: 
 const response = (stag: number, to: bigint, payload: Uint8Array, last = true): Uint8Array => tagged({ opcode: OPCODE.READ_RESPONSE, stag, to, payload, last });
 
 const responses: Case[] = [
-  wrongAnswer('longer-than-asked', 'A Read Response of 17 octets to a Read of 16', 'RDMAP-047 RDMAP-048', BAD_RESPONSE, (c, r) => c.send(response(r.sinkStag, r.sinkTo, pattern(17)))),
-  wrongAnswer('much-longer', 'A Read Response of 4000 octets to a Read of 16', 'RDMAP-047 RDMAP-048', BAD_RESPONSE, (c, r) => c.send(response(r.sinkStag, r.sinkTo, pattern(4000)))),
-  wrongAnswer('second-segment-too-long', 'A Read Response in two segments, the second too long by one', 'RDMAP-047 RDMAP-048 DDP-051', BAD_RESPONSE, (c, r) => {
+  wrongAnswer('longer-than-asked', 'A Read Response of 17 octets to a Read of 16', 'RDMAP-047 RDMAP-048', WRONG_PLACE, (c, r) => c.send(response(r.sinkStag, r.sinkTo, pattern(17)))),
+  wrongAnswer('much-longer', 'A Read Response of 4000 octets to a Read of 16', 'RDMAP-047 RDMAP-048', WRONG_PLACE, (c, r) => c.send(response(r.sinkStag, r.sinkTo, pattern(4000)))),
+  wrongAnswer('second-segment-too-long', 'A Read Response in two segments, the second too long by one', 'RDMAP-047 RDMAP-048 DDP-051', WRONG_PLACE, (c, r) => {
     c.send(response(r.sinkStag, r.sinkTo, pattern(8), false));
     c.send(response(r.sinkStag, r.sinkTo + 8n, pattern(9)));
   }),
-  wrongAnswer('shorter', 'A Read Response of 15 octets with L to a Read of 16', 'RDMAP-048', [...BAD_RESPONSE, NORMAL], (c, r) => c.send(response(r.sinkStag, r.sinkTo, pattern(15)))),
-  wrongAnswer('unknown-stag', 'A Read Response to an STag nobody knows', 'RDMAP-047', BAD_RESPONSE, (c) => c.send(response(0x3333_3300, 0n, pattern(16)))),
-  wrongAnswer('wrong-key', 'A Read Response to the right index with another key', 'RDMAP-047', BAD_RESPONSE, (c, r) => c.send(response((r.sinkStag ^ 1) >>> 0, r.sinkTo, pattern(16)))),
-  wrongAnswer('outside', 'A Read Response at a TO outside the sink', 'RDMAP-047 RDMAP-048', BAD_RESPONSE, (c, r) => c.send(response(r.sinkStag, r.sinkTo + 0x1000_0000n, pattern(16)))),
+  wrongAnswer('shorter', 'A Read Response of 15 octets with L to a Read of 16', 'RDMAP-048', [...WRONG_PLACE, NORMAL], (c, r) => c.send(response(r.sinkStag, r.sinkTo, pattern(15)))),
+  wrongAnswer('unknown-stag', 'A Read Response to an STag nobody knows', 'RDMAP-047', WRONG_STAG, (c) => c.send(response(0x3333_3300, 0n, pattern(16)))),
+  wrongAnswer('wrong-key', 'A Read Response to the right index with another key', 'RDMAP-047', WRONG_STAG, (c, r) => c.send(response((r.sinkStag ^ 1) >>> 0, r.sinkTo, pattern(16)))),
+  wrongAnswer('outside', 'A Read Response at a TO outside the sink', 'RDMAP-047 RDMAP-048', WRONG_PLACE, (c, r) => c.send(response(r.sinkStag, r.sinkTo + 0x1000_0000n, pattern(16)))),
 ];
 
 const solicited: Case[] = [
-  established('rdmap.response.one-too-many', 'Two Read Responses to one Read', 'RDMAP-049 RDMAP-047', describeOutcomes(BAD_RESPONSE), async (trial, connection) => {
+  established('rdmap.response.one-too-many', 'Two Read Responses to one Read', 'RDMAP-049 RDMAP-047', describeOutcomes(UNASKED), async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 16, stag: 9, to: '0' });
     const request = parseReadRequest((await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request')).payload)!;
     connection.send(response(request.sinkStag, request.sinkTo, pattern(16)));
     const again = response(request.sinkStag, request.sinkTo, pattern(16));
     connection.send(again);
-    await trial.expect(connection, BAD_RESPONSE);
+    await trial.expect(connection, UNASKED);
   }, { needs: ['tester'] }),
   established('rdmap.response.unasked', 'A Read Response to a region that the peer offered only for reading', 'RDMAP-049', 'an error; memory unchanged', async (trial, connection) => {
     const region = await trial.tester.region({ length: 64, fill: 0xee, access: ['remote-read'] });

@@ -1,0 +1,172 @@
+// Rules about the suite itself: names, requirements, coverage, the probe's codec against the golden vectors, repeatability, reports,
+// waivers and captures.
+
+import { describe, expect, it } from 'vitest';
+import { cases } from '../cases/index.ts';
+import { established, stimulus } from '../cases/define.ts';
+import { exceptions } from '../catalogue/exceptions.ts';
+import { isMandatory, isRequirement, requirement, requirements } from '../catalogue/index.ts';
+import { NORMAL, terms } from '../probe/trial.ts';
+import { tagged } from '../probe/messages.ts';
+import { pcapOf } from '../probe/pcap.ts';
+import { FpduReader, FpduWriter } from '../probe/fpdu.ts';
+import { htmlReport } from '../report/html.ts';
+import { junitReport, jsonReport, tapReport } from '../report/machine.ts';
+import { makeReport } from '../report/model.ts';
+import { textReport } from '../report/text.ts';
+import { parseWaivers } from '../runner/waivers.ts';
+import { unobservable } from '../unobservable.ts';
+import { checkVectors } from '../vectors-command.ts';
+import type { Result } from '../runner/runner.ts';
+import { caseNamed, faults, runAgainstSelf } from './support.ts';
+
+describe('the cases', () => {
+  it('have names that differ, requirements that exist, and a part of the probe', () => {
+    const ids = cases.map((entry) => entry.id);
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids.length).toBeGreaterThanOrEqual(300);
+    for (const entry of cases) {
+      expect(entry.id).toMatch(/^[a-z]+(\.[a-z0-9-]+)+$/);
+      expect(entry.requirements.filter((id) => !isRequirement(id)), entry.id).toEqual([]);
+      expect(entry.roles.length, entry.id).toBeGreaterThan(0);
+      expect(entry.title.length, entry.id).toBeGreaterThan(5);
+    }
+  });
+
+  it('cover every MUST of kind wire below the verbs, or a reason says why not', () => {
+    const covered = new Set(cases.flatMap((entry) => entry.requirements));
+    const open = requirements.filter((entry) => entry.kind === 'wire' && entry.group !== 'VERBS' && isMandatory(entry) && !covered.has(entry.id));
+    expect(open.map((entry) => entry.id).filter((id) => unobservable[id] === undefined && exceptions[id] === undefined)).toEqual([]);
+    for (const [id, reason] of Object.entries(unobservable)) {
+      expect(covered.has(id), `${id} has a case after all`).toBe(false);
+      expect(requirement(id)?.kind, id).toBe('wire');
+      expect(reason.length, id).toBeGreaterThan(40);
+    }
+  });
+
+  it.each([
+    ['ULPDU_Length smaller than the header', 'mpa.fpdu.tagged-ulpdu-of-13'],
+    ['a Read Response longer than the request', 'rdmap.response.longer-than-asked'],
+    ['a Read Response to a wrong sink', 'rdmap.response.unknown-stag'],
+    ['a Read Response with none outstanding', 'rdmap.response.unasked'],
+    ['a malformed Request with data glued on', 'mpa.request.malformed-with-data-behind'],
+    ['an unknown region with no octets', 'ddp.empty-write.unknown-stag'],
+    ['an unknown region with octets', 'ddp.write.unknown-stag'],
+    ['more Reads than IRD', 'rdmap.read.more-than-ird'],
+    ['STag guessing', 'sec.guess.costs-the-connection'],
+    ['a Terminate inside a half-received message', 'rdmap.terminate.inside-a-message'],
+    ['start-up one octet at a time', 'mpa.request.one-octet-at-a-time'],
+  ])('include the driver bug "%s" as %s', (_shape, id) => {
+    expect(caseNamed(id).id).toBe(id);
+  });
+});
+
+describe('the probe', () => {
+  it('computes every golden vector', () => {
+    const { text, good } = checkVectors([]);
+    expect(text).toContain('all as the probe computes them');
+    expect(good).toBe(true);
+  });
+
+  it.each([0, 1, 2, 3, 484, 487, 500, 1100, 70_000])('reads back what it writes with markers, %i octets', (length) => {
+    const writer = new FpduWriter(true, true);
+    const reader = new FpduReader(true);
+    for (let i = 0; i < 3; i++) {
+      const ulpdu = tagged({ opcode: 0, stag: 7, to: 9n, payload: new Uint8Array(Math.min(length, 60_000)).fill(i) });
+      for (const octet of writer.encode(ulpdu)) reader.push(Uint8Array.of(octet));
+      const fpdu = reader.next();
+      expect(fpdu?.ulpdu).toEqual(ulpdu);
+      expect(fpdu?.crcGood).toBe(true);
+      expect(fpdu?.markers.every((marker) => marker.pointer === marker.expected)).toBe(true);
+    }
+    expect(reader.next()).toBeNull();
+  });
+});
+
+const wrong = stimulus('test.expects-the-impossible', 'A zero-length Write that must end in an error', 'DDP-026', terms(0x1100),
+  (_trial, connection) => connection.send(tagged({ opcode: 0, stag: 1, to: 0n })));
+const right = stimulus('test.expects-nothing-special', 'A zero-length Write', 'DDP-026', [NORMAL], (_trial, connection) => connection.send(tagged({ opcode: 0, stag: 1, to: 0n })));
+const thrower = established('test.throws', 'A case that is broken itself', 'DDP-026', 'nothing', async () => {
+  throw new Error('out of <order> & broken');
+});
+
+/** Time limits so short that a case which waits for what never comes does not take long. */
+const HURRIED = { slow: 0.05 };
+
+describe('the runner', () => {
+  it('sends the same octets again for the same seed and others for another', async () => {
+    const chosen = ['mpa.fpdu.pad-2-not-zero', 'mpa.fpdu.cut-at-random', 'ddp.write.unaligned', 'rdmap.read.written-long'].map(caseNamed);
+    const sent = async (seed: number): Promise<string> => {
+      const results = await runAgainstSelf(chosen, ['initiator'], { seed });
+      expect(faults(results)).toEqual([]);
+      return results.map((r) => r.log.filter((e) => e.from === 'probe').map((e) => Buffer.from(e.octets).toString('hex')).join('\n')).join('\n\n');
+    };
+    const first = await sent(7);
+    expect(await sent(7)).toBe(first);
+    expect(await sent(8)).not.toBe(first);
+  });
+
+  it('tells failures, passes and errors apart, and counts what is unexpected', async () => {
+    const results = await runAgainstSelf([wrong, right, thrower], ['initiator'], HURRIED);
+    expect(results.map((r) => r.verdict)).toEqual(['fail', 'pass', 'error']);
+    expect(results.map((r) => r.unexpected)).toEqual([true, false, true]);
+    expect(results[0]).toMatchObject({ expected: 'Terminate 1/1/00 (DDP: invalid STag)', actual: 'silence' });
+  });
+
+  it('expects what a waiver covers, and reports a waived case that passes', async () => {
+    const waivers = parseWaivers('# known\n\ntest.expects-the-* answers nothing\ntest.expects-nothing-special@initiator once failed\n');
+    const results = await runAgainstSelf([wrong, right], ['initiator'], { ...HURRIED, waivers });
+    expect(results.map((r) => [r.verdict, r.unexpected, r.waiver])).toEqual([['fail', false, 'answers nothing'], ['pass', true, 'once failed']]);
+    expect(waivers.reasonFor('test.expects-nothing-special', 'responder')).toBeNull();
+    expect(waivers.idle(['test.expects-nothing-special']).map((w) => w.pattern)).toEqual(['test.expects-the-*']);
+    expect(() => parseWaivers('no-reason')).toThrow('line 1');
+  });
+
+  it('leaves out what the profile cannot do, saying why', async () => {
+    const profile = { name: 'bare', capabilities: new Set<never>(), roles: ['initiator'] as const, listen: { host: '127.0.0.1', port: 0 }, description: 'bare', begin: () => Promise.reject(new Error('not reached')), close: async () => undefined };
+    const [result] = await runAgainstSelf([caseNamed('ddp.write.other-pd')], ['initiator'], {}, profile);
+    expect(result).toMatchObject({ verdict: 'skip', unexpected: false, reason: 'profile bare has no tester' });
+  });
+});
+
+describe('the reports', () => {
+  const results = (): Promise<Result[]> => runAgainstSelf([wrong, right, thrower], ['initiator'], HURRIED);
+  const report = async (): Promise<ReturnType<typeof makeReport>> => makeReport(await results(), {
+    profile: 'self', peer: 'a <peer>', strict: false, seed: 1, began: '2000-01-01T00:00:00.000Z', seconds: 1, replayOptions: '--profile self', pcapOf: () => null,
+  });
+
+  it('show a failure with expected, actual, clause, decoded octets and the command that repeats it', async () => {
+    const text = textReport(await report());
+    expect(text).toContain('FAIL test.expects-the-impossible [probe is initiator]');
+    expect(text).toMatch(/expected Terminate 1\/1\/00 \(DDP: invalid STag\)\n {2}actual {3}silence/);
+    expect(text).toContain('DDP-026 (RFC 5041 5.2, MUST NOT)');
+    expect(text).toMatch(/0004 {2}00 00 00 01 +STag: 0x00000001/);
+    expect(text).toContain('iwarp conformance run test.expects-the-impossible --role initiator --seed 1 --profile self');
+    expect(text).toContain('3 run: 1 passed, 1 failed, 0 waived, 1 errors; 0 left out; 2 unexpected');
+  });
+
+  it('are well-formed TAP, JUnit XML, JSON and one HTML page', async () => {
+    const made = await report();
+    const tap = tapReport(made).split('\n');
+    expect(tap[1]).toBe('1..3');
+    expect(tap.filter((line) => /^(not )?ok /.test(line))).toHaveLength(3);
+    const junit = junitReport(made);
+    expect(junit.match(/<testcase /g)).toHaveLength(3);
+    expect(junit).not.toMatch(/<order>| & /);
+    expect(JSON.parse(jsonReport(made))).toEqual(JSON.parse(JSON.stringify(made)));
+    const html = htmlReport(made);
+    expect(html).toContain('a &#60;peer&#62;');
+    expect(html.match(/<details>/g)).toHaveLength(2);
+    expect(html).not.toMatch(/(?:src|href)=/);
+  });
+
+  it('write a capture that begins with the three segments of a TCP connection', async () => {
+    const [result] = await results();
+    const octets = pcapOf(result!.capture, 0);
+    const view = new DataView(octets.buffer);
+    expect(view.getUint32(0)).toBe(0xa1b2c3d4);
+    const flags: number[] = [];
+    for (let at = 24; at < octets.length; at += 16 + view.getUint32(at + 8)) flags.push(octets[at + 16 + 33]!);
+    expect(flags.slice(0, 4)).toEqual([0x02, 0x12, 0x10, 0x18]);
+  });
+});
