@@ -183,6 +183,7 @@ export class Sender {
     const { sq, outstanding } = this.#c;
     if (sq.next >= this.#workEnd) return false;
     const wqe = sq.slot(sq.next);
+    if (wqe.kind === WORK.LOCAL) return false; // it waits for its fence (VERBS-099); `#runLocalWork` does it then
     // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
     if (wqe.fence && outstanding.size > 0) return false;
     if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) return outstanding.size < this.ord || this.ord === 0; // VERBS-072

@@ -163,6 +163,21 @@ describe('memory operations in the queue', () => {
     expect(mr.valid).toBe(false);
   });
 
+  it('VERBS-099 VERBS-104: one that waits for a Send to leave is not sent itself', async () => {
+    const pair = await connectedPair();
+    const { client, server } = pair;
+    const mr = client.register(8);
+    server.qp.postRecv({ wrId: 1, sges: [{ mr: server.register(8) }] });
+    client.qp.postSend([
+      { wrId: 1, opcode: 'send', sges: [{ mr }], signaled: false },
+      { wrId: 2, opcode: 'local-invalidate', target: mr, fence: true },
+      { wrId: 3, opcode: 'rdma-write', rkey: 0, remoteAddr: 0 },
+    ]);
+    pair.run();
+    expect(outcomes(client.sent())).toEqual(['2 success', '3 success']);
+    expect([mr.valid, server.qp.state]).toEqual([false, 'rts']);
+  });
+
   it('VERBS-099: without a fence it may come while the Read is out; then the response has no place to go', () => {
     const { qp, bench, answer } = scripted();
     const mr = bench.side.register(8);
