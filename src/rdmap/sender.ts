@@ -80,6 +80,7 @@ export class Sender {
   #quantum = 0;
   #responseServedLast = false;
   #lastPost = Number.POSITIVE_INFINITY;
+  #transmitted = 0;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
   /** FPDUs produced, by what they carried; for counters. */
@@ -201,7 +202,8 @@ export class Sender {
     while (this.fault === null && sq.next < this.#workEnd) {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) return;
-      // VERBS-099: a fenced one waits for all the work in front.
+      // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
+      if (wqe.fence && sq.next !== sq.tail) this.sweep(this.#transmitted);
       if (wqe.fence && (outstanding.size > 0 || sq.next !== sq.tail)) return;
       sq.next++;
       const status = wqe.local!();
@@ -484,6 +486,7 @@ export class Sender {
 
   /** Complete, in posting order (RDMAP-094), what has left the port up to `transmitted` and what has been answered. */
   sweep(transmitted: number): void {
+    this.#transmitted = transmitted;
     const { sq, owner } = this.#c;
     while (sq.tail !== sq.next) {
       const wqe = sq.slot(sq.tail);

@@ -178,6 +178,18 @@ describe('memory operations in the queue', () => {
     expect([mr.valid, server.qp.state]).toEqual([false, 'rts']);
   });
 
+  it('VERBS-099: several with fences in a row do not wait for each other for ever', async () => {
+    const pair = await connectedPair();
+    const { client } = pair;
+    const regions = [1, 2, 3].map(() => client.register(8));
+    client.qp.postSend([
+      { wrId: 0, opcode: 'rdma-write', rkey: 0, remoteAddr: 0 },
+      ...regions.map((target, i) => ({ wrId: i + 1, opcode: 'local-invalidate', target, fence: true }) as const),
+    ]);
+    pair.run();
+    expect(outcomes(client.sent())).toEqual(['0 success', '1 success', '2 success', '3 success']);
+  });
+
   it('VERBS-099: without a fence it may come while the Read is out; then the response has no place to go', () => {
     const { qp, bench, answer } = scripted();
     const mr = bench.side.register(8);
