@@ -6,7 +6,7 @@ import { World } from './world.ts';
 const OPERATIONS = Number(process.env['IWARP_MODEL_OPS'] ?? 100_000);
 const FIRST_SEED = Number(process.env['IWARP_MODEL_SEED'] ?? 1);
 /** Calls on one world before the next seed begins another. */
-const WORLD_OPERATIONS = 25_000;
+const WORLD_OPERATIONS = 20_000;
 
 describe('verbs against the naive model', () => {
   it(`VERBS-092 VERBS-094 VERBS-095 VERBS-106 VERBS-107 VERBS-108 VERBS-163 VERBS-157: ${OPERATIONS} random calls lose, double or misorder no completion`, async () => {

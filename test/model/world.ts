@@ -15,6 +15,11 @@ const RECEIVE_DEPTH = 16;
 const SHARED_DEPTH = 64;
 const CQ_ENTRIES = 512;
 
+/** Networks that cut and delay differently; each seed has one. */
+const NETWORKS = [
+  { latency: 1 }, { latency: 0, readOctets: 137 }, { latency: 2, bandwidth: 300, buffer: 600, readOctets: 1000 }, { latency: 3, buffer: 64, readOctets: 31 },
+] as const;
+
 interface Link {
   readonly a: Endpoint;
   readonly b: Endpoint;
@@ -41,7 +46,8 @@ export class World {
 
   private constructor(seed: number) {
     this.#draw = new Draw(seed);
-    this.#pair = new Pair({ seed, client: { cqSize: CQ_ENTRIES }, server: { cqSize: CQ_ENTRIES } });
+    const network = NETWORKS[seed % NETWORKS.length]!;
+    this.#pair = new Pair({ seed, network, client: { cqSize: CQ_ENTRIES }, server: { cqSize: CQ_ENTRIES } });
     this.#halves = [this.#pair.client, this.#pair.server].map((side) => this.#half(side));
   }
 
