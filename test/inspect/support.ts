@@ -209,7 +209,7 @@ export function problemIds(events: readonly (InspectEvent | { readonly event: In
 }
 
 /** Decode one conversation without TCP, cut into pieces of `piece` octets. */
-export function decodeConversation(talk: Conversation, piece = 1 << 20): InspectEvent[] {
+export function decodeConversation(talk: Conversation, piece: number = 1 << 20): InspectEvent[] {
   const events: InspectEvent[] = [];
   const decoder = new ConnectionDecoder({ emit: (event) => events.push(event) });
   const push = (direction: 0 | 1, octets: Uint8Array): void => {
