@@ -15,6 +15,9 @@ const COMMANDS: readonly (readonly [string, string, () => Promise<Run>])[] = [
   ['send_bw', 'bandwidth of Sends, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('send', 'bw')],
   ['send_lat', 'latency of Sends, with perftest over rdma_cm', async () => (await import('./perftest.ts')).perftest('send', 'lat')],
   ['dissect', 'decode the FPDUs of a capture file', async () => (await import('./dissect.ts')).run],
+  ['rstream', 'byte streams over rsockets, with stock rstream', async () => (await import('./rstream.ts')).run],
+  ['riostream', 'direct writes over rsockets, with stock riostream', async () => (await import('./riostream.ts')).run],
+  ['rcopy', 'copy a file over rsockets, with stock rcopy', async () => (await import('./rcopy.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 

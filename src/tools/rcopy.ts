@@ -1,0 +1,282 @@
+/**
+ * `iwarp rcopy`: copies a file over rsockets, as librdmacm's rcopy. Messages have a header of 16 octets in little-endian order: version 0,
+ * command, length of the message with its header, data, file id. OPEN with mode and path; WRITE with the size, then the octets of the file;
+ * CLOSE. Each is answered with the command and bit 7, data 0 or an error number.
+ */
+import { constants } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { IwarpError } from '../base/errors.ts';
+import { COMMON_USAGE, parseOptions, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { POLICY_USAGE } from './support/policy-flags.ts';
+import { openStream, patience, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
+import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+
+const USAGE = `usage 1: rcopy [options]
+\t     starts the server application
+\t[-p  port_number]
+usage 2: rcopy source server[:destination] [options]
+\t     source - file name and path
+\t     server - name or address
+\t     destination - file name and path
+\t[-p  port_number]
+`;
+
+export const HEADER_OCTETS = 16;
+export const COMMAND = { OPEN: 1, CLOSE: 2, WRITE: 3 } as const;
+export const RESPONSE = 0x80;
+const CHUNK_OCTETS = 1 << 20;
+const MAX_PATH = 4096;
+const ERRNO: Readonly<Record<string, number>> = { EPERM: 1, ENOENT: 2, EIO: 5, EACCES: 13, EBUSY: 16, EISDIR: 21, EINVAL: 22, ENOSPC: 28, EROFS: 30 };
+const EIO = 5;
+const EBUSY = 16;
+const EINVAL = 22;
+
+/** Header of a message. `length` counts the header too. */
+export interface Header {
+  readonly command: number;
+  readonly length: number;
+  readonly data: number;
+  readonly id: bigint;
+}
+
+export function encodeHeader({ command, length, data, id }: Header): Buffer {
+  const bytes = Buffer.alloc(HEADER_OCTETS);
+  bytes.writeUInt8(command, 1);
+  bytes.writeUInt16LE(length, 2);
+  bytes.writeUInt32LE(data, 4);
+  bytes.writeBigUInt64LE(id, 8);
+  return bytes;
+}
+
+/** @throws IwarpError ERR_INVALID_STATE */
+export function decodeHeader(bytes: Buffer): Header {
+  const version = bytes.readUInt8(0);
+  const length = bytes.readUInt16LE(2);
+  if (version !== 0 || length < HEADER_OCTETS) throw new IwarpError('ERR_INVALID_STATE', `invalid version ${version} or length ${length}`);
+  return { command: bytes.readUInt8(1), length, data: bytes.readUInt32LE(4), id: bytes.readBigUInt64LE(8) };
+}
+
+/** The OPEN message: the path is padded with at least one NUL to a multiple of 8 octets. */
+export function encodeOpen(path: string, mode: number): Buffer {
+  const name = Buffer.from(path);
+  const padded = Buffer.alloc((name.length + 8) & ~7);
+  name.copy(padded);
+  return Buffer.concat([encodeHeader({ command: COMMAND.OPEN, length: HEADER_OCTETS + padded.length, data: mode, id: 0n }), padded]);
+}
+
+/** The WRITE message; the octets follow it. */
+export function encodeWrite(size: number): Buffer {
+  const bytes = Buffer.alloc(HEADER_OCTETS + 8);
+  encodeHeader({ command: COMMAND.WRITE, length: HEADER_OCTETS + 8, data: 0, id: 0n }).copy(bytes);
+  bytes.writeBigUInt64LE(BigInt(size), HEADER_OCTETS);
+  return bytes;
+}
+
+/** Entry point; the result is the exit status. */
+export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
+  let options: ParsedOptions;
+  let port: number;
+  let tool: Tool;
+  try {
+    options = parseOptions(args, 'p:', { help: {} });
+    if (options.flags.has('help')) {
+      io.out(`${USAGE}${COMMON_USAGE}${POLICY_USAGE}`);
+      return 0;
+    }
+    port = Number(textOption(options, 'p') ?? '7427');
+    if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError(`-p must be a port, got '${textOption(options, 'p')}'`);
+    if (options.rest.length === 1 || options.rest.length > 2) throw new UsageError('give a source and a server, or neither');
+    tool = new Tool(io, options, { responder: 'relaxed' });
+  } catch (error) {
+    if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
+    io.err(`rcopy: ${error.message}\n`);
+    io.out(USAGE);
+    return 1;
+  }
+  try {
+    const stream: StreamOptions = { patience: patience(options) };
+    const [source, target] = options.rest;
+    if (source === undefined) await serve(tool, port, stream);
+    else await copy(tool, source, target!, port, stream);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof IwarpError)) throw error;
+    tool.complain(`rcopy: ${error.message}`);
+    return 1;
+  } finally {
+    await tool.close();
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- client
+
+/** An address in brackets may hold colons; otherwise the first one ends the server's name. */
+export function splitTarget(target: string): { host: string; path: string | undefined } {
+  const match = /^(?:\[([^\]]+)\]|([^:]*))(?::(.*))?$/.exec(target);
+  return { host: match?.[1] ?? match?.[2] ?? target, path: match?.[3] === '' ? undefined : match?.[3] };
+}
+
+async function copy(tool: Tool, source: string, target: string, port: number, options: StreamOptions): Promise<void> {
+  const { host, path } = splitTarget(target);
+  let file: FileHandle;
+  try {
+    file = await open(source, 'r');
+  } catch (error) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `cannot open ${source}: ${(error as Error).message}`);
+  }
+  try {
+    const { size, mode } = await file.stat();
+    const pieces = await openStream(tool, { host, port }, options);
+    tool.io.out('opening...');
+    await pieces.write(encodeOpen(path ?? source, mode));
+    await expectResponse(pieces, COMMAND.OPEN);
+    tool.io.out('transferring...');
+    const began = performance.now();
+    await pieces.write(encodeWrite(size));
+    await sendFile(pieces, file, size);
+    await expectResponse(pieces, COMMAND.WRITE);
+    const seconds = (performance.now() - began) / 1000;
+    tool.io.out('closing...');
+    await pieces.write(encodeHeader({ command: COMMAND.CLOSE, length: HEADER_OCTETS, data: 0, id: 0n }));
+    await expectResponse(pieces, COMMAND.CLOSE);
+    tool.say('done');
+    await pieces.close();
+    tool.say(`${size} bytes in ${seconds.toFixed(2)} seconds = ${((size * 8) / (seconds * 1e9)).toFixed(2)} Gb/sec`);
+  } finally {
+    await file.close();
+  }
+}
+
+async function sendFile(pieces: Pieces, file: FileHandle, size: number): Promise<void> {
+  for (let at = 0; at < size;) {
+    // A buffer each: the stream keeps what it has not sent yet.
+    const buffer = Buffer.allocUnsafe(Math.min(CHUNK_OCTETS, size - at));
+    const { bytesRead } = await file.read(buffer, 0, buffer.length, at);
+    if (bytesRead === 0) throw new IwarpError('ERR_INVALID_STATE', 'the file has become shorter while it was sent');
+    await pieces.write(buffer.subarray(0, bytesRead));
+    at += bytesRead;
+  }
+}
+
+async function expectResponse(pieces: Pieces, command: number): Promise<void> {
+  const header = decodeHeader(await pieces.exactly(HEADER_OCTETS));
+  if (header.command !== (command | RESPONSE) || header.length !== HEADER_OCTETS) {
+    const got = `${header.command.toString(16)}:${(command | RESPONSE).toString(16)}`;
+    throw new IwarpError('ERR_INVALID_STATE', `invalid length ${header.length} or bad command response ${got}`);
+  }
+  if (header.data !== 0) throw new IwarpError('ERR_REJECTED', `the server answered with error ${header.data}`);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- server
+
+/** Serve one client after the other, until the tool is ended. */
+async function serve(tool: Tool, port: number, options: StreamOptions): Promise<void> {
+  const listener = await StreamListener.open(tool, { port }, options);
+  try {
+    for (;;) {
+      tool.io.out('waiting for connection...');
+      const pieces = await listener.next();
+      tool.say(`client: ${(pieces.stream as { remoteAddress?: string }).remoteAddress ?? ''}`);
+      const service = new Service(tool, pieces);
+      try {
+        await service.run();
+      } catch (error) {
+        if (!(error instanceof IwarpError)) throw error;
+        tool.complain(`rcopy: ${error.message}`);
+      }
+      await service.end();
+      tool.check();
+    }
+  } finally {
+    listener.close();
+  }
+}
+
+class Service {
+  readonly #tool: Tool;
+  readonly #pieces: Pieces;
+  #file: FileHandle | null = null;
+
+  constructor(tool: Tool, pieces: Pieces) {
+    this.#tool = tool;
+    this.#pieces = pieces;
+  }
+
+  /** Commands until the client leaves. */
+  async run(): Promise<void> {
+    for (;;) {
+      const first = await this.#pieces.some(1);
+      if (first === null) return;
+      const header = decodeHeader(Buffer.concat([first, await this.#pieces.exactly(HEADER_OCTETS - 1)]));
+      const status = await this.#execute(header);
+      const { command, id } = header;
+      await this.#pieces.write(encodeHeader({ command: command | RESPONSE, length: HEADER_OCTETS, data: status, id }));
+      if (command === COMMAND.CLOSE) this.#tool.say('done');
+      else if (status !== 0) return;
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#file?.close();
+    this.#file = null;
+    await this.#pieces.close();
+  }
+
+  async #execute(header: Header): Promise<number> {
+    switch (header.command) {
+      case COMMAND.OPEN:
+        return await this.#open(header);
+      case COMMAND.WRITE:
+        return await this.#write(header);
+      case COMMAND.CLOSE:
+        this.#tool.io.out('closing...');
+        await this.#file?.close();
+        this.#file = null;
+        return 0;
+      default:
+        return EINVAL;
+    }
+  }
+
+  async #open({ length, data }: Header): Promise<number> {
+    this.#tool.io.out('opening: ');
+    const octets = length - HEADER_OCTETS;
+    if (octets === 0 || octets > MAX_PATH) return EINVAL;
+    const bytes = await this.#pieces.exactly(octets);
+    const end = bytes.indexOf(0);
+    const path = bytes.subarray(0, end < 0 ? bytes.length : end).toString();
+    this.#tool.io.out(`${path}, `);
+    if (this.#file !== null) {
+      this.#tool.say('cannot open another file');
+      return EBUSY;
+    }
+    try {
+      this.#file = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC, data & 0o7777);
+      return 0;
+    } catch (error) {
+      this.#tool.say('unable to open destination file');
+      return ERRNO[(error as NodeJS.ErrnoException).code ?? ''] ?? EIO;
+    }
+  }
+
+  async #write({ length }: Header): Promise<number> {
+    this.#tool.io.out('transferring');
+    if (length !== HEADER_OCTETS + 8) {
+      this.#tool.say(`...invalid message length ${length}`);
+      return EINVAL;
+    }
+    const size = Number((await this.#pieces.exactly(8)).readBigUInt64LE());
+    if (this.#file === null) {
+      this.#tool.say('...file not opened');
+      return EINVAL;
+    }
+    this.#tool.io.out(`...${size} bytes...`);
+    for (let left = size; left > 0;) {
+      const piece = await this.#pieces.some(Math.min(left, CHUNK_OCTETS));
+      if (piece === null) throw new IwarpError('ERR_CONNECTION_CLOSED', `error receiving data: ${left} octets missing`);
+      await this.#file.write(piece);
+      left -= piece.length;
+    }
+    return 0;
+  }
+}

@@ -1,0 +1,182 @@
+/** What the tools on byte streams share: sockets with the tool's policy and patience, exact reads, waited-for writes. */
+import type { Duplex } from 'node:stream';
+import { connect as tcpConnect, createServer as tcpServer } from 'node:net';
+import { IwarpError } from '../../base/errors.ts';
+import { connect, createServer, RdmaServer, type RdmaSocket } from '../../sockets/index.ts';
+import type { RdmaSocketOptions } from '../../sockets/socket.ts';
+import { atoi, textOption, type ParsedOptions } from './options.ts';
+import type { Tool } from './tool.ts';
+
+const DEFAULT_TIMEOUT_S = 60;
+
+/** Milliseconds of silence after which a peer is given up; 0 never. */
+export function patience(options: ParsedOptions): number {
+  const seconds = textOption(options, 'timeout');
+  return (seconds === undefined ? DEFAULT_TIMEOUT_S : Math.max(0, atoi(seconds))) * 1000;
+}
+
+/** A stream read and written in exact pieces. */
+export class Pieces {
+  readonly stream: Duplex;
+  #failure: Error | null = null;
+  #ended = false;
+  #wake: (() => void) | null = null;
+
+  constructor(stream: Duplex) {
+    this.stream = stream;
+    stream.on('error', (error) => {
+      this.#failure ??= error;
+      this.#wake?.();
+    });
+    stream.on('close', () => {
+      this.#ended = true;
+      this.#wake?.();
+    });
+    stream.on('end', () => {
+      this.#ended = true;
+      this.#wake?.();
+    });
+    stream.on('readable', () => this.#wake?.());
+    stream.on('drain', () => this.#wake?.());
+  }
+
+  async #wait(): Promise<void> {
+    await new Promise<void>((resolve) => (this.#wake = resolve));
+    this.#wake = null;
+  }
+
+  #check(): void {
+    if (this.#failure !== null) throw this.#failure instanceof IwarpError ? this.#failure : new IwarpError('ERR_CONNECTION_RESET', this.#failure.message);
+  }
+
+  /** Up to `octets` as they come; null at the end. */
+  async some(octets: number): Promise<Buffer | null> {
+    for (;;) {
+      const data = this.stream.read(Math.min(octets, Math.max(1, this.stream.readableLength))) as Buffer | null;
+      if (data !== null) return data;
+      this.#check();
+      if (this.#ended) return null;
+      await this.#wait();
+    }
+  }
+
+  /** Exactly these octets. @throws IwarpError ERR_CONNECTION_CLOSED when the stream ends before */
+  async exactly(octets: number, into?: (piece: Buffer) => void): Promise<Buffer> {
+    const pieces: Buffer[] = [];
+    let left = octets;
+    while (left > 0) {
+      const piece = await this.some(left);
+      if (piece === null) throw new IwarpError('ERR_CONNECTION_CLOSED', `the peer ended the connection with ${left} octets to come`);
+      left -= piece.length;
+      if (into === undefined) pieces.push(piece);
+      else into(piece);
+    }
+    return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+  }
+
+  /** Write, and wait while the stream is full. The memory must stay as it is until it has been taken. */
+  async write(data: Uint8Array): Promise<void> {
+    this.#check();
+    if (this.stream.destroyed || this.stream.writableEnded) throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
+    if (this.stream.write(data)) return;
+    while (this.stream.writableNeedDrain) {
+      this.#check();
+      if (this.stream.destroyed) throw new IwarpError('ERR_CONNECTION_CLOSED', 'the peer ended the connection');
+      await this.#wait();
+    }
+  }
+
+  /** End both directions behind what has been written, and wait until the connection is gone. */
+  async close(): Promise<void> {
+    const { stream } = this;
+    if (stream.closed) return;
+    const closed = new Promise<void>((resolve) => stream.once('close', resolve));
+    if (stream.destroyed || stream.writableFinished) stream.destroy();
+    else stream.end(() => stream.destroy());
+    await closed;
+  }
+}
+
+/** How a stream tool makes its connections. */
+export interface StreamOptions extends Omit<RdmaSocketOptions, 'rnic' | 'signal'> {
+  /** Plain TCP instead of RDMA. */
+  readonly tcp?: boolean;
+  readonly patience: number;
+}
+
+/** Give a silent peer up, and end with the tool. */
+function tend(stream: RdmaSocket | Duplex, tool: Tool, options: StreamOptions): void {
+  const socket = stream as RdmaSocket;
+  if (options.patience > 0) {
+    socket.setTimeout(options.patience, () => {
+      socket.destroy(new IwarpError('ERR_TIMEOUT', `nothing has crossed for ${options.patience / 1000} s`));
+    });
+  }
+  tool.failed.catch((error: Error) => socket.destroy(error));
+}
+
+/** Connect; rejects with the reason if that fails. */
+export async function openStream(
+  tool: Tool, where: { readonly host: string; readonly port: number; readonly source?: string | undefined }, options: StreamOptions,
+): Promise<Pieces> {
+  tool.check();
+  const { host, port, source } = where;
+  const target = { host, port, ...(source === undefined ? {} : { localAddress: source }) };
+  const stream = options.tcp === true ? tcpConnect({ ...target, noDelay: true }) : connect({ ...options, ...target, rnic: tool.rnic, policy: tool.policy });
+  tend(stream, tool, options);
+  await new Promise<void>((resolve, reject) => {
+    stream.once('connect', () => resolve());
+    stream.once('error', (error: Error) => {
+      reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message, { cause: error }));
+    });
+  });
+  return new Pieces(stream);
+}
+
+/** Connections of a listening tool, one after the other. */
+export class StreamListener {
+  readonly #tool: Tool;
+  readonly #server: RdmaServer | ReturnType<typeof tcpServer>;
+  readonly #arrived: Pieces[] = [];
+  readonly #waiting: ((stream: Pieces) => void)[] = [];
+
+  private constructor(tool: Tool, options: StreamOptions) {
+    this.#tool = tool;
+    const take = (stream: RdmaSocket | Duplex): void => {
+      tend(stream, tool, options);
+      const pieces = new Pieces(stream);
+      const waiter = this.#waiting.shift();
+      if (waiter === undefined) this.#arrived.push(pieces);
+      else waiter(pieces);
+    };
+    this.#server = options.tcp === true ? tcpServer({ noDelay: true }, take) : createServer({ ...options, rnic: tool.rnic, policy: tool.policy }, take);
+  }
+
+  /** Bind and listen. */
+  static async open(tool: Tool, where: { readonly host?: string | undefined; readonly port: number }, options: StreamOptions): Promise<StreamListener> {
+    tool.check();
+    const listener = new StreamListener(tool, options);
+    const server = listener.#server;
+    const target = { port: where.port, ...(where.host === undefined ? {} : { host: where.host }) };
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', (error: Error) => reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message)));
+      const ready = (): void => resolve();
+      if (server instanceof RdmaServer) server.listen(target, ready);
+      else server.listen(target, ready);
+    });
+    const { port } = server.address() as { port: number };
+    if (where.port === 0) tool.complain(`listening on port ${port}`);
+    tool.io.listening?.(port);
+    return listener;
+  }
+
+  async next(): Promise<Pieces> {
+    const stream = this.#arrived.shift();
+    if (stream !== undefined) return stream;
+    return await Promise.race([new Promise<Pieces>((resolve) => this.#waiting.push(resolve)), this.#tool.failed]);
+  }
+
+  close(): void {
+    this.#server.close();
+  }
+}
