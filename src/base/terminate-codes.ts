@@ -86,6 +86,11 @@ const NAMES: Readonly<Record<number, string>> = {
   0x2007: 'no matching RTR option',
 };
 
+/** True if a packed code is one that the RFCs define. */
+export function isKnownTerminateCode(packed: number): boolean {
+  return NAMES[packed & 0xffff] !== undefined;
+}
+
 const LAYERS = ['RDMAP', 'DDP', 'MPA'] as const;
 
 /** A packed code as text, for example `1/1/00 (DDP: invalid STag)`. */

@@ -1,7 +1,7 @@
 /**
  * Terminate messages, built and parsed: RFC 5040 4.8 and 7.1; wire-formats 7.3 says which headers go in for which error.
  */
-import { describeTerminateCode } from '../base/terminate-codes.ts';
+import { describeTerminateCode, isKnownTerminateCode } from '../base/terminate-codes.ts';
 import { DDP_CONTROL, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
 import {
   OPCODE,
@@ -110,7 +110,8 @@ export function putTerminate(bytes: Uint8Array, at: number, info: TerminateInfo)
  */
 export function parseTerminate(bytes: Uint8Array, at: number, length: number): TerminateInfo | null {
   if (length < TERMINATE_FIXED_OCTETS) return null;
-  const control = bytes[at + TERMINATE_CONTROL_OFFSET]!;
+  const mirrored = isMirrored(bytes, at, length);
+  const control = mirrored ? mirrorControl(bytes[at + TERMINATE_CONTROL_OFFSET]!) : bytes[at + TERMINATE_CONTROL_OFFSET]!;
   const end = at + length;
   let from = at + TERMINATE_FIXED_OCTETS;
   let segmentLength: number | undefined;
@@ -133,6 +134,39 @@ export function parseTerminate(bytes: Uint8Array, at: number, length: number): T
   if ((control & TERMINATE_CONTROL.RDMAP_HEADER) !== 0 && ddpHeader !== undefined && end - from >= READ_REQUEST_OCTETS) {
     rdmapHeader = bytes.slice(from, from + READ_REQUEST_OCTETS);
   }
-  const packed = (bytes[at]! << 8) | bytes[at + 1]!;
-  return { ...base('remote', packed), segmentLength, ddpHeader, rdmapHeader };
+  const first = mirrored ? swapNibbles(bytes[at]!) : bytes[at]!;
+  return { ...base('remote', (first << 8) | bytes[at + 1]!), segmentLength, ddpHeader, rdmapHeader };
+}
+
+// The Linux siw driver lays the header out with bit fields, which on little-endian machines puts the layer into the low nibble, the type
+// into the high one, and M, D, R into the low bits of the control octet (seen with 6.1: a CRC error comes as 02 02 00 00). Nobody else
+// can be meant where M, D and R as we know them are all zero and yet octets follow that fit the mirrored bits, or where the code makes
+// sense only mirrored. A version or opcode error without headers stays ambiguous and is read as the RFC says.
+
+const MIRRORED = { SEGMENT_LENGTH: 0x01, DDP_HEADER: 0x02, RDMAP_HEADER: 0x04 } as const;
+const KNOWN_CONTROL = TERMINATE_CONTROL.SEGMENT_LENGTH | TERMINATE_CONTROL.DDP_HEADER | TERMINATE_CONTROL.RDMAP_HEADER;
+
+function swapNibbles(octet: number): number {
+  return ((octet & 0x0f) << 4) | (octet >>> 4);
+}
+
+function mirrorControl(control: number): number {
+  return (
+    ((control & MIRRORED.SEGMENT_LENGTH) !== 0 ? TERMINATE_CONTROL.SEGMENT_LENGTH : 0) |
+    ((control & MIRRORED.DDP_HEADER) !== 0 ? TERMINATE_CONTROL.DDP_HEADER : 0) |
+    ((control & MIRRORED.RDMAP_HEADER) !== 0 ? TERMINATE_CONTROL.RDMAP_HEADER : 0)
+  );
+}
+
+function isMirrored(bytes: Uint8Array, at: number, length: number): boolean {
+  const control = bytes[at + TERMINATE_CONTROL_OFFSET]!;
+  if ((control & KNOWN_CONTROL) !== 0) return false;
+  if ((control & MIRRORED.DDP_HEADER) !== 0) {
+    const headerAt = at + TERMINATE_FIXED_OCTETS + SEGMENT_LENGTH_OCTETS;
+    if (length <= TERMINATE_FIXED_OCTETS + SEGMENT_LENGTH_OCTETS) return false;
+    const octets = (bytes[headerAt]! & DDP_CONTROL.TAGGED) !== 0 ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
+    return length >= TERMINATE_FIXED_OCTETS + SEGMENT_LENGTH_OCTETS + octets;
+  }
+  const plain = (bytes[at]! << 8) | bytes[at + 1]!;
+  return control === 0 && !isKnownTerminateCode(plain) && isKnownTerminateCode((swapNibbles(bytes[at]!) << 8) | bytes[at + 1]!);
 }
