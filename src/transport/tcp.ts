@@ -34,6 +34,12 @@ const READ_OCTETS = 65_536;
 
 const EMPTY = new Uint8Array(0);
 
+/**
+ * Writes that may end, one behind the other, before the event loop gets a turn. While the peer reads, the system takes every write at
+ * once and Node calls back without leaving the tick queue; a user who writes from the callback would never let anything be read again.
+ */
+const WRITES_A_TURN = 16;
+
 /** Options of a {@link TcpTransport}. */
 export interface TcpTransportOptions {
   /** Default: the environment variable IWARP_RECEIVE, else 'auto'. */
@@ -204,6 +210,9 @@ class TcpPort implements Port {
   /** Callbacks of writes under way, oldest at `#firstDone`. */
   #dones: WriteDone[] = [];
   #firstDone = 0;
+  /** Writes that have ended in this turn, and those of them whose callback waits for the next one. */
+  #burst = 0;
+  #late = 0;
 
   constructor(socket: Socket, localAddress: PortAddress, remoteAddress: PortAddress) {
     this.#socket = socket;
@@ -227,6 +236,7 @@ class TcpPort implements Port {
   }
 
   received(bytes: Uint8Array, octets: number): void {
+    this.#burst = 0;
     if (this.#state === 'open' || this.#state === 'ended') this.#handler?.onData(bytes, 0, octets);
   }
 
@@ -296,7 +306,17 @@ class TcpPort implements Port {
   readonly #written = (error?: Error | null): void => {
     // After a destroy Node reports success for writes that were cancelled: leave those to `#closed`.
     if (this.#socket.destroyed || error) return;
-    this.#settle(true);
+    if (this.#burst < WRITES_A_TURN) {
+      this.#burst++;
+      this.#settle(true);
+      return;
+    }
+    if (this.#late++ === 0) setImmediate(this.#nextTurn);
+  };
+
+  readonly #nextTurn = (): void => {
+    this.#burst = 0;
+    for (; this.#late > 0; this.#late--) this.#settle(true);
   };
 
   #settle(ok: boolean): void {
@@ -354,6 +374,7 @@ class TcpPort implements Port {
     const orderly = this.#state === 'ended' && this.#peerEnd === 'told';
     if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
     this.#state = 'closed';
+    this.#nextTurn();
     while (this.#dones.length > 0) this.#settle(false);
     this.#handler?.onClose(this.#closeError());
   }
