@@ -1,0 +1,47 @@
+/** Command lines are read as getopt_long reads them. */
+import { describe, expect, it } from 'vitest';
+import { atoi, parseOptions, UsageError } from '../../src/tools/support/options.ts';
+
+const longs = { size: { short: 's', value: true }, all: { short: 'a' }, report_gbits: {}, 'report-both': {} } as const;
+const parse = (...args: string[]): ReturnType<typeof parseOptions> => parseOptions(args, 's:ab', longs);
+const flags = (...args: string[]): Record<string, string | true> => Object.fromEntries(parse(...args).flags);
+
+describe('parseOptions', () => {
+  it('takes clusters, glued and separate values', () => {
+    expect(flags('-abs10')).toEqual({ a: true, b: true, s: '10' });
+    expect(flags('-s', '10', '-a')).toEqual({ s: '10', a: true });
+  });
+
+  it('takes long options, with =, apart, and abbreviated', () => {
+    expect(flags('--size=5', '--all')).toEqual({ s: '5', a: true });
+    expect(flags('--siz', '7', '--report_g')).toEqual({ s: '7', report_gbits: true });
+  });
+
+  it('keeps words that are no options, and all behind --', () => {
+    expect(parse('one', '-a', '--', '-b', 'two').rest).toEqual(['one', '-b', 'two']);
+    expect(parse('-').rest).toEqual(['-']);
+  });
+
+  it('takes policy options, negated too, without touching the flags', () => {
+    const { policy, flags: found } = parse('--crc', 'off', '--no-peer-to-peer', '--relaxed');
+    expect(policy).toEqual({ crc: 'off', 'peer-to-peer': false, relaxed: true });
+    expect(found.size).toBe(0);
+  });
+
+  it.each([
+    [['-z'], "invalid option -- 'z'"],
+    [['-:'], "invalid option -- ':'"],
+    [['-s'], "option requires an argument -- 's'"],
+    [['--size'], "option '--size' requires an argument"],
+    [['--all=1'], "option '--all' doesn't allow an argument"],
+    [['--nope'], "unrecognized option '--nope'"],
+    [['--report'], "option '--report' is ambiguous"],
+  ])('%j is told as getopt does', (args, message) => {
+    expect(() => parse(...args)).toThrow(UsageError);
+    expect(() => parse(...args)).toThrow(message);
+  });
+
+  it('atoi reads leading digits', () => {
+    expect([atoi('12'), atoi(' -3x'), atoi('x'), atoi('')]).toEqual([12, -3, 0, 0]);
+  });
+});

@@ -1,0 +1,105 @@
+/** ucmatose, rdma_client and rdma_server against each other: words, exit statuses, wrong flags, peers that leave. */
+import { describe, expect, it } from 'vitest';
+import { run as rdmaClient } from '../../src/tools/rdma-client.ts';
+import { run as rdmaServer } from '../../src/tools/rdma-server.ts';
+import { run as ucmatose } from '../../src/tools/ucmatose.ts';
+import { runAlone, runPair } from './pair.ts';
+
+const client = (...more: string[]) => (port: string): string[] => ['-s', '127.0.0.1', '-p', port, ...more];
+
+describe('ucmatose', () => {
+  it.each([[[]], [['-c', '10']], [['-C', '1', '-S', '70000']], [['-C', '300', '-c', '2']]])('sends and receives with %j', async (flags) => {
+    const { server, client: c, statuses } = await runPair(ucmatose, flags, ucmatose, client(...flags));
+    expect(statuses).toEqual([0, 0]);
+    expect(server.out).toBe(
+      'cmatose: starting server\ninitiating data transfers\ncompleting sends\nreceiving data transfers\ndata transfers complete\n' +
+      'cmatose: disconnecting\ndisconnected\ntest complete\nreturn status 0\n',
+    );
+    expect(c.out).toBe(
+      'cmatose: starting client\ncmatose: connecting\nreceiving data transfers\nsending replies\ndata transfers complete\ntest complete\nreturn status 0\n',
+    );
+  });
+
+  it('only connects and disconnects with -C 0', async () => {
+    const { server, client: c, statuses } = await runPair(ucmatose, ['-C', '0', '-c', '5'], ucmatose, client('-C', '0', '-c', '5'));
+    expect(statuses).toEqual([0, 0]);
+    expect(server.out).toBe('cmatose: starting server\ncmatose: disconnecting\ndisconnected\ntest complete\nreturn status 0\n');
+    expect(c.out).not.toContain('transfers');
+  });
+
+  it.each([
+    [['--crc', 'off'], ['--crc', 'off']], [['--markers'], []], [[], ['--markers', '--crc', 'required']], [[], ['--no-peer-to-peer']], [[], ['--mpa-revision', '1']],
+  ])('MPA-028 the server sends first, whatever the policy: %j %j', async (serverFlags, clientFlags) => {
+    const { statuses } = await runPair(ucmatose, serverFlags, ucmatose, client(...clientFlags));
+    expect(statuses).toEqual([0, 0]);
+  });
+
+  it('tells a refused connection as librdmacm does', async () => {
+    const { port } = await import('node:net').then(async ({ createServer }) => {
+      const server = createServer().listen(0, '127.0.0.1');
+      await new Promise((resolve) => server.once('listening', resolve));
+      const address = server.address() as { port: number };
+      await new Promise((resolve) => server.close(resolve));
+      return address;
+    });
+    const side = await runAlone(ucmatose, ['-s', '127.0.0.1', '-p', String(port)]);
+    expect(side.out).toContain('cmatose: event: RDMA_CM_EVENT_REJECTED, error: -111\n');
+    expect(side.out).toContain('return status -111\n');
+    expect(side.code).toBe(145); // -111 as an exit status
+  });
+
+  it.each([[['-Z'], "ucmatose: invalid option -- 'Z'"], [['-s'], "option requires an argument -- 's'"], [['-c', '-1'], '-c must be'], [['--crc', 'maybe'], 'crc']])(
+    'answers %j with its usage and status 1', async (args, words) => {
+      const side = await runAlone(ucmatose, args);
+      expect(side.err).toContain(words);
+      expect(side.out).toContain('usage: ucmatose\n\t[-s server_address]\n');
+      expect(side.code).toBe(1);
+    },
+  );
+
+  it('tells that the server has left', async () => {
+    // The client waits for one message more than the server sends.
+    const { client: c, statuses } = await runPair(ucmatose, ['-C', '2'], ucmatose, client('-C', '3'), async (server) => {
+      await server.said('receiving data transfers');
+      server.kill();
+    });
+    expect(statuses[1]).not.toBe(0);
+    expect(c.out).toContain('cmatose: event: RDMA_CM_EVENT_DISCONNECTED');
+  });
+
+  it('tells that the client has left', async () => {
+    const { server, statuses } = await runPair(ucmatose, ['-C', '3'], ucmatose, client('-C', '4'), async (s, c) => {
+      await s.said('receiving data transfers');
+      c.kill();
+    });
+    expect(statuses[0]).not.toBe(0);
+    expect(server.out).toContain('cmatose: event: RDMA_CM_EVENT_DISCONNECTED');
+  });
+
+  it('gives a silent peer up after --timeout', async () => {
+    // Each waits for messages that the other does not send.
+    const { client: c, statuses } = await runPair(ucmatose, ['-C', '1'], ucmatose, client('-C', '2', '--timeout', '1'));
+    expect(statuses[1]).toBe(146); // -ETIMEDOUT
+    expect(c.err).toContain('nothing has crossed for 1 s');
+  });
+});
+
+describe('rdma_client and rdma_server', () => {
+  it('exchange 16 octets', async () => {
+    const { server, client: c, statuses } = await runPair(rdmaServer, ['-s', '127.0.0.1'], rdmaClient, client());
+    expect(statuses).toEqual([0, 0]);
+    expect([server.out, c.out]).toEqual(['rdma_server: start\nrdma_server: end 0\n', 'rdma_client: start\nrdma_client: end 0\n']);
+  });
+
+  it('end with -1 where there is no server', async () => {
+    const { out, code } = await runAlone(rdmaClient, ['-p', '1']);
+    expect(out).toBe('rdma_client: start\nrdma_client: end -1\n');
+    expect(code).toBe(255);
+  });
+
+  it.each([['rdma_client', rdmaClient], ['rdma_server', rdmaServer]] as const)('%s answers wrong flags with its usage', async (name, run) => {
+    const side = await runAlone(run, ['-x']);
+    expect(side.out).toBe(`usage: ${name}\n\t[-s server_address]\n\t[-p port_number]\n`);
+    expect([side.err, side.code]).toEqual([`${name}: invalid option -- 'x'\n`, 1]);
+  });
+});
