@@ -2,8 +2,11 @@
 
 type Run = (args: string[]) => Promise<number>;
 
+/** Name, one line of help, and how to load it. */
+export type Command = readonly [name: string, what: string, load: () => Promise<Run>];
+
 /** Name, what it does, and where it is. Loaded when called, so that a small tool starts quickly. */
-const COMMANDS: readonly (readonly [string, string, () => Promise<Run>])[] = [
+const COMMANDS: readonly Command[] = [
   ['rping', 'RDMA ping-pong, client and server, with stock rping', async () => (await import('./rping.ts')).run],
   ['ucmatose', 'connections and messages, with stock ucmatose', async () => (await import('./ucmatose.ts')).run],
   ['rdma_client', 'the smallest client, with stock rdma_server', async () => (await import('./rdma-client.ts')).run],
@@ -21,21 +24,22 @@ const COMMANDS: readonly (readonly [string, string, () => Promise<Run>])[] = [
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 
-function usage(): string {
-  const lines = COMMANDS.map(([name, what]) => `  ${name.padEnd(12)} ${what}`);
+function usage(commands: readonly Command[]): string {
+  const lines = commands.map(([name, what]) => `  ${name.padEnd(12)} ${what}`);
   return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" tells the options.\n`;
 }
 
-/** Run `args`; the result is the exit status. */
-export async function main(args: string[]): Promise<number> {
+/** Run `args`; the result is the exit status. `more` are the commands that live outside of src/: the program adds them. */
+export async function main(args: string[], more: readonly Command[] = []): Promise<number> {
+  const commands = [...COMMANDS, ...more];
   const [name, ...rest] = args;
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
-    process.stdout.write(usage());
+    process.stdout.write(usage(commands));
     return name === undefined ? 2 : 0;
   }
-  const command = COMMANDS.find(([known]) => known === name);
+  const command = commands.find(([known]) => known === name);
   if (command === undefined) {
-    process.stderr.write(`iwarp: unknown command ${JSON.stringify(name)}\n\n${usage()}`);
+    process.stderr.write(`iwarp: unknown command ${JSON.stringify(name)}\n\n${usage(commands)}`);
     return 2;
   }
   const run = await command[2]();
