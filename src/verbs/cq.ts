@@ -98,12 +98,12 @@ export class CompletionQueue {
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED
    */
-  poll(out: WorkCompletion[], max: number = out.length): number {
+  poll(out: WorkCompletion[], max?: number): number {
     if (!Array.isArray(out)) throw new IwarpError('ERR_INVALID_ARGUMENT', `out must be an array, got ${show(out)}`);
-    checkInteger('max', max, 0, Number.MAX_SAFE_INTEGER);
+    const most = max === undefined ? out.length : checkInteger('max', max, 0, Number.MAX_SAFE_INTEGER);
     this.#checkAlive();
     let n = 0;
-    while (n < max && this.#tail !== this.#head) {
+    while (n < most && this.#tail !== this.#head) {
       const at = this.#tail % this.#entries.length;
       const wqe = this.#entries[at]!;
       const qp = this.#qps[at]!;

@@ -104,8 +104,9 @@ export function fillBind(name: string, request: BindRequest, wqe: SendWqe, conte
   if (!isAccess(access) || (access & ~REMOTE_ACCESS) !== 0) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.access must be a union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC, got ${show(access)}`);
   }
-  const { offset = 0, length = mr.length - offset } = request;
+  const { offset = 0 } = request;
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
+  const { length = mr.length - offset } = request;
   if (offset > mr.length) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${mr.length} octets`);
   checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
   if (offset + length > mr.length) {
