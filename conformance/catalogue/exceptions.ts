@@ -56,5 +56,4 @@ export const exceptions: Readonly<Record<string, string>> = {
 
   'VERBS-064': 'A segment is complete in memory before its first octet goes to the port, so none is corrupted half sent.',
   'VERBS-101': FREEDOM,
-  'VERBS-130': FREEDOM,
 };
