@@ -1,6 +1,7 @@
 // `iwarp conformance`: list the cases, run them against a peer, show what they cover, print and check the golden vectors.
 // What the commands mean and how to test a peer of your own: README.md in this folder.
 
+import { spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join as joinPath } from 'node:path';
 import { performance } from 'node:perf_hooks';
@@ -15,7 +16,8 @@ import { makeReport } from './report/model.ts';
 import type { Report } from './report/model.ts';
 import { summaryLine, textReport } from './report/text.ts';
 import { pcapOf } from './probe/pcap.ts';
-import type { Role } from './probe/connection.ts';
+import { QUIRKS } from './probe/connection.ts';
+import type { Quirk, Role } from './probe/connection.ts';
 import { openCommand } from './profiles/command.ts';
 import { openRping } from './profiles/rping.ts';
 import { openSelf } from './profiles/self.ts';
@@ -41,6 +43,10 @@ const USAGE = `Usage: iwarp conformance <command>
       --slow N                       stretch all time limits, for peers on emulators
       --settle MS                    wait between a start-up frame and the first FPDU
       --gap MS                       wait between cases
+      --exclude PREFIX               leave these cases out; may be repeated
+      --canary                       see after each case whether the peer still takes a lawful connection
+      --revive COMMAND               run when it does not (implies --canary)
+      --quirk NAME                   read over a departure that touches everything: swapped-terminate
       --waivers FILE                 known deviations with their reasons
       --report FORMAT[:FILE]         text, tap, junit, json or html; may be repeated
       --captures DIR                 a pcap file for every case that does not pass
@@ -111,14 +117,16 @@ const RUN_OPTIONS = {
   start: { type: 'string' }, size: { type: 'string' }, all: { type: 'boolean', default: false }, strict: { type: 'boolean', default: false },
   seed: { type: 'string' }, repeat: { type: 'string' }, slow: { type: 'string' }, settle: { type: 'string' }, gap: { type: 'string' },
   waivers: { type: 'string' }, report: { type: 'string', multiple: true }, captures: { type: 'string' }, bail: { type: 'boolean', default: false },
+  quirk: { type: 'string', multiple: true }, exclude: { type: 'string', multiple: true }, canary: { type: 'boolean', default: false }, revive: { type: 'string' },
 } as const;
 
 async function runCommand(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options: RUN_OPTIONS });
-  const chosen = select(positionals, values.all);
+  const chosen = select(positionals, values.all).filter((entry) => !(values.exclude ?? []).some((prefix) => entry.id.startsWith(prefix)));
   const reports = (values.report ?? ['text']).map(reportOption);
   const waivers = values.waivers === undefined ? new Waivers() : readWaivers(values.waivers);
   const seed = number('--seed', values.seed, 1);
+  const quirks = quirksOf(values.quirk ?? []);
   const profile = await openProfile(values);
   const roles = rolesOf(values, profile);
   const began = new Date();
@@ -126,8 +134,9 @@ async function runCommand(args: readonly string[]): Promise<number> {
   const progress = new Progress();
   const captures = new Captures(values.captures, began.getTime() - at);
   const results = await runCases(chosen, {
-    profile, roles, waivers, seed, strict: values.strict, bail: values.bail, repeat: number('--repeat', values.repeat, 1),
+    profile, roles, waivers, seed, strict: values.strict, quirks, bail: values.bail, repeat: number('--repeat', values.repeat, 1),
     slow: number('--slow', values.slow, 1), settle: number('--settle', values.settle, 0), gap: number('--gap', values.gap, 0),
+    canary: values.canary || values.revive !== undefined, revive: reviver(values.revive),
     onResult: (result, done, all) => {
       captures.keep(result);
       progress.show(result, done, all);
@@ -137,7 +146,7 @@ async function runCommand(args: readonly string[]): Promise<number> {
   await profile.close();
   const report = makeReport(results, {
     profile: profile.name, peer: profile.description, strict: values.strict, seed, began: began.toISOString(), seconds: (performance.now() - at) / 1000,
-    replayOptions: replayOptions(values), pcapOf: (result) => captures.pathOf(result),
+    replayOptions: [replayOptions(values), ...[...quirks].map((quirk) => `--quirk ${quirk}`)].filter(Boolean).join(' '), quirks: [...quirks], pcapOf: (result) => captures.pathOf(result),
   });
   writeReports(report, reports);
   for (const idle of waivers.idle(cases.map((entry) => entry.id))) process.stderr.write(`waiver ${idle.pattern} names no case\n`);
@@ -174,6 +183,22 @@ function replayOptions(values: RunValues): string {
 
 function shell(text: string): string {
   return /^[\w.:/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Runs the command to its end. */
+function reviver(command: string | undefined): (() => Promise<void>) | null {
+  if (command === undefined) return null;
+  return () => new Promise((resolve) => {
+    const child = spawn('sh', ['-c', command], { stdio: 'ignore' });
+    child.once('error', () => resolve());
+    child.once('exit', () => resolve());
+  });
+}
+
+function quirksOf(names: readonly string[]): ReadonlySet<Quirk> {
+  const strange = names.find((name) => !QUIRKS.some((quirk) => quirk === name));
+  if (strange !== undefined) throw new UsageError(`--quirk ${strange}: ${QUIRKS.join(', ')}`);
+  return new Set(names as readonly Quirk[]);
 }
 
 /** `host:port`, `[v6]:port` or a port alone. */

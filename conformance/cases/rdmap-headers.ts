@@ -244,6 +244,21 @@ const reports: Case[] = [
   }, { needs: ['tester'] }),
 ];
 
+/** The octets of a Terminate as they came, whatever quirk reads over them elsewhere. */
+const layout: Case[] = ([
+  ['crc-error', 'a CRC error', [0x20, 0x02], (connection: Connection) => connection.send(connection.makeWrite(1, 0n, new Uint8Array(0)), { crc: 'zero' })],
+  ['bad-version', 'RV 0', [0x02, 0x05], (connection: Connection) => connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n, rdmapControl: 0 }))],
+  ['bad-queue', 'a Send on queue 4', [0x12, 0x01], (connection: Connection) => connection.send(untagged({ opcode: OPCODE.SEND, qn: 4, msn: 1 }))],
+] as const).map(([name, words, first, act]) =>
+  established(`rdmap.report.octets-for-${name}`, `The first three octets of the Terminate about ${words}`, 'RDMAP-082', `${hex2(first[0])} ${hex2(first[1])}, then M, D and R at the high end`, async (_trial, connection) => {
+    act(connection);
+    const incoming = await connection.receive();
+    check(incoming.kind === 'segment' && incoming.segment.opcode === OPCODE.TERMINATE, 'a Terminate', incoming.kind === 'segment' ? describeSegment(incoming.segment) : incoming.kind);
+    const raw = incoming.fpdu.ulpdu.subarray(18, 21);
+    same('layer and type, code', `${hex2(raw[0]!)} ${hex2(raw[1]!)}`, `${hex2(first[0])} ${hex2(first[1])}`);
+    same('reserved bits beside M, D and R', raw[2]! & 0x1f, 0);
+  }));
+
 const fresh: Case[] = [
   established('rdmap.reuse.second-stream', 'A second stream beside the first', 'RDMAP-096 DDP-014', 'MSN 1 again, and both work', async (trial, connection) => {
     connection.send(connection.makeSend(pattern(5)));
@@ -256,4 +271,4 @@ const fresh: Case[] = [
   }, { needs: ['tester'] }),
 ];
 
-export const rdmapHeaders: readonly Case[] = [...versions, ...reserved, ...opcodes, ...sends, ...terminates, ...reports, ...fresh];
+export const rdmapHeaders: readonly Case[] = [...versions, ...reserved, ...opcodes, ...sends, ...terminates, ...reports, ...layout, ...fresh];

@@ -53,6 +53,14 @@ export type StartupArrival =
   | { readonly kind: 'end'; readonly how: End; readonly octets: Uint8Array }
   | { readonly kind: 'silence'; readonly octets: Uint8Array };
 
+/**
+ * Departures that touch so many cases that they would hide everything else; `--quirk` reads over them, and one case that looks at the
+ * octets themselves still fails. `swapped-terminate`: layer and EType in each other's place, M, D and R at the low end of their octet,
+ * which is what a driver with bit fields sends on a little-endian machine (Linux siw does).
+ */
+export type Quirk = 'swapped-terminate';
+export const QUIRKS: readonly Quirk[] = ['swapped-terminate'];
+
 /** How a peer reacted to a fault. */
 export interface Reaction {
   readonly terminate: TerminateFields | null;
@@ -68,6 +76,13 @@ export class Connection {
   readonly role: Role;
   readonly limits: Limits;
   readonly log: Log;
+  /** Known departures of this peer that are read as if they were right, so that what lies behind them can still be judged. */
+  readonly quirks: ReadonlySet<Quirk>;
+  /**
+   * A peer that never said how many Reads it serves may serve none (revision 1, or IRD 0): then a zero-length Write that leads to
+   * nothing has to do as proof of life.
+   */
+  readsUnsure = false;
   request: ParsedStartup | null = null;
   reply: ParsedStartup | null = null;
   writer: FpduWriter = new FpduWriter(false, true);
@@ -80,11 +95,12 @@ export class Connection {
   #startupOctets: Uint8Array = EMPTY;
   #operational = false;
 
-  constructor(channel: Channel, role: Role, limits: Limits, log: Log) {
+  constructor(channel: Channel, role: Role, limits: Limits, log: Log, quirks: ReadonlySet<Quirk> = new Set()) {
     this.channel = channel;
     this.role = role;
     this.limits = limits;
     this.log = log;
+    this.quirks = quirks;
   }
 
   // ------------------------------------------------------------------------------------------------------- start-up
@@ -154,6 +170,8 @@ export class Connection {
     this.writer = new FpduWriter(theirs.markers, crc);
     this.reader = new FpduReader(mine.markers);
     this.watch = new Watch(crc);
+    // The peer's own IRD, as its frame tells it.
+    if ((theirs.enhanced?.ird ?? 0) > 0) this.readsUnsure = false;
     this.#operational = true;
     this.reader.push(this.#startupOctets);
     this.#startupOctets = EMPTY;
@@ -229,7 +247,7 @@ export class Connection {
     for (;;) {
       const fpdu = this.#operational ? this.reader.next() : null;
       if (fpdu !== null) {
-        const segment = parseSegment(fpdu.ulpdu);
+        const segment = parseSegment(this.quirks.has('swapped-terminate') ? unswapped(fpdu.ulpdu) : fpdu.ulpdu);
         this.note('peer', 'fpdu', segment === null ? `ULPDU of ${fpdu.ulpdu.length} octets` : describeSegment(segment), fpdu.raw, this.reader.markers);
         this.watch.see(fpdu, segment);
         if (segment === null) throw new Deviation('a DDP segment', `a ULPDU of ${fpdu.ulpdu.length} octets`, ['DDP-020']);
@@ -286,6 +304,11 @@ export class Connection {
    * (RDMAP-032, RDMAP-033), and everything sent before it has been processed by then. Other messages on the way are returned.
    */
   async ping(): Promise<ParsedSegment[]> {
+    if (this.readsUnsure) {
+      this.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
+      await this.expectQuiet('normal operation: no reaction to a zero-length Write');
+      return [];
+    }
     const mark = this.msn[QN.READ_REQUEST]!;
     this.send(this.makeRead({ sinkStag: mark, sinkTo: BigInt(mark), size: 0, sourceStag: 1, sourceTo: 0n }));
     const others: ParsedSegment[] = [];
@@ -322,6 +345,17 @@ export class Connection {
   note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers: boolean = from === 'probe' && this.writer.markers): void {
     this.log.push({ from, what, text, octets, markers: what === 'fpdu' && markers });
   }
+}
+
+/** A Terminate with its first and third octet put right; anything else as it is. */
+function unswapped(ulpdu: Uint8Array): Uint8Array {
+  const TERMINATE = 0x47;
+  if (ulpdu[1] !== TERMINATE || ulpdu.length < 22) return ulpdu;
+  const out = ulpdu.slice();
+  out[18] = ((ulpdu[18]! & 0xf) << 4) | (ulpdu[18]! >>> 4);
+  const flags = ulpdu[20]!;
+  out[20] = ((flags & 0x01) << 7) | ((flags & 0x02) << 5) | ((flags & 0x04) << 3) | (flags >>> 3);
+  return out;
 }
 
 export function describeIncoming(incoming: Incoming): string {

@@ -8,7 +8,7 @@ import type { Address, Session } from '../profiles/types.ts';
 import { Channel, openChannel } from './channel.ts';
 import type { Capture, Listener } from './channel.ts';
 import { Connection } from './connection.ts';
-import type { Limits, Log, Reaction, Role } from './connection.ts';
+import type { Limits, Log, Quirk, Reaction, Role } from './connection.ts';
 import { describeSegment } from './decode.ts';
 import { Deviation, Inapplicable, brief, check } from './deviation.ts';
 import { packedCode, parseReadRequest, parseSegment, parseTerminate, tagged, untagged } from './messages.ts';
@@ -67,6 +67,7 @@ export interface TrialContext {
   readonly limits: Limits;
   readonly random: Random;
   readonly strict: boolean;
+  readonly quirks: ReadonlySet<Quirk>;
 }
 
 const DEPTH = 16;
@@ -144,7 +145,8 @@ export class Trial {
   }
 
   #add(channel: Channel): Connection {
-    const connection = new Connection(channel, this.role, this.limits, this.log);
+    const connection: Connection = new Connection(channel, this.role, this.limits, this.log, this.#context.quirks);
+    if (this.#context.session.tester === null) connection.readsUnsure = true;
     this.connections.push(connection);
     return connection;
   }

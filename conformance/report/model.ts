@@ -60,6 +60,8 @@ export interface Report {
   readonly profile: string;
   readonly peer: string;
   readonly strict: boolean;
+  /** Departures read over. */
+  readonly quirks: readonly string[];
   readonly seed: number;
   readonly began: string;
   readonly seconds: number;
@@ -71,6 +73,7 @@ export interface ReportHead {
   readonly profile: string;
   readonly peer: string;
   readonly strict: boolean;
+  readonly quirks: readonly string[];
   readonly seed: number;
   readonly began: string;
   readonly seconds: number;
@@ -86,9 +89,9 @@ const MAX_EVENTS = 60;
 
 /** The report of a run. */
 export function makeReport(results: readonly Result[], head: ReportHead): Report {
-  const { profile, peer, strict, seed, began, seconds } = head;
+  const { profile, peer, strict, quirks, seed, began, seconds } = head;
   return {
-    suite: 'iwarp conformance', profile, peer, strict, seed, began, seconds, totals: totalsOf(results),
+    suite: 'iwarp conformance', profile, peer, strict, quirks, seed, began, seconds, totals: totalsOf(results),
     results: results.map((result) => resultOf(result, head)),
   };
 }

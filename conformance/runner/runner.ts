@@ -5,7 +5,7 @@ import { performance } from 'node:perf_hooks';
 import type { Case } from '../cases/define.ts';
 import { Listener } from '../probe/channel.ts';
 import type { Capture } from '../probe/channel.ts';
-import type { Limits, Log, Role } from '../probe/connection.ts';
+import type { Limits, Log, Quirk, Role } from '../probe/connection.ts';
 import { Deviation, Inapplicable } from '../probe/deviation.ts';
 import { createRandom } from '../probe/random.ts';
 import { Trial } from '../probe/trial.ts';
@@ -42,6 +42,7 @@ export interface RunOptions {
   readonly profile: Profile;
   readonly roles: readonly Role[];
   readonly strict: boolean;
+  readonly quirks: ReadonlySet<Quirk>;
   readonly seed: number;
   readonly repeat: number;
   /** Factor on all time limits. */
@@ -51,6 +52,10 @@ export interface RunOptions {
   readonly bail: boolean;
   /** Milliseconds between a start-up frame and the first FPDU, for peers that miss what comes at once. */
   readonly settle: number;
+  /** After each case as initiator: a plain start-up must still succeed, else the case has killed the peer. */
+  readonly canary: boolean;
+  /** Brings a peer back that a case has killed; null when nobody can. */
+  readonly revive: (() => Promise<void>) | null;
   /** Pause between cases, for peers that need to come back. */
   readonly gap: number;
   readonly onResult?: (result: Result, done: number, all: number) => void;
@@ -74,7 +79,8 @@ export async function runCases(cases: readonly Case[], options: RunOptions): Pro
   const listener = options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null;
   try {
     for (const { entry, role, round } of plan) {
-      const result = await runOne(entry, role, round, listener, options);
+      const first = await runOne(entry, role, round, listener, options);
+      const result = options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
       results.push(result);
       options.onResult?.(result, results.length, plan.length);
       if (options.bail && result.unexpected) break;
@@ -119,7 +125,7 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   let ending: Ending;
   try {
     session = await profile.begin({ role, setup: entry.setup, limits, seed });
-    trial = new Trial({ role, session, listener, limits, strict, random: createRandom(seed, `${entry.id}@${role}`) });
+    trial = new Trial({ role, session, listener, limits, strict, quirks: options.quirks, random: createRandom(seed, `${entry.id}@${role}`) });
     await entry.run(trial);
     ending = { verdict: 'pass', reason: '', expected: entry.expected, actual: '', blamed: [] };
   } catch (error) {
@@ -131,6 +137,33 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   if (ending.verdict === 'pass' && violations.length > 0) ending = endingOfViolations(violations);
   const unexpected = isUnexpected(ending.verdict, waiver);
   return { ...common, ...ending, violations, unexpected, ms: performance.now() - began, log: trial?.log ?? [], capture: trial?.capture ?? [] };
+}
+
+/** The result, turned into a failure if the peer no longer takes a lawful connection; then the peer is brought back. */
+async function withCanary(result: Result, options: RunOptions): Promise<Result> {
+  const dead = await canary(options);
+  if (dead === null) return result;
+  await options.revive?.();
+  const actual = `${result.verdict === 'pass' ? 'as expected' : result.actual || result.reason}; then the peer takes no lawful connection any more (${dead})`;
+  return { ...result, verdict: 'fail', actual, unexpected: isUnexpected('fail', result.waiver) };
+}
+
+/** Null if a lawful start-up works, else what came instead. */
+async function canary({ profile, slow, settle, seed, quirks }: RunOptions): Promise<string | null> {
+  const limits = limitsFor(slow, settle);
+  const session = await profile.begin({ role: 'initiator', setup: {}, limits, seed });
+  const trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, quirks, random: createRandom(seed, 'canary') });
+  try {
+    const connection = await trial.establish();
+    connection.channel.finish();
+    await connection.reaction();
+    return null;
+  } catch (error) {
+    return error instanceof Deviation ? error.actual : error instanceof Error ? error.message : String(error);
+  } finally {
+    for (const connection of trial.connections) connection.channel.destroy();
+    await session.close();
+  }
 }
 
 function endingOf(entry: Case, error: unknown): Ending {

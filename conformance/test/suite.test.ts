@@ -132,7 +132,7 @@ describe('the runner', () => {
 describe('the reports', () => {
   const results = (): Promise<Result[]> => runAgainstSelf([wrong, right, thrower], ['initiator'], HURRIED);
   const report = async (): Promise<ReturnType<typeof makeReport>> => makeReport(await results(), {
-    profile: 'self', peer: 'a <peer>', strict: false, seed: 1, began: '2000-01-01T00:00:00.000Z', seconds: 1, replayOptions: '--profile self', pcapOf: () => null,
+    profile: 'self', peer: 'a <peer>', strict: false, quirks: [], seed: 1, began: '2000-01-01T00:00:00.000Z', seconds: 1, replayOptions: '--profile self', pcapOf: () => null,
   });
 
   it('show a failure with expected, actual, clause, decoded octets and the command that repeats it', async () => {

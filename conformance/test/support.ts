@@ -16,7 +16,7 @@ export async function runAgainstSelf(chosen: readonly Case[], roles: readonly Ro
   const profile = given ?? (await openSelf());
   try {
     return await runCases(chosen, {
-      profile, roles, strict: true, seed: 1, repeat: 1, slow: 1, settle: 0, gap: 0, bail: false, waivers: new Waivers(), ...options,
+      profile, roles, strict: true, quirks: new Set(), seed: 1, repeat: 1, slow: 1, settle: 0, gap: 0, bail: false, canary: false, revive: null, waivers: new Waivers(), ...options,
     });
   } finally {
     if (given === undefined) await profile.close();
