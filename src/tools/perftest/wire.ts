@@ -106,7 +106,7 @@ export function decodeDestination(bytes: Uint8Array): Destination {
     psn: view.getUint32(12),
     rkey: view.getUint32(16),
     vaddr: toBigInt(view.getUint32(24), view.getUint32(28)),
-    gid: bytes.slice(rest, rest + GID_OCTETS),
+    gid: Uint8Array.from(bytes.subarray(rest, rest + GID_OCTETS)),
     srqn: view.getUint32(rest + 16),
     gidIndex: view.getInt32(rest + 20),
   };
