@@ -21,6 +21,7 @@ const COMMANDS: readonly Command[] = [
   ['rstream', 'byte streams over rsockets, with stock rstream', async () => (await import('./rstream.ts')).run],
   ['riostream', 'direct writes over rsockets, with stock riostream', async () => (await import('./riostream.ts')).run],
   ['rcopy', 'copy a file over rsockets, with stock rcopy', async () => (await import('./rcopy.ts')).run],
+  ['proxy', 'stand between two peers: decode as it goes, record, inject faults', async () => (await import('./proxy.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 

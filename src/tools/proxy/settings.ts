@@ -1,0 +1,127 @@
+/** The command line of `iwarp proxy`. */
+import { parseArgs } from 'node:util';
+import { IwarpError } from '../../base/errors.ts';
+import { createFilter, type EventFilter } from '../../inspect/filter.ts';
+import { numberFlag } from '../support/policy-flags.ts';
+import { FAULT_USAGE, parseFault, readFaults, type FaultSpec } from './fault-spec.ts';
+
+export const USAGE: string = `usage: iwarp proxy LISTEN TARGET [options]
+  LISTEN, TARGET           [HOST:]PORT, HOST in brackets if it is IPv6 (127.0.0.1); LISTEN may have port 0
+  --json                   one JSON object a line
+  -V, --verbose            all fields
+  -x, --octets             the octets of every field
+  --summary                only the summary of each connection
+  -q, --quiet              no events and no summaries
+  --opcode NAME, --stag HEX, --connection N, --errors
+                           show only these, as in iwarp dissect
+  --sent                   show and record what the ends send, before the faults; otherwise what they get
+  --page PORT              serve the page of iwarp dissect --html on 127.0.0.1, updated live
+  --pcap FILE              write a capture
+  --fault FAULT            let something go wrong (may be repeated)
+  --faults FILE            the same from a JSON file: [{"kind": "flip", "opcode": "Send", ...}, ...]
+  --seed N                 for what is drawn (chosen and told if something is)
+  --once, --connections N  end after one connection, after N
+  --timeout SECONDS        reset a connection on which nothing crosses for so long, 0 for never (60)
+  --connect-timeout SECONDS  give up connecting to TARGET (10)
+  -h, --help               this text
+${FAULT_USAGE}exit status: 0, 1 if something could not be opened or reached or a connection went quiet, 2 for wrong options
+`;
+
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface Settings {
+  readonly listen: Endpoint;
+  readonly target: Endpoint;
+  readonly style: 'line' | 'tree' | 'octets' | 'json';
+  readonly show: 'events' | 'summary' | 'nothing';
+  readonly filter: EventFilter;
+  readonly sent: boolean;
+  readonly page: number | undefined;
+  readonly pcap: string | undefined;
+  readonly faults: readonly FaultSpec[];
+  readonly seed: number;
+  /** Whether anything is drawn, so that the seed matters. */
+  readonly drawn: boolean;
+  /** Connections after which the proxy ends. */
+  readonly connections: number;
+  readonly quietMs: number;
+  readonly connectMs: number;
+}
+
+const MAX_SEED = 0xffff_ffff;
+const MAX_SECONDS = 86_400;
+
+/** Parse `args`; null if help was asked for. Throws what says what is wrong. */
+export function parseSettings(args: string[]): Settings | null {
+  const { values, positionals } = parseArgs({
+    args,
+    allowPositionals: true,
+    options: {
+      json: { type: 'boolean', default: false },
+      verbose: { type: 'boolean', short: 'V', default: false },
+      octets: { type: 'boolean', short: 'x', default: false },
+      summary: { type: 'boolean', default: false },
+      quiet: { type: 'boolean', short: 'q', default: false },
+      opcode: { type: 'string', multiple: true, default: [] },
+      stag: { type: 'string', multiple: true, default: [] },
+      connection: { type: 'string', multiple: true, default: [] },
+      errors: { type: 'boolean', default: false },
+      sent: { type: 'boolean', default: false },
+      page: { type: 'string' },
+      pcap: { type: 'string' },
+      fault: { type: 'string', multiple: true, default: [] },
+      faults: { type: 'string' },
+      seed: { type: 'string' },
+      once: { type: 'boolean', default: false },
+      connections: { type: 'string' },
+      timeout: { type: 'string', default: '60' },
+      'connect-timeout': { type: 'string', default: '10' },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  } as const);
+  if (values.help) return null;
+  const [listen, target] = positionals;
+  if (listen === undefined || target === undefined || positionals.length > 2) throw wrong('LISTEN and TARGET are needed');
+  if (values.once && values.connections !== undefined) throw wrong('--once and --connections exclude each other');
+  const script = values.faults === undefined ? { faults: [], seed: undefined } : readFaults(values.faults);
+  const faults = [...script.faults, ...values.fault.map(parseFault)];
+  return {
+    listen: parseEndpoint(listen, 0),
+    target: parseEndpoint(target, 1),
+    style: values.json ? 'json' : values.octets ? 'octets' : values.verbose ? 'tree' : 'line',
+    show: values.quiet ? 'nothing' : values.summary ? 'summary' : 'events',
+    filter: createFilter({ connections: values.connection, opcodes: values.opcode, stags: values.stag, errorsOnly: values.errors }),
+    sent: values.sent,
+    page: values.page === undefined ? undefined : numberFlag('--page', values.page, 0, 65_535),
+    pcap: values.pcap,
+    faults,
+    seed: values.seed === undefined ? (script.seed ?? 0) >>> 0 || freshSeed() : numberFlag('--seed', values.seed, 0, MAX_SEED),
+    drawn: faults.some(isDrawn),
+    connections: values.once ? 1 : values.connections === undefined ? Number.POSITIVE_INFINITY : numberFlag('--connections', values.connections, 1, MAX_SEED),
+    quietMs: 1000 * numberFlag('--timeout', values.timeout, 0, MAX_SECONDS),
+    connectMs: 1000 * numberFlag('--connect-timeout', values['connect-timeout'], 1, MAX_SECONDS),
+  };
+}
+
+function freshSeed(): number {
+  return 1 + (Date.now() % MAX_SEED);
+}
+
+function isDrawn({ kind, at, fpdu, octet, bit, ms, by }: FaultSpec): boolean {
+  return kind === 'any' || [at, fpdu, octet, bit, ms, by].some((range) => range !== undefined && range[0] !== range[1]);
+}
+
+/** `[HOST:]PORT`. Throws ERR_INVALID_ARGUMENT. */
+export function parseEndpoint(text: string, minPort: number): Endpoint {
+  const match = /^(?:(?:\[([0-9a-fA-F:.%\w]+)\]|([^:[\]]+)):)?(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3] ?? Number.NaN);
+  if (!(port >= minPort && port <= 65_535)) throw wrong(`${JSON.stringify(text)} is not [HOST:]PORT`);
+  return { host: match?.[1] ?? match?.[2] ?? '127.0.0.1', port };
+}
+
+function wrong(message: string): IwarpError {
+  return new IwarpError('ERR_INVALID_ARGUMENT', message);
+}
