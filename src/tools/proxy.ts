@@ -268,7 +268,7 @@ class ProxyRun {
   #summary(connection: CapturedConnection, error: Error | undefined): void {
     const { show, style } = this.#settings;
     this.#page?.touch();
-    if (error !== undefined) this.#io.err(`iwarp proxy: connection ${connection.number} was broken off: ${error.message}\n`);
+    if (error !== undefined) this.#io.err(`iwarp proxy: connection ${connection.number}: ${error.message}\n`);
     if (show === 'nothing' || (style === 'json' && show !== 'summary')) return;
     this.#io.out(style === 'json' ? `${renderSummaryJson(connection)}\n` : `\n${renderSummary(connection)}\n\n`);
   }

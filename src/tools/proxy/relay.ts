@@ -41,6 +41,9 @@ const LOW_OCTETS = 1 << 18;
 /** How long a reset waits for octets in front of it to be taken by a slow receiver. */
 const RESET_WAIT_MS = 1000;
 
+/** What the script says, or what the source does: finish, or break off. */
+type Step = Operation | { readonly do: 'end' } | { readonly do: 'break'; readonly error: Error };
+
 /** One direction. */
 class Lane {
   readonly #relay: Relay;
@@ -48,7 +51,7 @@ class Lane {
   readonly #script: FaultScript;
   readonly #source: Port;
   readonly #sink: Port;
-  readonly #waiting: (Operation | { readonly do: 'end' })[] = [];
+  readonly #waiting: Step[] = [];
   #state: 'flowing' | 'delayed' | 'stalled' | 'ended' = 'flowing';
   #paused = false;
   /** Octets in `waiting`, and given to the sink but not yet to the network. */
@@ -81,9 +84,9 @@ class Lane {
   }
 
   /** The source is gone: what it sent before still passes, if it can. */
-  broken(): void {
-    if (this.#state === 'flowing' || this.#state === 'delayed') this.#add([...this.#script.end(), { do: 'reset' }]);
-    else this.#relay.reset(this.#direction);
+  broken(error: Error): void {
+    if (this.#state === 'flowing' || this.#state === 'delayed') this.#add([...this.#script.end(), { do: 'break', error }]);
+    else this.#relay.reset(this.#direction, error);
   }
 
   /** Call `task` when the sink has handed everything to the network, but wait for a limited time only. */
@@ -109,7 +112,7 @@ class Lane {
     this.#setPause();
   }
 
-  #add(operations: readonly (Operation | { readonly do: 'end' })[]): void {
+  #add(operations: readonly Step[]): void {
     for (const operation of operations) {
       this.#waiting.push(operation);
       if (operation.do === 'pass') this.#queued += operation.bytes.length;
@@ -127,7 +130,8 @@ class Lane {
         case 'say': this.#relay.watcher.say(this.#direction, operation.position, operation.text); break;
         case 'delay': this.#delay(operation.ms); break;
         case 'stall': this.#state = 'stalled'; break;
-        case 'reset': this.#relay.reset(this.#direction); break;
+        case 'reset': this.#relay.reset(this.#direction, new IwarpError('ERR_CONNECTION_RESET', 'reset by a fault')); break;
+        case 'break': this.#relay.reset(this.#direction, operation.error); break;
         default:
           this.stop();
           this.#relay.watcher.endGoes(this.#direction);
@@ -222,7 +226,7 @@ export class Relay {
   }
 
   /** Break both ends off, behind what has been passed on. */
-  reset(direction: Direction, error: Error = new IwarpError('ERR_CONNECTION_RESET', 'reset')): void {
+  reset(direction: Direction, error: Error): void {
     if (this.#how === 'ended') this.#how = 'broken';
     for (const lane of this.#lanes) lane.stop();
     this.#tellOver(error, direction);
@@ -252,7 +256,7 @@ export class Relay {
       if (error !== undefined && this.#how === 'ended') this.#how = 'broken';
       this.#tellOver(error, direction);
       this.#options.done(this.#how);
-    } else if (error !== undefined) this.#lanes[direction].broken();
+    } else if (error !== undefined) this.#lanes[direction].broken(error);
   }
 
   #tellOver(error: Error | undefined, direction: Direction): void {
