@@ -23,7 +23,7 @@ const LIVE_SCRIPT = `
 'use strict';
 {
   const state = document.createElement('span');
-  document.querySelector('header').append(state);
+  document.querySelector('h1').after(state);
   const tell = (text) => { state.textContent = text; };
   tell('● live');
   const source = new EventSource('/events?after=' + data.events.length);
