@@ -7,6 +7,7 @@
 import { IwarpError, show } from './errors.ts';
 
 const TWO_32 = 0x1_0000_0000;
+const TWO_64 = 1n << 64n;
 
 /** The upper 32 bits of a bigint or safe integer. */
 export function hi32(value: bigint | number): number {
@@ -25,18 +26,21 @@ export function toBigInt(hi: number, lo: number): bigint {
 
 /** The upper half of (hi, lo) + add, modulo 2^64; `add` is 0..2^53. */
 export function addHi(hi: number, lo: number, add: number): number {
-  return (hi + Math.floor((lo + add) / TWO_32)) >>> 0;
+  const sum = lo + add;
+  return sum < TWO_32 ? hi : (hi + Math.floor(sum / TWO_32)) >>> 0;
 }
 
 /** The lower half of (hi, lo) + add. */
 export function addLo(lo: number, add: number): number {
   // The modulo keeps the sum exact: `lo + add` may pass 2^53 only when add does, and callers stay below 2^52.
-  return ((lo + add) % TWO_32) >>> 0;
+  const sum = lo + add;
+  return sum < TWO_32 ? sum : (sum % TWO_32) >>> 0;
 }
 
 /** True if (hi, lo) + add passes 2^64. A sum of exactly 2^64 wraps too: its last octet is still addressable, so it does not count. */
 export function addWraps(hi: number, lo: number, add: number): boolean {
   const sum = lo + add;
+  if (sum <= TWO_32) return false;
   const carry = Math.floor(sum / TWO_32);
   const top = hi + carry;
   return top > 0xffff_ffff && !(top === TWO_32 && sum % TWO_32 === 0);
@@ -50,9 +54,19 @@ export function distance(hi: number, lo: number, baseHi: number, baseLo: number)
   return (hi - baseHi) * TWO_32 + (lo - baseLo);
 }
 
+/** True for an integer from 0 to 2^32 - 1. */
+export function isU32(value: unknown): value is number {
+  return typeof value === 'number' && value >>> 0 === value;
+}
+
+/** True for a bigint or safe integer from 0 to 2^64 - 1. */
+export function isU64(value: unknown): value is bigint | number {
+  if (typeof value === 'number') return Number.isSafeInteger(value) && value >= 0;
+  return typeof value === 'bigint' && value >= 0n && value < TWO_64;
+}
+
 /** Throws ERR_INVALID_ARGUMENT unless `value` is a bigint or safe integer from 0 to 2^64 - 1; returns it. */
 export function checkU64(name: string, value: unknown): bigint | number {
-  if (typeof value === 'bigint' && value >= 0n && value < 1n << 64n) return value;
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
+  if (isU64(value)) return value;
   throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an unsigned 64-bit integer (bigint or safe integer), got ${show(value)}`);
 }

@@ -6,7 +6,7 @@
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
 import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
-import { checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
+import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
 import type { PostedMemory } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
@@ -334,26 +334,39 @@ export interface Sge {
 }
 
 /** @internal Check one element and return its offset and length through `into`. A window is not a region (VERBS-088, VERBS-160). */
-export function checkSge(name: string, sge: unknown, pd: ProtectionDomain, right: number, into: { offset: number; length: number }): MemoryRegion {
+export function checkSge(
+  name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, into: { offset: number; length: number },
+): MemoryRegion {
   const mr = (sge as Sge | null | undefined)?.mr;
   if (!(mr instanceof MemoryRegion)) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mr must be a MemoryRegion, got ${show(mr)}`);
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges[${index}].mr must be a MemoryRegion, got ${show(mr)}`);
   }
-  if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${name}.mr belongs to another protection domain`); // VERBS-089
   const face = mr.posted ?? mr.entry;
   const size = face.bytes.length;
   const { offset = 0 } = sge as Sge;
-  checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
-  const { length = size - offset } = sge as Sge;
+  const { length = typeof offset === 'number' ? size - offset : 0 } = sge as Sge;
   into.offset = offset;
   into.length = length;
-  if (length === 0 && (sge as Sge).length === 0) return mr; // VERBS-085: nothing else of a zero-length element is looked at
+  const inside = isU32(offset) && isU32(length) && offset + length <= size;
+  const usable = inside && face.valid && mr.pd === pd && (face.access & right) === right;
+  if (!usable) explainSge(`${name}.sges[${index}]`, mr, sge as Sge, pd, right);
+  return mr;
+}
+
+/** What is wrong with an element that is not plainly right; returns if it may be used all the same. */
+function explainSge(name: string, mr: MemoryRegion, sge: Sge, pd: ProtectionDomain, right: number): void {
+  if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${name}.mr belongs to another protection domain`); // VERBS-089
+  const face = mr.posted ?? mr.entry;
+  const size = face.bytes.length;
+  const { offset = 0 } = sge;
+  checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
+  if (sge.length === 0) return; // VERBS-085: nothing else of a zero-length element is looked at
   if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${name}.mr has been deregistered or invalidated`);
   if (offset > size) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${size} octets`);
+  const { length = size - offset } = sge;
   checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
   if (offset + length > size) {
     throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${size} octets`);
   }
   if ((face.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${name}.mr does not grant LOCAL_WRITE`); // VERBS-086
-  return mr;
 }

@@ -273,10 +273,12 @@ export class QueuePair implements WorkOwner, WindowBinder {
   }
 
   #postAll<T>(name: string, list: readonly T[], post: (name: string, request: T) => void): number {
-    const posted = postList(name, list, post, () => this.#afterPost());
+    const posted = postList(name, list, post, this.#posted);
     this.#afterPost();
     return posted;
   }
+
+  readonly #posted = (): void => this.#afterPost();
 
   readonly #postOneSend = (name: string, request: SendWorkRequest): void => {
     const wqe = this.sq.peekFree();
