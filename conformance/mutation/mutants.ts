@@ -1,0 +1,164 @@
+// Ways to break the stack, one at a time: what the line does, the text it replaces in one file of src, and what it becomes. Used by
+// mutate.ts. Constants of the wire.ts files are left alone: the probe shares them. A text must occur exactly once.
+
+export interface Mutant {
+  readonly id: string;
+  readonly file: string;
+  readonly find: string;
+  readonly put: string;
+  /** Why a peer could not see it, for mutants that are kept to show the limit. */
+  readonly unseen?: string;
+}
+
+const m = (id: string, file: string, find: string, put: string, unseen?: string): Mutant => ({ id, file, find, put, ...(unseen === undefined ? {} : { unseen }) });
+
+const STARTUP = 'mpa/startup.ts';
+const NEGOTIATE = 'mpa/negotiate.ts';
+const FRAMER = 'mpa/framer.ts';
+const DEFRAMER = 'mpa/deframer.ts';
+const DDP = 'ddp/receiver.ts';
+const STAG = 'ddp/stag-table.ts';
+const RECEIVER = 'rdmap/receiver.ts';
+const SENDER = 'rdmap/sender.ts';
+const TERMINATE = 'rdmap/terminate.ts';
+const READS = 'rdmap/reads.ts';
+const ATOMICS = 'rdmap/atomics.ts';
+const STREAM = 'rdmap/stream.ts';
+const FAULTS = 'rdmap/faults.ts';
+const POLICY = 'mpa/policy.ts';
+
+export const mutants: readonly Mutant[] = [
+  // MPA start-up
+  m('startup.key-octet-15-not-compared', STARTUP, 'this.#have < this.#key.length && octet', 'this.#have < this.#key.length - 1 && octet'),
+  m('startup.key-octet-0-not-compared', STARTUP, 'this.#have < this.#key.length && octet', 'this.#have > 0 && this.#have < this.#key.length && octet'),
+  m('startup.pd-length-513-taken', STARTUP, 'if (pdLength > MAX_PRIVATE_DATA)', 'if (pdLength > MAX_PRIVATE_DATA + 1)'),
+  m('startup.pd-length-512-refused', STARTUP, 'if (pdLength > MAX_PRIVATE_DATA)', 'if (pdLength >= MAX_PRIVATE_DATA)'),
+  m('startup.private-data-one-octet-short', STARTUP, 'this.#bytes.slice(ulpStart, this.#have)', 'this.#bytes.slice(ulpStart, this.#have - 1)'),
+  m('startup.enhanced-data-left-in-private-data', STARTUP, '(hasEnhanced ? ENHANCED_OCTETS : 0)', '0'),
+  m('startup.short-enhanced-frame-taken', STARTUP, 'if (hasEnhanced && this.#have < STARTUP_HEADER_OCTETS + ENHANCED_OCTETS)', 'if (hasEnhanced && this.#have < STARTUP_HEADER_OCTETS)'),
+  m('startup.revision-3-taken', STARTUP, 'if (request.revision > highest)', 'if (request.revision > highest + 1)'),
+  m('startup.reply-revision-not-checked', STARTUP, 'if (reply.revision > this.#request.revision ||', 'if ('),
+  m('startup.rejecting-reply-taken-as-acceptance', STARTUP, 'if (reply.reject) {', 'if (reply.reject && reply.revision === 0) {'),
+  m('startup.reply-says-revision-1', NEGOTIATE, 'revision: request.revision, enhanced, privateData,', 'revision: 1, enhanced, privateData,'),
+  m('startup.request-checks-r', STARTUP, "this.#machine.step('request');", "if (request.reject) return this.fail('bad-frame', 'unusable-revision');\n    this.#machine.step('request');"),
+  m('startup.crc-not-asked-for', POLICY, "crc: 'preferred',", "crc: 'off',"),
+  m('startup.rejection-without-private-data', STARTUP, ': { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },\n      privateData,', ': { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },\n      privateData: privateData.subarray(0, 0),'),
+
+  // Negotiation
+  m('negotiate.crc-needs-both', NEGOTIATE, 'crc: request.crc || reply.crc || rdmac, // MPA-054', 'crc: (request.crc && reply.crc) || rdmac,'),
+  m('negotiate.crc-of-request-ignored', NEGOTIATE, 'crc: request.crc || crc,', "crc: policy.crc !== 'off',"),
+  m('negotiate.markers-not-granted', NEGOTIATE, 'sendMarkers: request.markers || rdmac,', 'sendMarkers: rdmac,'),
+  m('negotiate.markers-of-reply-not-granted', NEGOTIATE, 'sendMarkers: reply.markers || rdmac,', 'sendMarkers: rdmac,'),
+  m('negotiate.ord-not-limited-as-responder', NEGOTIATE, 'ord = Math.min(ord, theirs.ird); // ENH-015', '{ /* as it was */ } // ENH-015'),
+  m('negotiate.ord-not-limited-as-initiator', NEGOTIATE, 'if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird);\n    // ENH-021', '// ENH-021'),
+  m('negotiate.ird-and-ord-exchanged', NEGOTIATE, "ird: theirs.ord === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ird, // ENH-024\n      ord: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord, // ENH-025", "ird: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord,\n      ord: theirs.ord === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ird,"),
+  m('negotiate.insufficient-ird-not-told', NEGOTIATE, 'terminate = TERM.MPA_INSUFFICIENT_IRD;', 'ird = policy.maxIrd;'),
+  m('negotiate.a-not-repeated', NEGOTIATE, 'peerToPeer: theirs.peerToPeer, // ENH-032', 'peerToPeer: false, // ENH-032'),
+  m('negotiate.all-rtr-kinds-granted', NEGOTIATE, '...rtrBits(rtr === null || refused ? [] : [rtr]),', "...rtrBits(rtr === null || refused ? [] : ['read', 'write', 'send']),"),
+  m('negotiate.no-rtr-mismatch', NEGOTIATE, 'if (rtr === null && terminate === FINE) terminate = TERM.MPA_NO_MATCHING_RTR; // ENH-040', ''),
+  m('negotiate.ird-not-raised', NEGOTIATE, 'else ird = Math.max(ird, theirs.ord);', ''),
+
+  // FPDUs and markers
+  m('framer.crc-big-endian', FRAMER, 'stage.view.setUint32(to, value, true);', 'stage.view.setUint32(to, value, false);'),
+  m('framer.crc-leaves-length-out', FRAMER, 'this.crc.update(0, stage.bytes, from, to)', 'this.crc.update(0, stage.bytes, from + 2, to)'),
+  m('framer.length-counts-itself', FRAMER, 'bytes[at + 1] = ulpduLength;', 'bytes[at + 1] = ulpduLength + 2;'),
+  m('framer.pad-not-cleared', FRAMER, 'bytes[i] = 0;\n    return body;', 'bytes[i] = 0xa5;\n    return body;'),
+  m('framer.no-first-marker', FRAMER, 'if (position % MARKER_SPACING === 0) {\n      stage.view.setUint32(out, 0);', 'if (position > 0 && position % MARKER_SPACING === 0) {\n      stage.view.setUint32(out, 0);'),
+  m('framer.pointer-plus-4', FRAMER, 'stage.view.setUint32(out, position - lengthField);\n        out += MARKER_OCTETS;', 'stage.view.setUint32(out, position - lengthField + 4);\n        out += MARKER_OCTETS;'),
+  m('framer.pointer-from-leading-marker', FRAMER, 'const lengthField = position;', 'const lengthField = this.position;'),
+  m('framer.no-marker-before-crc', FRAMER, '// MPA-099: between PAD and CRC a marker is covered by the FPDU that ends here.\n    if (position % MARKER_SPACING === 0) {', 'if (position < 0) {'),
+  m('framer.marker-phase-drifts', FRAMER, 'this.seal(stage, start, out);\n    this.position += stage.end - start;', 'this.seal(stage, start, out);\n    this.position += stage.end - start - (this.position > 2000 ? 4 : 0);'),
+  m('deframer.crc-not-checked', DEFRAMER, 'return this.crc.update(0, bytes, from, to) !== field;', 'return false;'),
+  m('deframer.crc-only-low-half', DEFRAMER, 'return this.crc.update(0, bytes, from, to) !== field;', 'return ((this.crc.update(0, bytes, from, to) ^ field) & 0xffff) !== 0;'),
+  m('deframer.crc-checked-when-off', STREAM, 'this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs);', 'this.#deframer = createDeframer(negotiated.receiveMarkers, resources.crc, this, resources.slabs);'),
+  m('deframer.marker-low-bits-compared', DEFRAMER, 'const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;', 'const pointer = (bytes[from + 2]! << 8) | bytes[from + 3]!;'),
+  m('deframer.marker-not-checked', DEFRAMER, 'return TERM.MPA_MARKER;', '{ /* who cares */ }', 'A receiver in order need not check markers (MPA-105), so the suite takes normal operation for lawful; --strict sees it.'),
+  m('deframer.straddling-fpdu-lost', DEFRAMER, 'this.#held = end - at;\n    this.#need = need;', 'this.#held = end - at;\n    this.#need = need + (end - at > 40 ? 4 : 0);'),
+
+  // DDP
+  m('ddp.version-not-checked', DDP, 'if (segment.version !== this.#version) {', 'if (segment.version > 3) {'),
+  m('ddp.versions-reported-the-wrong-way', DDP, 'segment.tagged ? TERM.DDP_TAGGED_VERSION : TERM.DDP_UNTAGGED_VERSION', 'segment.tagged ? TERM.DDP_UNTAGGED_VERSION : TERM.DDP_TAGGED_VERSION'),
+  m('ddp.queue-not-compared', DDP, 'if (qn !== ulp.queueOf(segment)) return TERM.DDP_INVALID_QN;', 'if (qn > 3) return TERM.DDP_INVALID_QN;'),
+  m('ddp.wrong-code-for-queue', DDP, 'return TERM.DDP_INVALID_QN; // DDP-039', 'return TERM.DDP_NO_BUFFER; // DDP-039'),
+  m('ddp.msn-not-checked', DDP, 'if (segment.msn !== this.#msn[qn]) return TERM.DDP_MSN_RANGE;', ''),
+  m('ddp.later-msn-taken', DDP, 'if (segment.msn !== this.#msn[qn]) return', 'if (segment.msn < this.#msn[qn]!) return'),
+  m('ddp.mo-not-checked', DDP, 'if (segment.mo !== this.#received[qn]) return TERM.DDP_INVALID_MO;', '', 'A gap or an overlap inside the buffer may pass (DDP-027), and beyond the buffer 1/2/05 is lawful too; --strict sees it.'),
+  m('ddp.too-long-by-one-taken', DDP, 'if (segment.mo + segment.payloadLength > ulp.capacity(qn))', 'if (segment.mo + segment.payloadLength > ulp.capacity(qn) + 1)'),
+  m('ddp.delivered-without-last', DDP, 'if (!segment.last) {', 'if (!segment.last && segment.payloadLength > 1000) {'),
+  m('ddp.length-of-last-segment-only', DDP, 'return ulp.deliverUntagged(segment, length); // DDP-034', 'return ulp.deliverUntagged(segment, segment.payloadLength); // DDP-034'),
+  m('ddp.short-segment-not-noticed', DDP, 'if (!decodeSegment(segment, bytes, start, length)) return TERM.DDP_LOCAL_CATASTROPHIC;', 'decodeSegment(segment, bytes, start, length);'),
+  m('stag.key-not-compared', STAG, 'if (entry === undefined || entry.stag !== stag) return null;', 'if (entry === undefined) return null;'),
+  m('stag.key-low-bit-not-compared', STAG, 'if (entry === undefined || entry.stag !== stag) return null;', 'if (entry === undefined || (entry.stag ^ stag) > 1) return null;'),
+  m('stag.validity-not-checked', STAG, 'if (entry === null || !entry.valid) return FAULT.INVALID_STAG;', 'if (entry === null) return FAULT.INVALID_STAG;'),
+  m('stag.pd-not-checked', STAG, 'if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) return FAULT.NOT_ASSOCIATED;', 'if (entry.qp !== 0 && entry.qp !== qp) return FAULT.NOT_ASSOCIATED;'),
+  m('stag.stream-not-checked', STAG, 'if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) return FAULT.NOT_ASSOCIATED;', 'if (entry.pd !== pd) return FAULT.NOT_ASSOCIATED;'),
+  m('stag.rights-not-checked', STAG, 'if ((entry.access & right) !== right) return FAULT.ACCESS;', ''),
+  m('stag.wrap-not-checked', STAG, 'if (addWraps(toHi, toLo, length)) return FAULT.WRAP;', '', 'What wraps is out of bounds as well, and 1/1/01 is lawful there; --strict sees it.'),
+  m('stag.end-off-by-one', STAG, 'offset + length > entry.bytes.length) return FAULT.BOUNDS;', 'offset + length > entry.bytes.length + 1) return FAULT.BOUNDS;'),
+  m('stag.upper-half-of-to-ignored', STAG, 'const offset = distance(toHi, toLo, entry.baseHi, entry.baseLo);', 'const offset = distance(entry.baseHi, toLo, entry.baseHi, entry.baseLo);'),
+  m('stag.lower-bound-not-checked', STAG, 'if (offset < 0 || offset', 'if (offset'),
+  m('faults.access-reported-as-bounds', FAULTS, '[FAULT.ACCESS]: TERM.DDP_NOT_ASSOCIATED,', '[FAULT.ACCESS]: TERM.DDP_BOUNDS,'),
+  m('faults.read-association-reported-as-stag', FAULTS, '[FAULT.NOT_ASSOCIATED]: TERM.RDMAP_NOT_ASSOCIATED,', '[FAULT.NOT_ASSOCIATED]: TERM.RDMAP_INVALID_STAG,'),
+
+  // RDMAP receiving
+  m('rdmap.version-not-checked', RECEIVER, 'if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return TERM.RDMAP_VERSION;', ''),
+  m('rdmap.reserved-bits-checked', RECEIVER, 'if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version)', 'if ((segment.ulpControl & 0xf0) !== this.#version)'),
+  m('rdmap.t-bit-not-compared', RECEIVER, 'if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE;', ''),
+  m('rdmap.extensions-always-on', RECEIVER, '(row.extension && !this.#c.extensions)', '(row.extension && row.name.length === 0)'),
+  m('rdmap.empty-write-checked', RECEIVER, 'if (segment.payloadLength === 0) return FINE; // DDP-026', '// DDP-026'),
+  m('rdmap.empty-read-checked', RECEIVER, 'if (request.size > 0) {\n      const fault', 'if (request.size >= 0) {\n      const fault'),
+  m('rdmap.write-placed-one-off', RECEIVER, "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);\n    return FINE;", "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, Math.max(0, stags.offset - 1), length);\n    return FINE;"),
+  m('rdmap.unasked-response-taken', RECEIVER, 'if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;', 'if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return FINE;'),
+  m('rdmap.response-stag-not-compared', RECEIVER, 'if (segment.stag !== wqe.sges.stag[0]) return', 'if (segment.stag === 0) return'),
+  m('rdmap.response-may-be-longer', RECEIVER, 'if (!inPlace || wqe.received + length > wqe.length) return', 'if (!inPlace) return'),
+  m('rdmap.response-to-not-compared', RECEIVER, 'if (!inPlace || wqe.received', 'if (wqe.received'),
+  m('rdmap.ird-not-enforced', RECEIVER, 'return this.#c.inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052', 'return FINE; // RDMAP-052'),
+  m('rdmap.read-request-length-not-checked', RECEIVER, "if (fixed !== undefined && (!last || payloadLength !== fixed || mo !== 0))", 'if (fixed !== undefined && (!last || payloadLength < fixed || mo !== 0))'),
+  m('rdmap.read-request-without-l-taken', RECEIVER, "if (fixed !== undefined && (!last || payloadLength", 'if (fixed !== undefined && (payloadLength'),
+  m('rdmap.invalidate-foreign-pd', RECEIVER, 'else if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) code = TERM.RDMAP_CANNOT_INVALIDATE;', ''),
+  m('rdmap.invalidate-shared', RECEIVER, 'else if (entry.shared || entry.windows > 0) code = TERM.RDMAP_CANNOT_INVALIDATE;', ''),
+  m('rdmap.invalidate-does-nothing', RECEIVER, 'stags.invalidate(entry!); // VERBS-154', '// VERBS-154'),
+  m('rdmap.malformed-terminate-answered', STREAM, 'if ((code & SILENT) !== 0 || this.#isTerminateFault(code)) {', 'if ((code & SILENT) !== 0 && code < 0) {'),
+  m('rdmap.terminate-answered', STREAM, "this.#cause = 'terminated';\n    this.#events.push({ type: 'terminate', terminate });", "this.#terminateWith(plainTerminate(TERM.RDMAP_STREAM_CATASTROPHIC), false);\n    return;"),
+  m('rdmap.rtr-send-reaches-the-program', STREAM, "this.#receiver.expectSendRtr = negotiated.rtr === 'send';", ''),
+  m('rdmap.bad-stag-ignored', STREAM, 'if (code !== FINE) {\n      this.#inboundFault(code);', 'if (code !== FINE && code !== TERM.DDP_INVALID_STAG) {\n      this.#inboundFault(code);'),
+
+  // RDMAP sending
+  m('sender.msn-starts-at-0', SENDER, 'new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);\n  ord', 'new Uint32Array(QUEUE_COUNT).fill(0);\n  ord'),
+  m('sender.one-msn-for-all-queues', SENDER, 'const msn = this.#msn[qn]!;\n    this.#msn[qn] = msn + 1;', 'const msn = this.#msn[0]!;\n    this.#msn[0] = msn + 1;'),
+  m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, wqe.sent);', 'QN.SEND, wqe.msn, 0);'),
+  m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, wqe.sent));', 'wqe.stag, toHi, wqe.toLo);'),
+  m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);', 'const toHi = wqe.toHi;'),
+  m('sender.l-on-every-segment', SENDER, 'const control = this.#ddpControl(payload === left);', 'const control = this.#ddpControl(true);'),
+  m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#c.mulpdu - header);', 'const payload = Math.min(left, this.#c.mulpdu - header - 1);'),
+  m('sender.segments-too-long', STREAM, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),
+  m('sender.invalidate-stag-missing', SENDER, 'this.#control | wqe.wireOpcode, wqe.stag, QN.SEND', 'this.#control | wqe.wireOpcode, 0, QN.SEND'),
+  m('sender.ord-not-kept', SENDER, 'return outstanding.size < this.ord || this.ord === 0;', 'return true;'),
+  m('sender.speaks-before-the-first-fpdu', STREAM, 'if (negotiated.role === \'initiator\') {\n      this.#sender.mayTransmit = true;', 'this.#sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
+  m('sender.rtr-not-first', SENDER, 'if (this.rtr !== null) return this.#sendRtr(stage);\n    if (this.#sending', 'if (this.rtr !== null && !this.#workReady() && this.#sending === null) return this.#sendRtr(stage);\n    if (this.#sending'),
+  m('sender.rtr-forgotten', STREAM, 'this.#sender.rtr = negotiated.rtr;', 'this.#sender.rtr = null;'),
+  m('sender.read-sink-not-echoed', SENDER, 'request.sinkStag, sinkHi, addLo(request.sinkLo, request.sent),', 'request.sourceStag, sinkHi, addLo(request.sinkLo, request.sent),'),
+  m('sender.response-sink-without-carry', SENDER, 'const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);', 'const sinkHi = request.sinkHi;'),
+  m('sender.response-not-rechecked', SENDER, 'if (fault !== FAULT.NONE) {\n        this.fault = terminateForRead(', 'if (fault < 0) {\n        this.fault = terminateForRead('),
+  m('sender.atomic-id-not-echoed', SENDER, 'framer.view.setUint32(at + ATOMIC_RESPONSE.ID, request.requestId);', 'framer.view.setUint32(at + ATOMIC_RESPONSE.ID, 0);'),
+  m('sender.compare-mask-zero', SENDER, 'view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff', 'view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0'),
+  m('reads.header-not-advanced', READS, 'view.setUint32(READ_REQUEST.SIZE, this.size - this.sent);', 'view.setUint32(READ_REQUEST.SIZE, this.size);'),
+  m('reads.source-not-advanced', READS, 'view.setUint32(READ_REQUEST.SOURCE_TO + 4, addLo(this.sourceLo, this.sent));', ''),
+
+  // Terminate
+  m('terminate.layer-and-type-swapped', TERMINATE, 'bytes[at] = (info.layer << 4) | info.type;', 'bytes[at] = (info.type << 4) | info.layer;'),
+  m('terminate.m-missing', TERMINATE, '(info.segmentLength === undefined ? 0 : TERMINATE_CONTROL.SEGMENT_LENGTH) |', ''),
+  m('terminate.length-of-payload-only', TERMINATE, "segmentLength: segment.length,\n    ddpHeader: bytes.slice(", "segmentLength: segment.payloadLength,\n    ddpHeader: bytes.slice("),
+  m('terminate.headers-for-crc-errors', STREAM, 'this.#terminateWith(plainTerminate(code), false); // MPA-074', 'this.#terminateWith({ ...plainTerminate(code), segmentLength: 0 }, false); // MPA-074'),
+  m('terminate.rdmap-header-missing', TERMINATE, 'rdmapHeader: withRdmap ?', 'rdmapHeader: withRdmap && octets === 0 ?'),
+  m('terminate.rdmap-header-for-ddp-errors', TERMINATE, 'const withRdmap = delivered && isReadRequest', 'const withRdmap = isReadRequest'),
+  m('terminate.never-sent', SENDER, 'this.#terminate = info;\n    this.#terminateAfterResponses', 'this.#terminateSent = true;\n    this.#terminateAfterResponses'),
+  m('terminate.connection-stays-open', STREAM, "else if (this.state === 'terminating' && sender!.terminateSent) this.#endOnce();", ''),
+  m('terminate.reset-instead-of-fin', STREAM, "if (this.#action === 'none') this.#action = 'end';", "if (this.#action === 'none') this.#action = this.state === 'terminating' ? 'reset' : 'end';"),
+
+  // Atomics
+  m('atomics.mask-inverted', ATOMICS, 'if (((o.compare ^ original) & o.compareMask) !== 0n) return original;', 'if (((o.compare ^ original) & ~o.compareMask) !== 0n) return original;'),
+  m('atomics.carry-not-dropped', ATOMICS, 'return (low ^ ((a ^ b) & mask)) & MASK_64;', 'return (a + b) & MASK_64;'),
+  m('atomics.swap-mask-ignored', ATOMICS, 'return (original & ~o.mask & MASK_64) | (o.data & o.mask);', 'return o.data;'),
+  m('atomics.alignment-not-checked', ATOMICS, 'return (bytes.byteOffset + offset) % 8 === 0;', 'return offset >= 0;'),
+];
