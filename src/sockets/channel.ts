@@ -101,7 +101,7 @@ export class Channel {
   #sequenceLimit = 0;
   #transfer = FIRST_TRANSFER;
   #controls = 0;
-  #saidEnd = false;
+  #said: 'nothing' | 'shutdown' | 'disconnect' = 'nothing';
   #onLastControl: (() => void) | null = null;
 
   // Mapped buffers.
@@ -284,12 +284,16 @@ export class Channel {
    * has been handed to the network.
    */
   finish(how: 'shutdown' | 'disconnect', done: () => void): void {
-    if (this.#state !== 'open' || this.#saidEnd || this.#ended === 'disconnect') {
+    if (this.#state !== 'open' || this.#said === 'disconnect' || this.#said === how || this.#ended === 'disconnect') {
       done();
       return;
     }
-    this.#saidEnd = true;
-    this.#onLastControl = done;
+    this.#said = how;
+    const before = this.#onLastControl;
+    this.#onLastControl = () => {
+      before?.();
+      done();
+    };
     this.#postControl(OP.CONTROL, how === 'shutdown' ? CONTROL.SHUTDOWN : CONTROL.DISCONNECT, ID.LAST_CONTROL);
   }
 
@@ -454,7 +458,7 @@ export class Channel {
     if (value === CONTROL.KEEPALIVE || this.#ended === 'disconnect') return;
     const first = this.#ended === 'no';
     // After our own end a peer's end of its direction is the end of both.
-    this.#ended = value === CONTROL.SHUTDOWN && !this.#saidEnd ? 'shutdown' : 'disconnect';
+    this.#ended = value === CONTROL.SHUTDOWN && this.#said === 'nothing' ? 'shutdown' : 'disconnect';
     if (first) this.#handler.onEnd();
     this.#handler.onWritable();
   }
@@ -494,6 +498,10 @@ export class Channel {
         break;
       case 'unreachable':
         this.#closed(this.#failure ?? new IwarpError('ERR_CONNECT', event.error.message, { cause: event.error }));
+        break;
+      case 'closing':
+        // The peer's TCP has ended, with or without a word of this protocol: it sends and takes no more.
+        if (event.by === 'peer') this.#controlArrived(CONTROL.DISCONNECT);
         break;
       case 'disconnected': {
         const orderly = event.cause === 'graceful' || (this.#state === 'closing' && event.terminate === undefined);

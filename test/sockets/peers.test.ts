@@ -1,0 +1,155 @@
+/** A socket opposite a scripted rsocket peer: one that breaks the protocol, one that leaves in its own ways. */
+import { once } from 'node:events';
+import { afterEach, describe, expect, it } from 'vitest';
+import { openRnic } from '../../src/api/environment.ts';
+import { createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
+import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeMessage, OP, type ConnectionData } from '../../src/sockets/wire.ts';
+import { Session } from '../../src/tools/support/session.ts';
+import type { MemoryRegion } from '../../src/verbs/memory.ts';
+
+const cleanup: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const each of cleanup.splice(0)) await each();
+});
+
+interface Scripted {
+  readonly session: Session;
+  readonly socket: RdmaSocket;
+  readonly peer: ConnectionData;
+  /** Its list, its data buffer, and where each message of 4 octets lands. */
+  readonly list: MemoryRegion;
+  readonly buffer: MemoryRegion;
+  readonly messages: MemoryRegion;
+  send(op: number, value: number): Promise<void>;
+  /** The next message of the socket. */
+  next(): Promise<number>;
+}
+
+async function script(bigEndian = false): Promise<Scripted> {
+  const server: RdmaServer = createServer().listen(0, '127.0.0.1');
+  cleanup.push(() => server[Symbol.asyncDispose]());
+  await once(server, 'listening');
+  const session = new Session(openRnic(), { maxSendWr: 64, maxRecvWr: 64 });
+  cleanup.push(() => session.close());
+  const list = session.register(32);
+  const buffer = session.register(4096);
+  const messages = session.register(4);
+  for (let i = 0; i < 8; i++) session.postRecv({ mr: messages });
+  const privateData = encodeConnectionData({
+    bigEndian, iomap: false, credits: 64, iomapSize: 0,
+    targetSgl: { addr: list.addr, key: list.rkey, length: 2 }, dataBuffer: { addr: buffer.addr, key: buffer.rkey, length: 2048 },
+  });
+  const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
+  const connection = session.rnic.cm.connect(session.qp, { host: '127.0.0.1', port: server.address()!.port, privateData });
+  session.use(connection);
+  await session.established;
+  return {
+    session, list, buffer, messages,
+    socket: (await accepted)[0]!,
+    peer: decodeConnectionData(connection.parameters!.privateData),
+    send: async (op, value) => void (await session.execute({ opcode: 'send', inline: encodeMessage(op, value, true) })),
+    next: async () => {
+      await session.receive();
+      const word = new DataView(messages.bytes.buffer).getUint32(0, !bigEndian);
+      session.postRecv({ mr: messages });
+      return word;
+    },
+  };
+}
+
+describe('a socket opposite a script', () => {
+  it('announces its second half at once, and credits', async () => {
+    const { peer, next, list } = await script();
+    expect(peer).toMatchObject({ bigEndian: false, iomap: true, credits: 384, targetSgl: { length: 2 }, dataBuffer: { length: 524_288 } });
+    expect(await next()).toBe(((OP.SGL << 29) | 384) >>> 0);
+    // The entry is the second of the list: the first came with the private data.
+    const half = decodeSge(new DataView(list.bytes.buffer), 16);
+    expect(half).toEqual({ addr: peer.dataBuffer.addr + 524_288n, key: peer.dataBuffer.key, length: 524_288 });
+    expect(decodeSge(new DataView(list.bytes.buffer), 0).length).toBe(0);
+  });
+
+  it('takes data that a message announces, and gives no octet before', async (): Promise<void> => {
+    const { session, socket, peer, send } = await script();
+    await session.execute({ opcode: 'rdma-write', inline: Buffer.from('hello rsocket'), rkey: peer.dataBuffer.key, remoteAddr: peer.dataBuffer.addr });
+    await send(OP.CONTROL, CONTROL.KEEPALIVE);
+    await new Promise<void>((resolve) => void setImmediate(() => resolve()));
+    expect(socket.read()).toBeNull();
+    const data = once(socket, 'data') as Promise<Buffer[]>;
+    await send(OP.DATA, 5);
+    expect((await data)[0]!.toString()).toBe('hello');
+    await send(OP.DATA, 8);
+    expect(((await once(socket, 'data')) as Buffer[])[0]!.toString()).toBe(' rsocket');
+  });
+
+  it('writes from the front of the window, small transfers first, and no octet past its end', async () => {
+    const { socket, next, buffer } = await script();
+    expect((await next()) >>> 29).toBe(OP.SGL);
+    socket.write(Buffer.alloc(2000, 1));
+    expect(await next()).toBe(2000);
+    socket.write(Buffer.alloc(3000, 2));
+    expect(await next()).toBe(48);
+    expect([buffer.bytes[1999], buffer.bytes[2000], buffer.bytes[2047], buffer.bytes[2048]]).toEqual([1, 2, 2, 0]);
+    expect(socket.bytesWritten).toBe(2048);
+  });
+
+  it('says half close and close by control messages', async () => {
+    const { socket, next, send, session } = await script();
+    await next();
+    socket.resume();
+    socket.end();
+    expect(await next()).toBe(((OP.CONTROL << 29) | CONTROL.SHUTDOWN) >>> 0);
+    await send(OP.CONTROL, CONTROL.SHUTDOWN);
+    expect((await session.closed).cause).toBe('graceful');
+  });
+
+  it('writes for a big-endian peer in its order', async () => {
+    const { socket, next } = await script(true);
+    expect(await next()).toBe(((OP.SGL << 29) | 384) >>> 0);
+    socket.write('abc');
+    expect(await next()).toBe(3);
+  });
+
+  it.each<readonly [string, (s: Scripted) => Promise<void>, string]>([
+    ['more data than was offered', (s) => s.send(OP.DATA, 1_048_577), 'where 1048576 were offered'],
+    ['a message of unknown kind', (s) => s.send(3, 0), 'unknown kind 3'],
+    ['a message of another length', async (s) => void (await s.session.execute({ opcode: 'send', inline: new Uint8Array(3) })), 'a message of 3 octets'],
+  ])('ends with an error at %s', async (_what, act, words) => {
+    const scripted = await script();
+    const error = once(scripted.socket, 'error') as Promise<Error[]>;
+    scripted.socket.resume();
+    // Both halves must have been offered before their sum can be exceeded.
+    await scripted.next();
+    await act(scripted);
+    expect((await error)[0]!.message).toContain(words);
+    expect((await scripted.session.closed).cause).not.toBe('graceful');
+  });
+
+  it('a peer that ends its TCP without a word ends the stream, and writes fail', async () => {
+    const { socket, session } = await script();
+    socket.resume();
+    const end = once(socket, 'end');
+    void session.close();
+    await end;
+    expect(socket.writable).toBe(false);
+  });
+
+  it('a peer that says shutdown and then ends its TCP does not leave a writer hanging', async () => {
+    const { socket, session, send } = await script();
+    socket.allowHalfOpen = true;
+    socket.resume();
+    await send(OP.CONTROL, CONTROL.SHUTDOWN);
+    await once(socket, 'end');
+    const failed = once(socket, 'error') as Promise<Error[]>;
+    socket.write(Buffer.alloc(100_000)); // beyond the window: it can only wait
+    void session.close();
+    expect((await failed)[0]!.message).toContain('takes no more');
+  });
+
+  it('a peer that is reset is told as an error', async () => {
+    const { socket, session } = await script();
+    socket.resume();
+    const failed = once(socket, 'error') as Promise<(Error & { code: string })[]>;
+    session.connection.abort();
+    expect((await failed)[0]!.code).toBe('ERR_CONNECTION_RESET');
+  });
+});

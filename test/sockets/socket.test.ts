@@ -1,0 +1,318 @@
+/** Streams over RDMA behave as those of node:net do: echo, half close, back-pressure, pipelines, HTTP, signals, time-outs, errors. */
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { afterEach, describe, expect, it } from 'vitest';
+import { connect, createServer, type ConnectOptions, type RdmaServer, type RdmaSocket, type ServerOptions } from '../../src/sockets/index.ts';
+
+const servers: RdmaServer[] = [];
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server[Symbol.asyncDispose]()));
+});
+
+async function listen(options: ServerOptions, onConnection: (socket: RdmaSocket) => void): Promise<number> {
+  const server = createServer(options, onConnection).listen(0, '127.0.0.1');
+  servers.push(server);
+  await once(server, 'listening');
+  return server.address()!.port;
+}
+
+const open = (port: number, more: Partial<ConnectOptions> = {}): RdmaSocket => connect({ host: '127.0.0.1', port, ...more });
+
+async function readAll(stream: AsyncIterable<Buffer>): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  for await (const piece of stream) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+describe('RdmaSocket', () => {
+  it.each([
+    ['default buffers', {}, {}], ['small buffers and few credits', { receiveBuffer: 8192, sendBuffer: 4096, credits: 16 }, { receiveBuffer: 12_288, credits: 20 }],
+    ['no CRC', {}, { policy: { crc: 'off' } }], ['markers', {}, { policy: { markers: true } }], ['revision 1', {}, { policy: { mpaRevision: 1 } }],
+    ['no RTR', {}, { policy: { peerToPeer: false } }], ['a strict responder', { policy: { responder: 'strict' } }, {}],
+  ] as const)('echoes octets unchanged: %s', async (_what, serverOptions, clientOptions) => {
+    const port = await listen(serverOptions as ServerOptions, (socket) => socket.pipe(socket));
+    const data = randomBytes(700_001);
+    const socket = open(port, clientOptions as Partial<ConnectOptions>);
+    socket.end(data);
+    expect(createHash('sha256').update(await readAll(socket)).digest('hex')).toBe(createHash('sha256').update(data).digest('hex'));
+    expect([socket.bytesWritten, socket.bytesRead]).toEqual([data.length, data.length]);
+  });
+
+  it('knows its addresses and states', async () => {
+    const port = await listen({}, (socket) => socket.end('bye'));
+    const socket = open(port);
+    expect([socket.connecting, socket.readyState]).toEqual([true, 'opening']);
+    await once(socket, 'connect');
+    expect([socket.connecting, socket.remoteAddress, socket.remotePort, socket.remoteFamily]).toEqual([false, '127.0.0.1', port, 'IPv4']);
+    expect(socket.address()).toMatchObject({ address: '127.0.0.1', port: socket.localPort });
+    expect((await readAll(socket)).toString()).toBe('bye');
+    if (!socket.closed) await once(socket, 'close');
+    expect(socket.readyState).toBe('closed');
+  });
+
+  it('what is written before the connection is there is sent when it is', async () => {
+    const port = await listen({}, (socket) => socket.pipe(socket));
+    const socket = open(port);
+    socket.write('a');
+    socket.write('b');
+    socket.end('c');
+    expect((await readAll(socket)).toString()).toBe('abc');
+  });
+
+  it('half closes: the other direction goes on', async () => {
+    const port = await listen({ allowHalfOpen: true }, (socket) => {
+      socket.on('data', () => undefined).on('end', () => socket.end('answer after your end'));
+    });
+    const socket = open(port, { allowHalfOpen: true });
+    socket.end('question');
+    await once(socket, 'finish');
+    expect((await readAll(socket)).toString()).toBe('answer after your end');
+  });
+
+  it('without allowHalfOpen the end of the peer ends us too', async () => {
+    let ended = false;
+    const port = await listen({}, (socket) => socket.resume().on('close', () => (ended = true)));
+    const socket = open(port);
+    socket.resume();
+    socket.end();
+    await once(socket, 'close');
+    for (const peer of servers[0]!.connections) await once(peer, 'close');
+    expect(ended).toBe(true);
+  });
+
+  it('holds a fast writer back', async () => {
+    let peer!: RdmaSocket;
+    const port = await listen({ receiveBuffer: 16_384 }, (socket) => (peer = socket.pause()));
+    const socket = open(port, { sendBuffer: 16_384 });
+    const data = randomBytes(1_000_000);
+    await once(socket, 'connect');
+    expect(socket.write(data)).toBe(false);
+    let drained = false;
+    socket.once('drain', () => (drained = true));
+    while (socket.bytesWritten < 16_384) await new Promise((resolve) => setImmediate(resolve));
+    // Nobody reads: what both buffers and one read-ahead hold is all that can have left.
+    expect(socket.bytesWritten).toBeLessThan(200_000);
+    expect(drained).toBe(false);
+    socket.end();
+    expect((await readAll(peer)).equals(data)).toBe(true);
+  });
+
+  it('takes part in a pipeline, with errors', async () => {
+    const port = await listen({}, (socket) => {
+      const upper = new Transform({ transform: (chunk, _encoding, done) => done(null, String(chunk).toUpperCase()) });
+      pipeline(socket, upper, socket).catch(() => undefined);
+    });
+    const socket = open(port);
+    const answer = readAll(socket);
+    await pipeline(Readable.from(['one ', 'two ', 'three']), socket, { end: true });
+    expect((await answer).toString()).toBe('ONE TWO THREE');
+    const broken = open(port);
+    broken.on('error', () => undefined);
+    await expect(pipeline(Readable.from((async function* () {
+      yield 'x';
+      throw new Error('source fails');
+    })()), broken)).rejects.toThrow('source fails');
+    expect(broken.destroyed).toBe(true);
+  });
+
+  it('carries HTTP, keep-alive connections too', async () => {
+    const application = http.createServer((request, response) => {
+      let octets = 0;
+      request.on('data', (chunk: Buffer) => (octets += chunk.length)).on('end', () => response.end(`${request.url} ${octets}`));
+    });
+    let connections = 0;
+    const port = await listen({}, (socket) => {
+      connections++;
+      application.emit('connection', socket);
+    });
+    const agent = new http.Agent({ keepAlive: true });
+    Object.assign(agent, { createConnection: () => open(port) as Duplex });
+    for (const size of [0, 300_000, 5]) {
+      const request = http.request({ agent, method: 'POST', path: `/${size}` });
+      request.end(Buffer.alloc(size));
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      expect((await readAll(response)).toString()).toBe(`/${size} ${size}`);
+    }
+    expect(connections).toBe(1);
+    agent.destroy();
+  });
+
+  it('many at once', async () => {
+    const port = await listen({}, (socket) => socket.pipe(socket));
+    await Promise.all(Array.from({ length: 30 }, async (_, i) => {
+      const socket = open(port);
+      socket.end(`connection ${i}`);
+      expect((await readAll(socket)).toString()).toBe(`connection ${i}`);
+    }));
+  });
+
+  it('an AbortSignal ends a connection, and one that is being made', async () => {
+    const port = await listen({}, (socket) => socket.resume().on('error', () => undefined));
+    for (const early of [true, false]) {
+      const abort = new AbortController();
+      const socket = open(port, { signal: abort.signal });
+      if (!early) await once(socket, 'connect');
+      const error = once(socket, 'error') as Promise<Error[]>;
+      abort.abort();
+      expect((await error)[0]!.name).toBe('AbortError');
+      expect(socket.destroyed).toBe(true);
+    }
+  });
+
+  it('tells of a connection that cannot be made', async () => {
+    const port = await listen({}, () => undefined);
+    await servers.pop()![Symbol.asyncDispose]();
+    const socket = open(port);
+    const [error] = (await once(socket, 'error')) as [Error & { code: string }];
+    expect(error.code).toBe('ERR_CONNECT');
+    expect(socket.destroyed).toBe(true);
+  });
+
+  it('emits timeout when nothing crosses, and stays open', async () => {
+    const port = await listen({}, (socket) => socket.pipe(socket));
+    const socket = open(port);
+    socket.setTimeout(30);
+    await once(socket, 'timeout');
+    expect(socket.readyState).toBe('open');
+    socket.setTimeout(0);
+    socket.end('still');
+    expect((await readAll(socket)).toString()).toBe('still');
+  });
+
+  it('keep-alive crosses as a zero-length Write that the peer does not see', async () => {
+    let peer!: RdmaSocket;
+    const port = await listen({}, (socket) => (peer = socket.pipe(socket)));
+    const socket = open(port, { keepAlive: true, keepAliveInitialDelay: 5 });
+    await once(socket, 'connect');
+    await new Promise((resolve) => setTimeout(resolve, 60)); // some intervals of 5 ms
+    expect([peer.bytesRead, socket.bytesWritten]).toEqual([0, 0]);
+    socket.end('and data');
+    expect((await readAll(socket)).toString()).toBe('and data');
+  });
+
+  it('a peer that is reset is an error; writes to one that has left fail', async () => {
+    let peer!: RdmaSocket;
+    const port = await listen({}, (socket) => (peer = socket));
+    const socket = open(port);
+    await once(socket, 'connect');
+    socket.resume();
+    const error = once(socket, 'error') as Promise<(Error & { code: string })[]>;
+    peer.on('error', () => undefined);
+    peer.resetAndDestroy();
+    expect((await error)[0]!.code).toBe('ERR_CONNECTION_RESET');
+    expect(socket.write('x')).toBe(false);
+  });
+
+  it('a peer that closes both ways ends a half-open reader without an error', async () => {
+    const port = await listen({}, (socket) => {
+      socket.write('last words');
+      socket.destroySoon();
+    });
+    const socket = open(port, { allowHalfOpen: true });
+    let heard = '';
+    socket.on('data', (chunk: Buffer) => (heard += chunk.toString()));
+    await once(socket, 'end');
+    expect(heard).toBe('last words');
+    const failed = once(socket, 'error') as Promise<Error[]>;
+    socket.write('too late');
+    expect((await failed)[0]!.message).toContain('takes no more');
+  });
+});
+
+describe('RdmaServer', () => {
+  it('rejects what does not speak rsockets, and goes on', async () => {
+    const { connect: plain } = await import('../../src/api/connect.ts');
+    const port = await listen({}, (socket) => socket.pipe(socket));
+    await expect(plain({ host: '127.0.0.1', port, credits: false })).rejects.toMatchObject({ code: 'ERR_REJECTED' });
+    const socket = open(port);
+    socket.end('ok');
+    expect((await readAll(socket)).toString()).toBe('ok');
+  });
+
+  it('rejects connections above its maximum', async () => {
+    const port = await listen({}, (socket) => socket.pipe(socket));
+    servers[0]!.maxConnections = 1;
+    const first = open(port);
+    await once(first, 'connect');
+    const [error] = (await once(open(port), 'error')) as [Error & { code: string }];
+    expect(error.code).toBe('ERR_REJECTED');
+    first.end();
+    await readAll(first);
+  });
+
+  it('closes when its last connection has ended', async () => {
+    const port = await listen({}, (socket) => socket.pipe(socket));
+    const server = servers.pop()!;
+    const socket = open(port);
+    await once(socket, 'connect');
+    const closed = once(server, 'close');
+    server.close();
+    expect(server.listening).toBe(false);
+    socket.end('x');
+    await readAll(socket);
+    await closed;
+    expect(server.connections.size).toBe(0);
+  });
+
+  it('tells that its address is taken', async () => {
+    const port = await listen({}, () => undefined);
+    const second = createServer().listen(port, '127.0.0.1');
+    const [error] = (await once(second, 'error')) as [Error & { code: string }];
+    expect(error.code).toBe('ERR_CONNECT');
+    expect(() => second.listen(0)).toThrow('listening or closed already');
+  });
+
+  it('closes by its signal, and answers what net.Server answers', async () => {
+    const abort = new AbortController();
+    const port = await listen({ signal: abort.signal }, () => undefined);
+    const server = servers.pop()!;
+    expect((server.address() as AddressInfo).port).toBe(port);
+    await new Promise<void>((resolve) => server.getConnections((_error, count) => {
+      expect(count).toBe(0);
+      resolve();
+    }));
+    const closed = once(server, 'close');
+    abort.abort();
+    await closed;
+  });
+});
+
+describe('mapped buffers', () => {
+  it('are written directly, by offset', async () => {
+    const memory = new Uint8Array(100_000);
+    const port = await listen({ iomapSize: 2 }, (socket) => {
+      socket.once('data', () => {
+        // The peer's mapping has come in front of its data.
+        void socket.writeMapped(randomBytes(70_000).fill(7), 1000n).then(() => socket.end('done'));
+      });
+    });
+    const socket = open(port);
+    await once(socket, 'connect');
+    socket.mapMemory(memory, 500);
+    socket.write('mapped');
+    expect((await readAll(socket)).toString()).toBe('done');
+    // Offset 1000 of the map is octet 500 of the memory.
+    expect([memory[499], memory[500], memory[70_499], memory[70_500]]).toEqual([0, 7, 7, 0]);
+  });
+
+  it('need room at the peer, and a mapping at the offset', async () => {
+    let peer!: RdmaSocket;
+    const port = await listen({ iomapSize: 1 }, (socket) => (peer = socket.pipe(socket)));
+    const socket = open(port);
+    await once(socket, 'connect');
+    const memory = new Uint8Array(10);
+    socket.mapMemory(memory, 0);
+    expect(() => socket.mapMemory(new Uint8Array(10), 10)).toThrow('room for 1 mapped buffers');
+    socket.unmapMemory(memory);
+    expect(() => socket.unmapMemory(memory)).toThrow('not mapped');
+    await expect(socket.writeMapped(memory, 0)).rejects.toThrow('mapped no buffer');
+    socket.end('x');
+    await readAll(socket);
+    expect(peer.destroyed).toBe(true);
+  });
+});

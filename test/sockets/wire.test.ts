@@ -1,0 +1,54 @@
+/** The rsocket protocol, octet for octet. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, messageOp, messageValue, octetToSize, OP, sizeToOctet,
+} from '../../src/sockets/wire.ts';
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
+const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+
+describe('rsocket messages', () => {
+  it('connection data has 40 octets, big-endian', () => {
+    const data = {
+      bigEndian: false, iomap: true, credits: 384, iomapSize: 3,
+      targetSgl: { addr: 0x1020304050607080n, key: 0xa1a2a3a4, length: 2 },
+      dataBuffer: { addr: 0x0102030405060708n, key: 0xb1b2b3b4, length: 65_536 },
+    };
+    const bytes = encodeConnectionData(data);
+    expect(hex(bytes)).toBe('01' + '02' + '0180' + '000000' + '03' + '1020304050607080a1a2a3a400000002' + '0102030405060708b1b2b3b400010000');
+    expect(decodeConnectionData(bytes)).toEqual(data);
+  });
+
+  it('anything but version 1 is refused', () => {
+    for (const bytes of [new Uint8Array(39), new Uint8Array(40), Uint8Array.of(2, ...new Uint8Array(39))]) {
+      expect(() => decodeConnectionData(bytes)).toThrow('rsocket protocol');
+    }
+  });
+
+  it('map sizes up to 128 travel as they are, larger ones in units of 256', () => {
+    for (const size of [0, 1, 127, 128]) expect(octetToSize(sizeToOctet(size))).toBe(size);
+    expect(sizeToOctet(256)).toBe(0x81);
+    expect(octetToSize(0x82)).toBe(512);
+  });
+
+  it('messages are in the reader’s byte order', () => {
+    expect(hex(encodeMessage(OP.DATA, 0x1234, true))).toBe('34120000');
+    expect(hex(encodeMessage(OP.SGL, 0x180, true))).toBe('80010080');
+    expect(hex(encodeMessage(OP.CONTROL, 2, false))).toBe('e0000002');
+    fc.assert(fc.property(fc.integer({ min: 0, max: 7 }), fc.integer({ min: 0, max: 0x1fff_ffff }), (op, value) => {
+      const word = view(encodeMessage(op, value, true)).getUint32(0, true);
+      expect([messageOp(word), messageValue(word)]).toEqual([op, value]);
+    }));
+  });
+
+  it('list and map entries are in the reader’s byte order', () => {
+    const memory = { addr: 0x1122334455667788n, key: 0xaabbccdd, length: 0x10000 };
+    expect(hex(encodeSge(memory, true))).toBe('8877665544332211' + 'ddccbbaa' + '00000100');
+    expect(hex(encodeSge(memory, false))).toBe('1122334455667788' + 'aabbccdd' + '00010000');
+    expect(decodeSge(view(encodeSge(memory, true)), 0)).toEqual(memory);
+    const entry = encodeIomap({ offset: 5n, memory }, true);
+    expect(hex(entry)).toBe('0500000000000000' + hex(encodeSge(memory, true)));
+    expect(decodeIomap(view(entry), 0)).toEqual({ offset: 5n, memory });
+  });
+});

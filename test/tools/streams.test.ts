@@ -1,0 +1,154 @@
+/** rstream, riostream and rcopy against each other: figures, verified data, files, messages octet for octet, wrong flags, peers that leave. */
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { decodeHeader, encodeHeader, encodeOpen, encodeWrite, run as rcopy, splitTarget } from '../../src/tools/rcopy.ts';
+import { run as riostream } from '../../src/tools/riostream.ts';
+import { run as rstream } from '../../src/tools/rstream.ts';
+import { bandwidthTest, countText, latencyTest, Pattern, sizeText, testSizes } from '../../src/tools/support/stream-test.ts';
+import { runAlone, runPair, Side, type ToolRun } from './pair.ts';
+
+const client = (flags: readonly string[]) => (port: string): string[] => ['-s', '127.0.0.1', '-p', port, ...flags];
+
+const COLUMNS = 'name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n';
+
+describe.each([['rstream', rstream], ['riostream', riostream]] as const)('%s', (name, run: ToolRun) => {
+  it.each([
+    ['-S', '1000', '-C', '10', '-I', '5'], ['-S', '300000', '-C', '4', '-I', '3'], ['-S', '64', '-C', '1', '-I', '600'],
+    ['-S', '70000', '-C', '3', '-I', '2', '-B', '16384'],
+  ])('moves and verifies with %s %s %s %s %s %s', async (...flags) => {
+    const all = [...flags, '-T', 'v'];
+    const { server, client: c, statuses } = await runPair(run, all, run, client(all));
+    expect([statuses, server.err.replace(/listening.*\n/, ''), c.err]).toEqual([[0, 0], '', '']);
+    for (const side of [server, c]) {
+      expect(side.out.startsWith(COLUMNS)).toBe(true);
+      expect(side.out.slice(COLUMNS.length)).toMatch(/^custom {4}\S+ +\d+ +\d+ +\S+ +\d+\.\d\ds +\d+\.\d\d +\d+\.\d\d\n$/);
+    }
+  });
+
+  it.each([['-T', 'x'], ['-y'], ['-p', '99999'], ['-S']])('answers %s with its usage', async (...args) => {
+    const side = await runAlone(run, args);
+    expect(side.code).toBe(1);
+    expect(side.out).toContain(`usage: ${name}\n\t[-s server_address]\n`);
+    expect(side.err).toContain(`${name}: `);
+  });
+
+  it('tells that the peer has left', async () => {
+    for (const leaver of ['server', 'client'] as const) {
+      const flags = ['-S', '1000', '-C', '1', '-I', '1000000'];
+      const { server, client: c, statuses } = await runPair(run, flags, run, client(flags), async (s, other) => {
+        await Promise.all([s.said('usec/xfer'), other.said('usec/xfer')]);
+        // Some hundred turns of the event loop, so that the exchange is under way.
+        for (let turn = 0; turn < 300; turn++) await new Promise((resolve) => setImmediate(resolve));
+        (leaver === 'server' ? s : other).kill();
+      });
+      expect(statuses).toEqual([1, 1]);
+      expect((leaver === 'server' ? c : server).err).toMatch(/connection|ended|start-up/);
+    }
+  });
+});
+
+describe('rstream', () => {
+  it('runs over plain TCP with -T s', async () => {
+    const flags = ['-S', '5000', '-C', '5', '-I', '5', '-T', 's'];
+    expect((await runPair(rstream, flags, rstream, client(flags))).statuses).toEqual([0, 0]);
+  });
+
+  it('has the stock sizes, counts and names', () => {
+    expect(testSizes(false)).toEqual([64, 4096, 65_536, 1_048_576]);
+    expect(testSizes(true)).toHaveLength(33);
+    expect(testSizes(true).slice(0, 4)).toEqual([64, 128, 192, 256]);
+    expect(testSizes(false).map((size) => latencyTest(size))).toMatchObject([
+      { name: '64_lat', iterations: 100_000 }, { name: '4k_lat', iterations: 10_000 }, { name: '64k_lat', iterations: 1000 }, { name: '1m_lat', iterations: 100 },
+    ]);
+    expect(bandwidthTest(65_536)).toEqual({ name: '64k_bw', size: 65_536, count: 1000, iterations: 1 });
+    expect([0, 1536, 4096, 10_240, 2 ** 30].map(sizeText)).toEqual(['0', '1.5k', '4k', '10k', '1g']);
+    expect([999, 1000, 2e6, 3e9].map(countText)).toEqual(['999', '1k', '2m', '3b']);
+  });
+
+  it('a pattern that differs is found at its octet', () => {
+    const [sender, receiver] = [new Pattern(), new Pattern()];
+    const bytes = new Uint8Array(300);
+    sender.put(bytes);
+    expect(receiver.check(bytes)).toBe(-1);
+    sender.put(bytes);
+    bytes[10]!++;
+    expect(receiver.check(bytes)).toBe(310);
+  });
+});
+
+describe('rcopy', () => {
+  let folder: string;
+  beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'rcopy-'))));
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  async function copy(source: string, target: string): Promise<{ server: Side; client: Side; status: number }> {
+    const server = new Side(rcopy, ['-p', '0']);
+    const side = new Side(rcopy, [source, target, '-p', String(await server.port)]);
+    const status = await side.status;
+    server.kill();
+    await server.status;
+    return { server, client: side, status };
+  }
+
+  it.each([0, 1, 3_000_001])('copies a file of %i octets', async (size) => {
+    const [source, target] = [join(folder, 'source'), join(folder, 'target')];
+    const data = randomBytes(size);
+    writeFileSync(source, data, { mode: 0o640 });
+    const { client: c, server, status } = await copy(source, `127.0.0.1:${target}`);
+    expect([status, c.err]).toEqual([0, '']);
+    expect(readFileSync(target).equals(data)).toBe(true);
+    expect(statSync(target).mode & 0o777).toBe(0o640);
+    expect(c.out).toMatch(new RegExp(`^opening\\.\\.\\.transferring\\.\\.\\.closing\\.\\.\\.done\\n${size} bytes in \\d+\\.\\d\\d seconds = \\d+\\.\\d\\d Gb/sec\\n$`));
+    expect(server.out).toContain(`opening: ${target}, transferring...${size} bytes...closing...done\n`);
+  });
+
+  it('tells of a file that is not there, and of one that cannot be written', async () => {
+    expect((await runAlone(rcopy, [join(folder, 'none'), '127.0.0.1'])).err).toContain('cannot open');
+    const source = join(folder, 'source');
+    writeFileSync(source, 'x');
+    const { client: c, status } = await copy(source, `127.0.0.1:${join(folder, 'no', 'such', 'folder')}`);
+    expect(status).toBe(1);
+    expect(c.err).toContain('the server answered with error 2');
+  });
+
+  it('the server goes on after a client that has left', async () => {
+    const server = new Side(rcopy, ['-p', '0']);
+    const source = join(folder, 'source');
+    writeFileSync(source, Buffer.alloc(50_000_000));
+    const first = new Side(rcopy, [source, `127.0.0.1:${join(folder, 'one')}`, '-p', String(await server.port)]);
+    await server.said('transferring');
+    first.kill();
+    expect(await first.status).toBe(1);
+    writeFileSync(source, 'small');
+    const second = new Side(rcopy, [source, `127.0.0.1:${join(folder, 'two')}`, '-p', String(await server.port)]);
+    expect(await second.status).toBe(0);
+    expect(readFileSync(join(folder, 'two'), 'utf8')).toBe('small');
+    server.kill();
+    expect(await server.status).toBe(1);
+  });
+
+  it.each([['x'], ['a', 'b', 'c'], ['-q']])('answers %j with its usage', async (...args) => {
+    const side = await runAlone(rcopy, args);
+    expect(side.code).toBe(1);
+    expect(side.out).toContain('usage 2: rcopy source server[:destination] [options]\n');
+  });
+
+  it('messages, octet for octet', () => {
+    expect(encodeOpen('/tmp/abc', 0o100644).toString('hex')).toBe('00' + '01' + '2000' + 'a4810000' + '0000000000000000' + '2f746d702f616263' + '0000000000000000');
+    expect(encodeOpen('/tmp/ab', 1).toString('hex').slice(32)).toBe('2f746d702f616200');
+    expect(encodeWrite(0x0102_0304).toString('hex')).toBe('00' + '03' + '1800' + '00000000' + '0000000000000000' + '0403020100000000');
+    const header = { command: 0x81, length: 16, data: 13, id: 0x0102n };
+    expect(encodeHeader(header).toString('hex')).toBe('00811000' + '0d000000' + '0201000000000000');
+    expect(decodeHeader(encodeHeader(header))).toEqual(header);
+    expect(() => decodeHeader(Buffer.alloc(16))).toThrow('invalid version 0 or length 0');
+  });
+
+  it('a target is a server, and perhaps a path', () => {
+    expect(splitTarget('host')).toEqual({ host: 'host', path: undefined });
+    expect(splitTarget('host:/a:b')).toEqual({ host: 'host', path: '/a:b' });
+    expect(splitTarget('[::1]:/x')).toEqual({ host: '::1', path: '/x' });
+  });
+});
