@@ -60,6 +60,10 @@ export class StreamDriver implements PortHandler {
     this.drain();
   }
 
+  readTarget(): Uint8Array | undefined {
+    return this.stream.readTarget();
+  }
+
   onEnd(): void {
     this.stream.handleEnd(this.now());
     this.drain();

@@ -22,6 +22,9 @@ import {
 /** Room for the largest FPDU there can be: ULPDU_Length 65535 with markers (MPA-091). */
 export const SLAB_OCTETS: number = maxFpduOctetsWithMarkers(MAX_ULPDU_FIELD);
 
+/** From this many missing octets on it is worth reading the rest of a held FPDU straight to its place. */
+const READ_INTO_FROM = 16_384;
+
 /** Lends slabs of at least {@link SLAB_OCTETS}. */
 export interface SlabPool {
   acquire(): Uint8Array;
@@ -64,6 +67,8 @@ export abstract class Deframer {
   #slab: Uint8Array | null = null;
   #held = 0;
   #need = 0;
+  /** The missing part of the held FPDU, offered for the next read. */
+  #offered: Uint8Array | null = null;
   /** Stream octets consumed as whole FPDUs since full operation began. */
   position = 0;
 
@@ -90,13 +95,23 @@ export abstract class Deframer {
   /** Check one whole FPDU and pass its ULPDU on. */
   protected abstract process(bytes: Uint8Array, at: number, total: number): number;
 
+  /**
+   * Where the next read had best land: behind what is held of a large FPDU, up to its end, so that it becomes whole without a copy. Null
+   * if any memory will do. The memory stays ours until `dispose`.
+   */
+  readTarget(): Uint8Array | null {
+    if (this.#need - this.#held < READ_INTO_FROM || this.#slab === null) return null;
+    this.#offered = this.#slab.subarray(this.#held, this.#need);
+    return this.#offered;
+  }
+
   /** Take `bytes[start..end)`. Stops at the first error; nothing behind it is passed on (MPA-073). */
   handleBytes(bytes: Uint8Array, start: number, end: number): number {
     let at = start;
     if (this.#held > 0) {
       while (this.#held > 0 && at < end) {
         const take = Math.min(this.#need - this.#held, end - at);
-        copyBytes(bytes, at, this.#slab!, this.#held, take);
+        if (!this.#inPlace(bytes, at)) copyBytes(bytes, at, this.#slab!, this.#held, take);
         this.#held += take;
         at += take;
         if (this.#held < this.#need) return FINE;
@@ -127,7 +142,14 @@ export abstract class Deframer {
   dispose(): void {
     if (this.#slab !== null) this.#pool.release(this.#slab);
     this.#slab = null;
+    this.#offered = null;
     this.#held = 0;
+    this.#need = 0;
+  }
+
+  /** True if `bytes[at]` already lies where the next held octet belongs. */
+  #inPlace(bytes: Uint8Array, at: number): boolean {
+    return bytes === this.#offered && bytes.byteOffset + at === this.#slab!.byteOffset + this.#held;
   }
 
   #hold(bytes: Uint8Array, at: number, end: number, need: number): void {
@@ -149,6 +171,8 @@ export abstract class Deframer {
     if (code !== FINE) return code;
     this.position += total;
     this.#held = 0;
+    this.#need = 0;
+    this.#offered = null;
     this.#slab = null;
     this.#pool.release(slab);
     return FINE;

@@ -250,6 +250,11 @@ export class RdmaStream implements UlpduSink {
     }
   }
 
+  /** Where the next octets had best be put before `handleBytes` gets them; undefined if it does not matter. */
+  readTarget(): Uint8Array | undefined {
+    return this.#deframer?.readTarget() ?? undefined;
+  }
+
   /** The peer sent FIN (MPA-107, MPA-108). */
   handleEnd(now: number): void {
     this.#now = now;

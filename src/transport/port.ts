@@ -21,6 +21,11 @@ export type WriteDone = (ok: boolean) => void;
 export interface PortHandler {
   /** `bytes[start..end)` arrived; borrowed. */
   onData(bytes: Uint8Array, start: number, end: number): void;
+  /**
+   * Optional: where the next read had best land, asked once behind each `onData`; undefined for the port's own memory. A port that reads into
+   * memory of its choice may use it, and then gives that very array to `onData`. It stays the port's until the next `onData` or `onClose`.
+   */
+  readTarget?(): Uint8Array | undefined;
   /** The peer finished its direction (FIN). Nothing follows but `onClose`. */
   onEnd(): void;
   /** The port is gone: no other call follows. `error` is set when it was reset, failed or timed out; absent after both directions ended in order. */

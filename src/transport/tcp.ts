@@ -4,7 +4,7 @@
  * Read first: `port.ts` (the contract), `adopt.ts` (the one place that leaves the documented API).
  *
  * Receiving: all sockets of a transport read into one buffer, because a port's data is borrowed and consumed inside the read
- * callback. That is as fast as a C program's read loop, twice as fast as 'data' events, and an idle connection costs no buffer.
+ * callback; a handler in the middle of a large FPDU may name the place where the rest belongs. That is as fast as a C program's read loop, twice as fast as 'data' events, and an idle connection costs no buffer.
  * Sending: several chunks become one writev through cork and uncork; one chunk is one write.
  */
 
@@ -157,11 +157,10 @@ export class TcpTransport implements Transport {
   }
 
   #onread(inlet: Inlet): OnReadOpts {
-    return { buffer: this.#readBuffer, callback: inlet.take };
+    // Called by Node after every read.
+    const buffer = (): Uint8Array => inlet.port?.readTarget() ?? (this.#buffer ??= this.#allocate(READ_OCTETS));
+    return { buffer, callback: inlet.take };
   }
-
-  /** Called by Node after every read of every socket. */
-  readonly #readBuffer = (): Uint8Array => (this.#buffer ??= this.#allocate(READ_OCTETS));
 }
 
 function ignore(): void {
@@ -238,6 +237,11 @@ class TcpPort implements Port {
   received(bytes: Uint8Array, octets: number): void {
     this.#burst = 0;
     if (this.#state === 'open' || this.#state === 'ended') this.#handler?.onData(bytes, 0, octets);
+  }
+
+  /** Memory that the handler wants the next read in. */
+  readTarget(): Uint8Array | undefined {
+    return this.#handler?.readTarget?.();
   }
 
   attach(handler: PortHandler): void {
