@@ -12,6 +12,7 @@ import type { Case } from './cases/define.ts';
 import { coverageText, listText } from './report/lists.ts';
 import { htmlReport } from './report/html.ts';
 import { jsonReport, junitReport, tapReport } from './report/machine.ts';
+import { markdownReport } from './report/markdown.ts';
 import { makeReport } from './report/model.ts';
 import type { Report } from './report/model.ts';
 import { summaryLine, textReport } from './report/text.ts';
@@ -48,7 +49,7 @@ const USAGE = `Usage: iwarp conformance <command>
       --revive COMMAND               run when it does not (implies --canary)
       --quirk NAME                   read over a departure that touches everything: swapped-terminate
       --waivers FILE                 known deviations with their reasons
-      --report FORMAT[:FILE]         text, tap, junit, json or html; may be repeated
+      --report FORMAT[:FILE]         text, tap, junit, json, html or markdown; may be repeated
       --captures DIR                 a pcap file for every case that does not pass
       --bail                         stop at the first unexpected result
   coverage [--missing]
@@ -57,7 +58,7 @@ Exit status: 0 all as expected, 1 something unexpected, 2 wrong usage.
 `;
 
 const FORMATS: Readonly<Record<string, (report: Report) => string>> = {
-  text: textReport, tap: tapReport, junit: junitReport, json: jsonReport, html: htmlReport,
+  text: textReport, tap: tapReport, junit: junitReport, json: jsonReport, html: htmlReport, markdown: markdownReport,
 };
 
 class UsageError extends Error {}

@@ -11,6 +11,7 @@ import { tagged } from '../probe/messages.ts';
 import { pcapOf } from '../probe/pcap.ts';
 import { FpduReader, FpduWriter } from '../probe/fpdu.ts';
 import { htmlReport } from '../report/html.ts';
+import { markdownReport } from '../report/markdown.ts';
 import { junitReport, jsonReport, tapReport } from '../report/machine.ts';
 import { makeReport } from '../report/model.ts';
 import { textReport } from '../report/text.ts';
@@ -154,6 +155,7 @@ describe('the reports', () => {
     expect(junit.match(/<testcase /g)).toHaveLength(3);
     expect(junit).not.toMatch(/<order>| & /);
     expect(JSON.parse(jsonReport(made))).toEqual(JSON.parse(JSON.stringify(made)));
+    expect(markdownReport(made)).toContain('| test.expects-the-impossible | initiator | Terminate 1/1/00 (DDP: invalid STag) | silence |');
     const html = htmlReport(made);
     expect(html).toContain('a &#60;peer&#62;');
     expect(html.match(/<details>/g)).toHaveLength(2);
