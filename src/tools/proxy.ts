@@ -190,10 +190,10 @@ class ProxyRun {
     const number = ++this.#accepted;
     this.#open++;
     if (this.#accepted === this.#settings.connections) this.#stopAccepting();
-    const failed = (message: string): void => {
+    const failed = (message: string, status: number = EXIT.FAILED): void => {
       cancelTimer();
       this.#attempts.delete(giveUp);
-      this.#status = EXIT.FAILED;
+      this.#status = Math.max(this.#status, status);
       this.#io.err(`iwarp proxy: connection ${number}: ${message}\n`);
       this.#refuse(client);
       this.#over();
@@ -214,7 +214,7 @@ class ProxyRun {
     });
     const giveUp = (): void => {
       cancelConnect();
-      failed('interrupted before the target answered');
+      failed('interrupted before the target answered', EXIT.FINE);
     };
     this.#attempts.add(giveUp);
   }

@@ -22,7 +22,7 @@ afterEach(async () => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 function start(target: number, ...args: string[]): Side {
-  const side = new Side(proxy, ['0', String(target), ...args]);
+  const side = new Side((words, io) => proxy(words, io!), ['0', String(target), ...args]);
   cleanups.push(() => side.kill());
   return side;
 }
@@ -38,6 +38,7 @@ function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
 async function tcpServer(onConnection: (socket: Socket) => void): Promise<{ server: TcpServer; port: number }> {
   const server = createTcpServer({ allowHalfOpen: true }, (socket) => {
     cleanups.push(() => socket.destroy());
+    socket.on('error', () => undefined);
     onConnection(socket);
   });
   server.listen(0, '127.0.0.1');
@@ -53,10 +54,11 @@ async function tcpClient(port: number): Promise<Socket> {
   return socket;
 }
 
-async function readAll(socket: Socket): Promise<Buffer> {
+/** Everything until the FIN. Not by iteration: that would destroy a socket whose other direction is still open. */
+function readAll(socket: Socket): Promise<Buffer> {
   const parts: Buffer[] = [];
-  for await (const part of socket) parts.push(part as Buffer);
-  return Buffer.concat(parts);
+  socket.on('data', (part: Buffer) => parts.push(part)).resume();
+  return once(socket, 'end').then(() => Buffer.concat(parts));
 }
 
 describe('what is no iWARP passes too', () => {
@@ -104,12 +106,12 @@ describe('what is no iWARP passes too', () => {
     const side = start(port, '--once', '-q');
     const client = await tcpClient(await side.port);
     const server = await accepted.promise;
-    const octets = randomBytes(64 << 20);
-    client.end(octets);
+    const octets = randomBytes(32 << 20);
+    for (let at = 0; at < octets.length; at += 65_536) client.write(octets.subarray(at, at + 65_536));
+    client.end();
     // Buffers of the system and of the proxy fill up; then nothing moves any more.
-    let before = -1;
-    while (before !== client.bytesWritten - client.writableLength || before === 0) {
-      before = client.bytesWritten - client.writableLength;
+    for (let before = -1; before !== client.writableLength; ) {
+      before = client.writableLength;
       await new Promise((resolve) => setTimeout(resolve, 300));
     }
     expect(client.writableLength).toBeGreaterThan(0);
@@ -202,7 +204,7 @@ async function talk({ side, client, peer }: Ends): Promise<{ client: CloseInfo; 
 }
 
 /** Lines that are not the faults' own. */
-const plain = (text: string): string[] => text.split('\n').filter((line) => line !== '' && !line.includes(' fault ') && !/\d+ packets/.test(line));
+const plain = (text: string): string[] => text.split('\n').filter((line) => line !== '' && !/fault [a-z]+,from=/.test(line) && !/\d+ packets/.test(line));
 
 describe('between two of our own ends', () => {
   it.each([[], ['--json'], ['-V'], ['-x'], ['--opcode', 'Send'], ['--fault', 'flip,opcode=Send,fpdu=2,octet=20'], ['--fault', 'reset,opcode=Write,octet=40']])(
