@@ -5,6 +5,9 @@ import {
   decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, messageOp, messageValue, octetToSize, OP, sizeToOctet,
 } from '../../src/sockets/wire.ts';
 
+/** Hexadecimal octets, field by field. */
+const octets = (...fields: readonly string[]): string => fields.join('');
+
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
@@ -16,7 +19,7 @@ describe('rsocket messages', () => {
       dataBuffer: { addr: 0x0102030405060708n, key: 0xb1b2b3b4, length: 65_536 },
     };
     const bytes = encodeConnectionData(data);
-    expect(hex(bytes)).toBe('01' + '02' + '0180' + '000000' + '03' + '1020304050607080a1a2a3a400000002' + '0102030405060708b1b2b3b400010000');
+    expect(hex(bytes)).toBe(octets('01', '02', '0180', '000000', '03', '1020304050607080a1a2a3a400000002', '0102030405060708b1b2b3b400010000'));
     expect(decodeConnectionData(bytes)).toEqual(data);
   });
 
@@ -44,8 +47,8 @@ describe('rsocket messages', () => {
 
   it('list and map entries are in the reader’s byte order', () => {
     const memory = { addr: 0x1122334455667788n, key: 0xaabbccdd, length: 0x10000 };
-    expect(hex(encodeSge(memory, true))).toBe('8877665544332211' + 'ddccbbaa' + '00000100');
-    expect(hex(encodeSge(memory, false))).toBe('1122334455667788' + 'aabbccdd' + '00010000');
+    expect(hex(encodeSge(memory, true))).toBe(octets('8877665544332211', 'ddccbbaa', '00000100'));
+    expect(hex(encodeSge(memory, false))).toBe(octets('1122334455667788', 'aabbccdd', '00010000'));
     expect(decodeSge(view(encodeSge(memory, true)), 0)).toEqual(memory);
     const entry = encodeIomap({ offset: 5n, memory }, true);
     expect(hex(entry)).toBe('0500000000000000' + hex(encodeSge(memory, true)));

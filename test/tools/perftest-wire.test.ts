@@ -6,6 +6,9 @@ import {
   encodeU32, encodeVersion, LONG_DESTINATION, SHORT_DESTINATION, type Destination,
 } from '../../src/tools/perftest/wire.ts';
 
+/** Hexadecimal octets, field by field. */
+const octets = (...fields: readonly string[]): string => fields.join('');
+
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 
 const DESTINATION: Destination = {
@@ -13,8 +16,8 @@ const DESTINATION: Destination = {
   gid: Uint8Array.from({ length: 16 }, (_, i) => 0xf0 + i), srqn: 7, gidIndex: -1,
 };
 
-const HEAD = '01020304' + '00000080' + '000a0b0c' + '00abcdef' + 'deadbeef' + '00000000' + '1122334455667788';
-const TAIL = 'f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff' + '00000007' + 'ffffffff';
+const HEAD = octets('01020304', '00000080', '000a0b0c', '00abcdef', 'deadbeef', '00000000', '1122334455667788');
+const TAIL = octets('f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff', '00000007', 'ffffffff');
 
 describe('perftest messages', () => {
   it('a destination of 56 octets', () => {

@@ -10,6 +10,9 @@ import { run as rstream } from '../../src/tools/rstream.ts';
 import { bandwidthTest, countText, latencyTest, Pattern, sizeText, testSizes } from '../../src/tools/support/stream-test.ts';
 import { runAlone, runPair, Side, type ToolRun } from './pair.ts';
 
+/** Hexadecimal octets, field by field. */
+const octets = (...fields: readonly string[]): string => fields.join('');
+
 const client = (flags: readonly string[]) => (port: string): string[] => ['-s', '127.0.0.1', '-p', port, ...flags];
 
 const COLUMNS = 'name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n';
@@ -137,11 +140,11 @@ describe('rcopy', () => {
   });
 
   it('messages, octet for octet', () => {
-    expect(encodeOpen('/tmp/abc', 0o100644).toString('hex')).toBe('00' + '01' + '2000' + 'a4810000' + '0000000000000000' + '2f746d702f616263' + '0000000000000000');
+    expect(encodeOpen('/tmp/abc', 0o100644).toString('hex')).toBe(octets('00', '01', '2000', 'a4810000', '0000000000000000', '2f746d702f616263', '0000000000000000'));
     expect(encodeOpen('/tmp/ab', 1).toString('hex').slice(32)).toBe('2f746d702f616200');
-    expect(encodeWrite(0x0102_0304).toString('hex')).toBe('00' + '03' + '1800' + '00000000' + '0000000000000000' + '0403020100000000');
+    expect(encodeWrite(0x0102_0304).toString('hex')).toBe(octets('00', '03', '1800', '00000000', '0000000000000000', '0403020100000000'));
     const header = { command: 0x81, length: 16, data: 13, id: 0x0102n };
-    expect(encodeHeader(header).toString('hex')).toBe('00811000' + '0d000000' + '0201000000000000');
+    expect(encodeHeader(header).toString('hex')).toBe(octets('00811000', '0d000000', '0201000000000000'));
     expect(decodeHeader(encodeHeader(header))).toEqual(header);
     expect(() => decodeHeader(Buffer.alloc(16))).toThrow('invalid version 0 or length 0');
   });
