@@ -1,0 +1,17 @@
+/**
+ * `iwarp/testing`: networks for tests. The in-memory one runs under virtual time; the middleware cuts, breaks, delays and records the
+ * streams of any transport, TCP included. Hand the result to `openRnic({ transport, scheduler })`.
+ */
+export { MemoryTransport, type MemoryTransportOptions, type LinkOptions } from './transport/memory.ts';
+export { VirtualTime } from './transport/virtual-time.ts';
+export { realScheduler } from './transport/scheduler.ts';
+export { TcpTransport, type ReceiveMode, type TcpTransportOptions } from './transport/tcp.ts';
+export { HoldingPort, PassingPort, wrapTransport, type PortMiddleware, type PortRole } from './transport/middleware.ts';
+export { segmenting, type Segmentation } from './transport/segmenting.ts';
+export { faulty, randomFaults, type Fault, type FaultDirection, type FaultKind, type FaultRange } from './transport/fault.ts';
+export { tap, type TapDirection, type TapInfo, type TapSink } from './transport/tap.ts';
+export { openPcapFile, pcapTap, type PcapTapOptions } from './transport/pcap-tap.ts';
+export type {
+  CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortHandler, PortListener, Transport, WriteDone,
+} from './transport/port.ts';
+export type { CancelTimer, Scheduler } from './base/clock.ts';
