@@ -95,6 +95,7 @@ interface I32Instructions {
   readonly const: (value: number) => Code;
   readonly load: Load;
   readonly load8: Load;
+  readonly store8: Store;
   readonly isZero: Operation;
   readonly below: Operation;
   readonly atLeast: Operation;
@@ -111,6 +112,7 @@ export const i32: I32Instructions = {
   const: (value) => [0x41, signed(value)],
   load: load(0x28),
   load8: load(0x2d),
+  store8: store(0x3a),
   isZero: operation(0x45),
   below: operation(0x49),
   atLeast: operation(0x4f),

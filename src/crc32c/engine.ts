@@ -7,6 +7,7 @@
 import { IwarpError } from '../base/errors.ts';
 import { createCrc32PackageEngine } from './crc-32.ts';
 import { createJsEngine } from './js.ts';
+import type { RunKernel } from './runs.ts';
 import { firstFault } from './self-test.ts';
 import { createSimdEngine, simdSupported } from './simd.ts';
 import { createWasmEngine, wasmSupported } from './wasm.ts';
@@ -34,6 +35,9 @@ export interface Crc32cEngine {
    * The buffer under it is shared with other allocations and with the engine itself: keep to the view.
    */
   allocate(octets: number): Uint8Array;
+
+  /** Moves octets around markers inside the engine's memory; engines without memory of their own have none. */
+  readonly runs?: RunKernel;
 
   /** Give memory from `allocate` back: that very view, once. Anything else throws ERR_INVALID_ARGUMENT. */
   release(memory: Uint8Array): void;

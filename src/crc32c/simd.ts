@@ -41,6 +41,7 @@ import type { Code, FunctionReference, Local } from './emit.ts';
 import type { Crc32cEngine } from './engine.ts';
 import { webAssembly } from './host.ts';
 import { multiply, powerOfOctets } from './polynomial.ts';
+import { defineRuns } from './runs.ts';
 import { defineSlicing, fillSlicingTables, SLICING_TABLES_END } from './wasm.ts';
 import { WasmEngine } from './wasm-engine.ts';
 
@@ -108,6 +109,7 @@ export function emitSimdModule(): Uint8Array<ArrayBuffer> {
     ),
   );
   module.export('crc32c', crc32c);
+  defineRuns(module, true);
   return module.toBytes();
 }
 

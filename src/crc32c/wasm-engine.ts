@@ -13,6 +13,7 @@ import { webAssembly } from './host.ts';
 import type { WebAssemblyModule } from './host.ts';
 import { crc32cByTables, ViewCache } from './js.ts';
 import { checkRange, OrdinaryMemory } from './memory.ts';
+import { RUN_OCTETS, RUN_SCRATCH_OCTETS, RUN_SPACING, type RunKernel } from './runs.ts';
 
 export interface Kernel {
   readonly name: Crc32cEngineName;
@@ -41,12 +42,17 @@ const WINDOW_OCTETS = 128 << 10;
 /** Below this many octets outside of the arenas, tables in JavaScript are faster than the copy and the call (bench/micro/crc32c.ts). */
 const COPY_IN_FROM = 160;
 
+type Spread = (to: number, from: number, runs: number, pointer: number) => number;
+type Collect = (to: number, from: number, runs: number) => number;
+
 interface Instance {
   readonly arena: Arena;
   readonly run: Run;
+  readonly spread: Spread;
+  readonly collect: Collect;
 }
 
-export class WasmEngine implements Crc32cEngine {
+export class WasmEngine implements Crc32cEngine, RunKernel {
   readonly name: Crc32cEngineName;
   readonly #kernel: Kernel;
   readonly #instances: Instance[] = [];
@@ -99,6 +105,39 @@ export class WasmEngine implements Crc32cEngine {
     }
   }
 
+  get runs(): RunKernel {
+    return this;
+  }
+
+  #spreadScratch: Uint8Array | undefined;
+  #collectScratch: Uint8Array | undefined;
+
+  spreadScratch(): Uint8Array {
+    return (this.#spreadScratch ??= this.allocate(RUN_SCRATCH_OCTETS));
+  }
+
+  collectScratch(): Uint8Array {
+    return (this.#collectScratch ??= this.allocate(RUN_SCRATCH_OCTETS));
+  }
+
+  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): boolean {
+    checkRange(source, from, from + RUN_OCTETS * runs);
+    checkRange(target, to, to + RUN_SPACING * runs);
+    const instance = this.#instanceOf(source);
+    if (instance === undefined || target.buffer !== source.buffer) return false;
+    instance.spread(target.byteOffset + to, source.byteOffset + from, runs, pointer);
+    return true;
+  }
+
+  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): boolean {
+    checkRange(source, from, from + RUN_SPACING * runs);
+    checkRange(target, to, to + RUN_OCTETS * runs);
+    const instance = this.#instanceOf(source);
+    if (instance === undefined || target.buffer !== source.buffer) return false;
+    instance.collect(target.byteOffset + to, source.byteOffset + from, runs);
+    return true;
+  }
+
   #updateUnknown(crc: number, bytes: Uint8Array, start: number, end: number): number {
     const instance = this.#instanceOf(bytes);
     if (instance === undefined) return this.#updateForeign(crc, bytes, start, end);
@@ -135,7 +174,12 @@ export class WasmEngine implements Crc32cEngine {
     const arena = new Arena(ARENA_OCTETS, this.#kernel.reserved + WINDOW_OCTETS);
     this.#kernel.fillTables(arena.buffer);
     const { exports } = new webAssembly.Instance(this.#kernel.module, { env: { memory: arena.memory } });
-    const instance = { arena, run: exports['crc32c'] as Run };
+    const instance = {
+      arena,
+      run: exports['crc32c'] as Run,
+      spread: exports['spread'] as Spread,
+      collect: exports['collect'] as Collect,
+    };
     this.#instances.push(instance);
     return instance;
   }

@@ -9,6 +9,7 @@ import type { Code, FunctionReference, Local } from './emit.ts';
 import type { Crc32cEngine } from './engine.ts';
 import { webAssembly } from './host.ts';
 import { slicingTables } from './polynomial.ts';
+import { defineRuns } from './runs.ts';
 import { WasmEngine } from './wasm-engine.ts';
 
 /** Sixteen tables of 256 words at the start of memory. */
@@ -83,6 +84,7 @@ function lookUp(table: number, place: Code): Code {
 export function emitWasmModule(): Uint8Array<ArrayBuffer> {
   const module = new ModuleBuilder('env', 'memory');
   module.export('crc32c', defineSlicing(module));
+  defineRuns(module, false);
   return module.toBytes();
 }
 

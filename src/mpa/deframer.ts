@@ -7,11 +7,13 @@
 import { copyBytes } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
+import type { RunKernel } from '../crc32c/runs.ts';
 import {
   CRC_OCTETS,
   FPDUPTR_MASK,
   fpduBodyOctets,
   MARKER_OCTETS,
+  MARKER_RUN,
   MARKER_SPACING,
   markersWithin,
   MAX_ULPDU_FIELD,
@@ -205,6 +207,12 @@ export class PlainDeframer extends Deframer {
 /** With markers the ULPDU is gathered from between them, after CRC and every marker have been checked. */
 export class MarkerDeframer extends Deframer {
   #gathered: Uint8Array | null = null;
+  readonly #runs: RunKernel | null;
+
+  constructor(crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool, runs: RunKernel | null) {
+    super(crc, sink, pool);
+    this.#runs = runs;
+  }
 
   #leadOctets(): number {
     return this.position % MARKER_SPACING === 0 ? MARKER_OCTETS : 0;
@@ -223,8 +231,7 @@ export class MarkerDeframer extends Deframer {
   protected override process(bytes: Uint8Array, at: number, total: number): number {
     // The markers are inside the covered run, the one in front included (MPA-070, MPA-101, MPA-102: with their octets as received).
     if (this.crcWrong(bytes, at, at + total - CRC_OCTETS)) return TERM.MPA_CRC;
-    this.#gathered ??= new Uint8Array(fpduBodyOctets(MAX_ULPDU_FIELD));
-    const gathered = this.#gathered;
+    const gathered = this.#runs?.collectScratch() ?? (this.#gathered ??= new Uint8Array(fpduBodyOctets(MAX_ULPDU_FIELD)));
     const end = at + total - CRC_OCTETS;
     const lengthField = at + this.#leadOctets();
     let taken = 0;
@@ -235,6 +242,14 @@ export class MarkerDeframer extends Deframer {
         // MPA-104: 0 in front of ULPDU_Length, else the distance back to it. `from - lengthField` is negative only for the former.
         // MPA-091: behind a ULPDU near 65535 octets the distance outgrows the field and stands there modulo 2^16.
         if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;
+        // The run behind a marker that stands in front of ULPDU_Length begins with it; only whole runs go together.
+        const runs = Math.floor((end - from) / MARKER_SPACING);
+        if (runs > 1 && this.#runs?.collect(bytes, from, gathered, taken, runs) === true) {
+          if (markersWrong(bytes, from + MARKER_SPACING, runs - 1, lengthField)) return TERM.MPA_MARKER;
+          taken += runs * MARKER_RUN;
+          from += runs * MARKER_SPACING;
+          continue;
+        }
         from += MARKER_OCTETS;
         phase = MARKER_OCTETS;
         continue;
@@ -249,7 +264,18 @@ export class MarkerDeframer extends Deframer {
   }
 }
 
+/** True if one of the `count` markers from `at` on does not point at `lengthField`. */
+function markersWrong(bytes: Uint8Array, at: number, count: number, lengthField: number): boolean {
+  for (let i = 0, from = at; i < count; i++, from += MARKER_SPACING) {
+    const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;
+    if (pointer !== ((from - lengthField) & FPDUPTR_MASK)) return true;
+  }
+  return false;
+}
+
 /** The deframer for what was negotiated. */
-export function createDeframer(markers: boolean, crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool): Deframer {
-  return markers ? new MarkerDeframer(crc, sink, pool) : new PlainDeframer(crc, sink, pool);
+export function createDeframer(
+  markers: boolean, crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool, runs: RunKernel | null = null,
+): Deframer {
+  return markers ? new MarkerDeframer(crc, sink, pool, runs) : new PlainDeframer(crc, sink, pool);
 }

@@ -6,11 +6,13 @@
  */
 import { copyBytes } from '../base/copy.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
+import type { RunKernel } from '../crc32c/runs.ts';
 import {
   CRC_OCTETS,
   fpduBodyOctets,
   fpduOctets,
   MARKER_OCTETS,
+  MARKER_RUN,
   MARKER_SPACING,
   MAX_MULPDU,
   maxFpduOctetsWithMarkers,
@@ -91,12 +93,15 @@ export class PlainFramer extends Framer {
 
 /** With markers the FPDU is written into a scratch area first and moved into the stage around the markers. */
 export class MarkerFramer extends Framer {
-  readonly #scratch = new Uint8Array(fpduOctets(MAX_MULPDU));
+  readonly #scratch: Uint8Array;
+  readonly #runs: RunKernel | null;
 
-  constructor(crc: Crc32cEngine | null) {
+  constructor(crc: Crc32cEngine | null, runs: RunKernel | null) {
     super(crc);
+    this.#runs = runs;
+    this.#scratch = runs === null ? new Uint8Array(fpduOctets(MAX_MULPDU)) : runs.spreadScratch();
     this.bytes = this.#scratch;
-    this.view = new DataView(this.#scratch.buffer);
+    this.view = new DataView(this.#scratch.buffer, this.#scratch.byteOffset, this.#scratch.byteLength);
     this.ulpdu = ULPDU_LENGTH_OCTETS;
   }
 
@@ -124,6 +129,13 @@ export class MarkerFramer extends Framer {
     while (taken < body) {
       const phase = position % MARKER_SPACING;
       if (phase === 0) {
+        const runs = Math.floor((body - taken) / MARKER_RUN);
+        if (runs > 0 && this.#runs?.spread(this.#scratch, taken, stage.bytes, out, runs, position - lengthField) === true) {
+          taken += runs * MARKER_RUN;
+          out += runs * MARKER_SPACING;
+          position += runs * MARKER_SPACING;
+          if (taken === body) break;
+        }
         // MPA-096, MPA-098: the distance counts earlier markers of the same FPDU. The reserved half stays 0 (MPA-100).
         stage.view.setUint32(out, position - lengthField);
         out += MARKER_OCTETS;
@@ -147,6 +159,6 @@ export class MarkerFramer extends Framer {
 }
 
 /** The framer for what was negotiated. */
-export function createFramer(markers: boolean, crc: Crc32cEngine | null): Framer {
-  return markers ? new MarkerFramer(crc) : new PlainFramer(crc);
+export function createFramer(markers: boolean, crc: Crc32cEngine | null, runs: RunKernel | null = null): Framer {
+  return markers ? new MarkerFramer(crc, runs) : new PlainFramer(crc);
 }

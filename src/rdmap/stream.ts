@@ -446,7 +446,7 @@ export class RdmaStream implements UlpduSink {
     const crc = negotiated.crc ? resources.crc : null;
     this.#startupAt = NEVER;
     this.#negotiated = negotiated;
-    this.#framer = createFramer(negotiated.sendMarkers, crc);
+    this.#framer = createFramer(negotiated.sendMarkers, crc, resources.crc.runs ?? null);
     const inbound = new InboundRequests(negotiated.ird);
     const outstanding = new OutstandingRequests();
     this.#sender = new Sender({
@@ -478,7 +478,7 @@ export class RdmaStream implements UlpduSink {
       sinkRight: endpoint.sinkRight,
     });
     this.#ddp = new DdpReceiver(this.#receiver, negotiated.ddpVersion);
-    this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs);
+    this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs, resources.crc.runs ?? null);
     this.#machine.step('establish');
     if (negotiated.role === 'initiator') {
       this.#sender.mayTransmit = true;

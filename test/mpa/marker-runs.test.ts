@@ -1,0 +1,115 @@
+/** Markers moved in WebAssembly against markers moved in JavaScript: the same octets, whatever the lengths and the phase. */
+import { describe, expect, it } from 'vitest';
+import { seededRandom } from '../../src/base/random.ts';
+import { FINE, TERM } from '../../src/base/terminate-codes.ts';
+import { availableCrc32cEngines, createCrc32cEngine, type Crc32cEngine } from '../../src/crc32c/engine.ts';
+import { RUN_OCTETS, RUN_SPACING } from '../../src/crc32c/runs.ts';
+import { createDeframer, FreeListSlabPool } from '../../src/mpa/deframer.ts';
+import { createFramer, createStage, type Framer, type Stage } from '../../src/mpa/framer.ts';
+import { MARKER_RUN, MARKER_SPACING } from '../../src/mpa/wire.ts';
+
+const engines = availableCrc32cEngines().map((name) => createCrc32cEngine(name)).filter((engine) => engine.runs !== undefined);
+
+function put(framer: Framer, stage: Stage, ulpdu: Uint8Array): Uint8Array {
+  stage.end = 0;
+  framer.begin(stage);
+  framer.bytes.set(ulpdu, framer.ulpdu);
+  framer.finish(stage, ulpdu.length);
+  return stage.bytes.slice(0, stage.end);
+}
+
+function lengths(seed: number): number[] {
+  const random = seededRandom(seed);
+  const some = Array.from({ length: 60 }, () => random() % 64_000);
+  return [...some, 14, 490, 498, 502, 506, 508, 510, 1010, 1014, 1018, 1022, 2030, 64_000, 64_002, 64_004];
+}
+
+function ulpduOf(octets: number, seed: number): Uint8Array {
+  const random = seededRandom(seed);
+  return Uint8Array.from({ length: octets }, () => random());
+}
+
+describe.each(engines.map((engine) => [engine.name, engine] as const))('runs of %s', (_name, engine: Crc32cEngine) => {
+  it('counts as MPA does', () => {
+    expect([RUN_OCTETS, RUN_SPACING]).toEqual([MARKER_RUN, MARKER_SPACING]);
+  });
+
+  it('MPA-094 MPA-096 MPA-098: puts the same markers as the loop in JavaScript', () => {
+    const fast = createFramer(true, engine, engine.runs);
+    const slow = createFramer(true, engine);
+    const stages = [createStage(engine.allocate(66_000)), createStage(new Uint8Array(66_000))] as const;
+    for (const [i, octets] of lengths(1).entries()) {
+      const ulpdu = ulpduOf(octets, i);
+      expect(Buffer.compare(put(fast, stages[0], ulpdu), put(slow, stages[1], ulpdu)), `${octets} octets`).toBe(0);
+    }
+    expect(fast.position).toBe(slow.position);
+  });
+
+  it('MPA-101 MPA-104: takes them out again, from its own memory and from any other', () => {
+    for (const own of [true, false]) {
+      const framer = createFramer(true, engine);
+      const stage = createStage(own ? engine.allocate(66_000) : new Uint8Array(66_000));
+      let got: Uint8Array | null = null;
+      const sink = { handleUlpdu: (bytes: Uint8Array, start: number, length: number): number => ((got = bytes.slice(start, start + length)), FINE) };
+      const deframer = createDeframer(true, engine, sink, new FreeListSlabPool(), engine.runs);
+      for (const [i, octets] of lengths(2).entries()) {
+        const ulpdu = ulpduOf(octets, i);
+        put(framer, stage, ulpdu);
+        expect(deframer.handleBytes(stage.bytes, 0, stage.end)).toBe(FINE);
+        expect(Buffer.compare(got!, ulpdu), `${octets} octets`).toBe(0);
+      }
+    }
+  });
+
+  it('MPA-104: finds every single wrong marker', () => {
+    for (let wrong = 0; wrong < 8; wrong++) {
+      const framer = createFramer(true, null, engine.runs);
+      const stage = createStage(engine.allocate(66_000));
+      put(framer, stage, ulpduOf(4000, 3));
+      stage.bytes[wrong * MARKER_SPACING + 3]! ^= 4;
+      let told = 0;
+      const deframer = createDeframer(true, null, { handleUlpdu: () => (told++, FINE) }, new FreeListSlabPool(), engine.runs);
+      expect(deframer.handleBytes(stage.bytes, 0, stage.end), `marker ${wrong}`).toBe(TERM.MPA_MARKER);
+      expect(told).toBe(0);
+    }
+  });
+
+  it('refuses memory that is not its own', () => {
+    const mine = engine.allocate(2048);
+    const other = new Uint8Array(2048);
+    expect(engine.runs!.spread(mine, 0, other, 0, 1, 0)).toBe(false);
+    expect(engine.runs!.collect(other, 0, mine, 0, 1)).toBe(false);
+    expect(() => engine.runs!.spread(mine, 0, mine, 1600, 1, 0)).toThrow(/outside/);
+  });
+});
+
+describe('a read that lands behind the beginning of its FPDU', () => {
+  it('MPA-090: is used where it lies, in any pieces, and octets from elsewhere go on being copied', () => {
+    const engine = createCrc32cEngine('js');
+    const framer = createFramer(false, engine);
+    const stage = createStage(new Uint8Array(66_000));
+    const ulpdu = ulpduOf(60_000, 4);
+    const wire = put(framer, stage, ulpdu);
+    for (const pieces of [[wire.length], [2, 40_000, wire.length], [1000, 1001, 50_000, wire.length]]) {
+      let got: Uint8Array | null = null;
+      const sink = { handleUlpdu: (bytes: Uint8Array, start: number, length: number): number => ((got = bytes.slice(start, start + length)), FINE) };
+      const deframer = createDeframer(false, engine, sink, new FreeListSlabPool());
+      let at = 0;
+      for (const [i, to] of pieces.entries()) {
+        const target = deframer.readTarget();
+        if (target !== null && i % 2 === 1) {
+          expect(target.length).toBe(wire.length - at);
+          target.set(wire.subarray(at, to));
+          const half = (to - at) >> 1;
+          expect(deframer.handleBytes(target, 0, half)).toBe(FINE);
+          expect(deframer.handleBytes(target, half, to - at)).toBe(FINE);
+        } else {
+          expect(deframer.handleBytes(wire, at, to)).toBe(FINE);
+        }
+        at = to;
+      }
+      expect(Buffer.compare(got!, ulpdu)).toBe(0);
+      expect([deframer.held, deframer.readTarget()]).toEqual([0, null]);
+    }
+  });
+});
