@@ -3,6 +3,7 @@
 import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { Deviation, check, same } from '../probe/deviation.ts';
+import { untagged } from '../probe/messages.ts';
 import type { Enhanced, ParsedStartup, StartupFields } from '../probe/startup.ts';
 import { startupFrame } from '../probe/startup.ts';
 import type { RtrKind, Trial } from '../probe/trial.ts';
@@ -184,6 +185,18 @@ const rtr: Case[] = [
     await connection.ping();
   }),
   ...(['write', 'read', 'send'] as const).map((kind) => throughRtr(kind)),
+  ...(['queue', 'stag'] as const).map((what) =>
+    scripted(`enh.request.rtr-with-bad-${what}-behind`, `The RTR message and a ${what === 'queue' ? 'Send on queue 4' : 'Write to an unknown STag'} in one TCP write`, 'ENH-045 DDP-039 RDMAP-091', 'Terminate, or close; the peer lives on', async (trial) => {
+      const connection = await trial.connect();
+      await connection.sendStartup(trial.requestFields());
+      check((await connection.expectStartup()).enhanced?.c === true, 'a Reply that grants a Write RTR', 'another');
+      await connection.enter();
+      const rtrMessage = connection.makeWrite(1, 0n, new Uint8Array(0));
+      const bad = what === 'queue' ? untagged({ opcode: OPCODE.SEND, qn: 4, msn: 1 }) : connection.makeWrite(0x0707_0700, 0n, Uint8Array.of(1));
+      connection.sendTogether([rtrMessage, bad]);
+      const { end } = await connection.reaction();
+      check(end !== null, 'Terminate, or close', 'an open connection');
+    }, { roles })),
   reply('rtr-second-fpdu', 'A zero-length Read behind a Read RTR', 'ENH-042 ENH-044', 'both are answered: MSN 2 follows the RTR', { a: true, d: true }, async (got, trial, connection) => {
     const e = octetsOf(got);
     if (!e.d) return;

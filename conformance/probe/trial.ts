@@ -7,7 +7,7 @@ import type { Region, Tester } from '../profiles/tester.ts';
 import type { Address, Session } from '../profiles/types.ts';
 import { Channel, openChannel } from './channel.ts';
 import type { Capture, Listener } from './channel.ts';
-import { Connection } from './connection.ts';
+import { Connection, pause } from './connection.ts';
 import type { Limits, Log, Quirk, Reaction, Role } from './connection.ts';
 import { describeSegment } from './decode.ts';
 import { Deviation, Inapplicable, brief, check } from './deviation.ts';
@@ -210,6 +210,7 @@ export class Trial {
       connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
       await connection.expectOpcode(OPCODE.READ_RESPONSE, 'an answer to the Read RTR');
     } else if (e.b) connection.send(connection.makeSend(new Uint8Array(0)));
+    if (this.limits.settle > 0) await pause(this.limits.settle);
   }
 
   /** As responder: take the RTR message and answer it if it is a Read. */

@@ -69,6 +69,7 @@ const QUIET_MS = 60;
 const PATIENCE_MS = 12_000;
 
 const CANARY_TRIES = 3;
+const CANARY_MS = 1000;
 
 export function limitsFor(slow: number, settle: number): Limits {
   return { reaction: REACTION_MS * slow, quiet: QUIET_MS * slow, patience: PATIENCE_MS * slow, settle };
@@ -154,7 +155,7 @@ async function withCanary(result: Result, options: RunOptions): Promise<Result> 
 
 /** Null if a lawful start-up works, else what came instead. */
 async function canary({ profile, slow, settle, seed, quirks }: RunOptions): Promise<string | null> {
-  const limits = limitsFor(slow, settle);
+  const limits = { ...limitsFor(slow, settle), reaction: CANARY_MS * slow };
   const session = await profile.begin({ role: 'initiator', setup: {}, limits, seed });
   const trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, quirks, random: createRandom(seed, 'canary') });
   try {
