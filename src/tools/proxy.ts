@@ -237,10 +237,14 @@ class ProxyRun {
       event: (connection, event) => this.#event(connection, event),
       over: (connection, error) => this.#summary(connection, error),
     });
+    const scripts = [script(0, 'client'), script(1, 'server')] as const;
     const relay = new Relay(client, server, {
-      scripts: [script(0, 'client'), script(1, 'server')], watcher, scheduler: realScheduler, quietMs,
+      scripts, watcher, scheduler: realScheduler, quietMs,
       done: (how) => {
         this.#relays.delete(relay);
+        for (const { unstruck } of scripts) {
+          for (const { text } of unstruck) this.#io.err(`iwarp proxy: connection ${number}: fault ${text} did not strike\n`);
+        }
         if (how === 'quiet') this.#status = EXIT.FAILED;
         this.#over();
       },

@@ -280,6 +280,13 @@ describe('between two of our own ends', () => {
     }
   });
 
+  it('says which faults did not strike', async () => {
+    const both = await ends('--fault', 'drop,opcode=Send,fpdu=9', '--fault', 'flip,from=server,at=100000', '--fault', 'delay,at=0,ms=1');
+    await talk(both);
+    const missed = both.side.err.split('\n').filter((line) => line.includes('did not strike'));
+    expect(missed.map((line) => /fault (\w+)/.exec(line)![1])).toEqual(['drop', 'flip']);
+  });
+
   it('a stall ends by the time-out', async () => {
     const both = await ends('--timeout', '1', '--fault', 'stall,opcode=Write');
     const { client, peer, status } = await talk(both);

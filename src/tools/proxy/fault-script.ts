@@ -114,6 +114,11 @@ export class FaultScript {
     return this.#held.length === 0 ? undefined : Math.min(...this.#held.map(({ ms }) => ms));
   }
 
+  /** The faults that have not struck. */
+  get unstruck(): readonly Fault[] {
+    return [...this.#pending.map(({ fault }) => fault), ...this.#octetFaults];
+  }
+
   /** `bytes[start..end)` came; borrowed. */
   push(bytes: Uint8Array, start: number, end: number): Operation[] {
     if (this.#state === 'plain') this.#pass(bytes.slice(start, end));
@@ -157,7 +162,6 @@ export class FaultScript {
     if (this.#state === 'plain') return;
     this.#state = 'plain';
     if (why !== undefined && this.#pending.length > 0) this.#say(`no fault of FPDUs can strike any more: ${why}`);
-    this.#pending.length = 0;
     this.#letGo();
     const { bytes, head, tail } = this.#queue;
     if (tail > head) this.#pass(bytes.slice(head, tail));
