@@ -7,18 +7,15 @@
  * new slot into a mailbox of the client's own, then a Send of the slot's number: the server checks what was written and installs it.
  * That keeps the table read-only for clients, so that none can spoil what others read.
  *
- *   npx tsx examples/kv.ts            both in one process
+ *   npx tsx examples/kv.ts                          both in one process
  *   npx tsx examples/kv.ts server 127.0.0.1 4711
  *   npx tsx examples/kv.ts client 127.0.0.1 4711
  */
 import assert from 'node:assert/strict';
 import { ACCESS, connect, createServer, openRnic, RemoteBuffer, REMOTE_BUFFER_OCTETS, type Connection, type Server } from '../src/index.ts';
 
-const SLOTS = 1024;
-const SLOT_OCTETS = 128;
-const KEY_AT = 8;
-const KEY_OCTETS = 32;
-const VALUE_AT = KEY_AT + KEY_OCTETS;
+const [SLOTS, SLOT_OCTETS] = [1024, 128];
+const [KEY_AT, VALUE_AT] = [8, 40];
 
 /** FNV-1a: both sides must agree on where a key lives. */
 function slotOf(key: string): number {
@@ -29,15 +26,13 @@ function slotOf(key: string): number {
 
 function encodeSlot(key: string, value: string): Uint8Array {
   const slot = Buffer.alloc(SLOT_OCTETS);
-  assert(Buffer.byteLength(key) <= KEY_OCTETS && Buffer.byteLength(value) <= SLOT_OCTETS - VALUE_AT, 'key and value fit in a slot');
+  assert(Buffer.byteLength(key) <= VALUE_AT - KEY_AT && Buffer.byteLength(value) <= SLOT_OCTETS - VALUE_AT, 'key and value fit in a slot');
   slot.write(key, KEY_AT);
   slot.writeUInt32BE(slot.write(value, VALUE_AT), 4);
   return slot;
 }
 
-function keyIn(slot: Buffer): string {
-  return slot.toString('utf8', KEY_AT, VALUE_AT).replace(/\0+$/, '');
-}
+const keyIn = (slot: Buffer): string => slot.toString('utf8', KEY_AT, VALUE_AT).replace(/\0+$/, '');
 
 async function server(host: string, port: number): Promise<Server> {
   // One protection domain for all connections, so that one registration of the table serves them all.
@@ -60,13 +55,11 @@ async function serve(connection: Connection, table: Buffer, ticket: RemoteBuffer
     const slot = Buffer.from(box);
     const at = slotOf(keyIn(slot)) * SLOT_OCTETS;
     const old = table.subarray(at, at + SLOT_OCTETS);
-    const free = old.readUInt32BE(0) === 0 || keyIn(old) === keyIn(slot);
     const fits = slot.readUInt32BE(4) <= SLOT_OCTETS - VALUE_AT;
-    if (free && fits) {
-      slot.writeUInt32BE(old.readUInt32BE(0) + 1, 0);
-      slot.copy(table, at);
-    }
-    await connection.send(free && fits ? 'ok' : 'refused');
+    const good = fits && (old.readUInt32BE(0) === 0 || keyIn(old) === keyIn(slot)); // else another key has the slot
+    if (good) slot.writeUInt32BE(old.readUInt32BE(0) + 1, 0);
+    if (good) slot.copy(table, at);
+    await connection.send(good ? 'ok' : 'refused');
   }
   mailbox.deregister();
 }
@@ -76,7 +69,6 @@ class Store {
   readonly #connection: Connection;
   readonly #table: RemoteBuffer;
   readonly #mailbox: RemoteBuffer;
-
   constructor(connection: Connection, tickets: Uint8Array) {
     this.#connection = connection;
     this.#table = RemoteBuffer.fromBytes(tickets);
@@ -102,7 +94,7 @@ async function client(host: string, port: number): Promise<void> {
   await using connection = await connect({ host, port });
   using hello = await connection.receive();
   assert(hello !== null, 'the server says hello');
-  const store = new Store(connection, hello.data.slice());
+  const store = new Store(connection, hello.data);
   await store.put('colour', 'green');
   await store.put('size', 'large');
   await store.put('colour', 'blue');
