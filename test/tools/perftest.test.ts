@@ -141,7 +141,7 @@ describe('perftest flags', () => {
 describe('a peer that leaves', () => {
   it.each(ALL)('%s: the server tells that the client has left', async (name) => {
     const { server, statuses } = await runPair(PROGRAMS[name], ['-D', '60'], PROGRAMS[name], (port) => ['-p', port, '-D', '60', '127.0.0.1'], async (s, c) => {
-      await Promise.all([s.said('#iterations'), c.said('#iterations')]);
+      await Promise.all([s.said('remote address'), c.said('#iterations')]);
       c.kill();
     });
     expect(statuses).toEqual([1, 1]);
@@ -150,7 +150,7 @@ describe('a peer that leaves', () => {
 
   it.each(ALL)('%s: the client tells that the server has left', async (name) => {
     const { client, statuses } = await runPair(PROGRAMS[name], ['-D', '60'], PROGRAMS[name], (port) => ['-p', port, '-D', '60', '127.0.0.1'], async (s, c) => {
-      await Promise.all([s.said('#iterations'), c.said('#iterations')]);
+      await Promise.all([s.said('remote address'), c.said('#iterations')]);
       s.kill();
     });
     expect(statuses).toEqual([1, 1]);

@@ -19,6 +19,8 @@ const CONTROL_DEPTH = 2;
  * its last Send, or our answer to it, reports a failure.
  */
 const LAST_WORD_MS = 50;
+/** write_lat by time ends on each side by its own clock, without a word: a peer that is behind must still find us there. */
+const OTHER_CLOCK_MS = 1_000;
 
 export class PerftestRun {
   readonly #tool: Tool;
@@ -52,16 +54,27 @@ export class PerftestRun {
     for (const line of banner(this.#s, this.#system.mtu)) this.#say(line);
     await this.#exchangeDestinations();
     this.#say(LINE);
-    this.#say(heading(this.#s));
+    // The stock server of read_lat, which has no figures, shows no line above them either.
+    if (this.#s.program.name !== 'read_lat' || this.#s.host !== undefined) this.#say(heading(this.#s));
     if (kind === 'bw') await this.#bandwidth();
     else await this.#latency();
     this.#data.finished = true;
     this.#say(LINE);
     if (this.#s.jsonFile !== null) writeJson(this.#s.jsonFile, this.#s, this.#system.mtu, this.#rows);
-    await new Promise((resolve) => setTimeout(resolve, LAST_WORD_MS));
+    await this.#linger();
     await this.#data.close();
     await session.close();
     return this.#limitsMet ? 0 : 1;
+  }
+
+  /** Let the peer come to its end before we disconnect. */
+  async #linger(): Promise<void> {
+    const { program, duration } = this.#s;
+    const silentEnd = program.verb === 'write' && program.kind === 'lat' && duration !== null;
+    let timer: NodeJS.Timeout | undefined;
+    const pause = new Promise<void>((resolve) => (timer = setTimeout(resolve, silentEnd ? OTHER_CLOCK_MS : LAST_WORD_MS)));
+    await Promise.race([pause, ...this.#data.sessions.map((session) => session.closed)]);
+    clearTimeout(timer);
   }
 
   // -------------------------------------------------------------------------------------------------------- set-up
