@@ -12,6 +12,7 @@ command=$(printf %s "$command" | base64 -d)
 if [ -e /usr/libexec/coreutils/libstdbuf.so ]; then
   export LD_PRELOAD=/usr/libexec/coreutils/libstdbuf.so _STDBUF_O=L
 fi
-setsid sh -c 'echo "$0 pid $$"; exec sh -c "$1"' "$nonce" "$command" </dev/null 2>&1 &
+# By path: busybox's setsid, asked for plain sh, would run its own shell, which prefers its applets to the real tools.
+setsid /bin/sh -c 'echo "$0 pid $$"; exec /bin/sh -c "$1"' "$nonce" "$command" </dev/null 2>&1 &
 wait $!
 printf '\n%s status %s\n' "$nonce" $?

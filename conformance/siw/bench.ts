@@ -13,7 +13,8 @@ export interface PeerProcess {
   readonly output: string;
   /** Settles when it has ended. */
   readonly ended: Promise<{ readonly status: number; readonly output: string }>;
-  kill(): void | Promise<void>;
+  /** End it and all that it started (KILL unless told); resolves when it has ended. */
+  kill(signal?: string): void | Promise<void>;
 }
 
 /** The machine with siw. */

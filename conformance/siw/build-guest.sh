@@ -18,13 +18,13 @@ fail() { say "$*"; exit 1; }
 step() { say "[$((SECONDS - started)) s] $*"; }
 
 tool_packages=(
-  qemu-system-x86 busybox-static cpio kmod iproute2 tcpdump xz-utils make util-linux coreutils dash
+  qemu-system-x86 busybox-static cpio kmod iproute2 tcpdump xz-utils make util-linux coreutils dash procps
   rdma-core ibverbs-utils ibverbs-providers rdmacm-utils perftest qperf netcat-traditional iperf
 )
 tools=(
   rping ucmatose rdma_client rdma_server rdma_xclient rdma_xserver rstream riostream rcopy cmtime udaddy
   ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat qperf
-  ibv_devinfo ibv_devices ibv_rc_pingpong rdma tcpdump ip tc ss nc.traditional iperf stdbuf dash
+  ibv_devinfo ibv_devices ibv_rc_pingpong rdma tcpdump ip tc ss nc.traditional iperf stdbuf dash pkill
 )
 modules=(siw rdma_ucm e1000 veth sch_netem)
 
@@ -94,7 +94,9 @@ make_tunable() { # folder
 }
 
 build_driver() { # kernel, variant
-  local folder=$cache/driver-$2
+  local folder=$cache/driver-$2 made_of
+  made_of="$1 $(declare -f make_tunable build_driver | sha256sum)"
+  [ "$(cat "$folder/.made-of" 2>/dev/null)" != "$made_of" ] || return 0
   rm -rf "$folder"
   mkdir -p "$folder"
   cp -r "$cache/source/siw/." "$folder/"
@@ -103,6 +105,7 @@ build_driver() { # kernel, variant
   timeout 600 make -s -C "/usr/src/linux-headers-$1" M="$folder" CONFIG_RDMA_SIW=m modules >"$folder.log" 2>&1 ||
     { tail -20 "$folder.log" >&2; fail "siw.ko did not compile"; }
   strip -g "$folder/siw.ko"
+  echo "$made_of" >"$folder/.made-of"
 }
 
 unpack_driver_source() {

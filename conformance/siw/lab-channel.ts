@@ -12,8 +12,10 @@ export function runOver(stream: Duplex, command: string, killer: (command: strin
   let text = '';
   let pid: string | undefined;
   let output = '';
+  let over = false;
+  let begin = (): void => {};
+  const begun = new Promise<void>((resolve) => (begin = resolve));
   const ended = new Promise<{ status: number; output: string }>((resolve) => {
-    let over = false;
     const finish = (status: number): void => {
       if (over) return;
       over = true;
@@ -24,6 +26,7 @@ export function runOver(stream: Duplex, command: string, killer: (command: strin
     stream.on('data', (chunk: string) => {
       text += chunk;
       pid ??= new RegExp(`${nonce} pid (\\d+)\\n`).exec(text)?.[1];
+      if (pid !== undefined) begin();
       const status = last.exec(text);
       output = text.replace(`${nonce} pid ${pid}\n`, '').replace(last, '');
       if (status !== null) finish(Number(status[1]));
@@ -37,8 +40,10 @@ export function runOver(stream: Duplex, command: string, killer: (command: strin
       return output;
     },
     ended,
-    kill: async () => {
-      if (pid !== undefined) killer(`pkill -KILL -s ${pid}; kill -KILL ${pid}; true`);
+    kill: async (signal = 'KILL') => {
+      await Promise.race([begun, ended]);
+      // The process leads a group of its own, which holds all that it started.
+      if (!over) killer(`kill -s ${signal} -- -${pid}; true`);
       await ended;
     },
   };

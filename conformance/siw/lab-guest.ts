@@ -135,11 +135,15 @@ export class SiwGuest {
   }
 }
 
-/** KVM first where its device can be opened: whether it works shows only when booting. The result of a failed try is remembered. */
+/**
+ * KVM first where its device can be opened and the processor has the extension: whether it works shows only when booting. The result of a
+ * failed try is remembered. (There are machines whose /dev/kvm opens and runs nothing but specially built kernels.)
+ */
 function candidates(): Accelerator[] {
   const verdict = join(CACHE, 'no-kvm');
   try {
     accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
+    if (!/^flags.*\b(vmx|svm)\b/m.test(readFileSync('/proc/cpuinfo', 'latin1'))) return ['tcg'];
     return existsSync(verdict) ? ['tcg'] : ['kvm', 'tcg'];
   } catch {
     return ['tcg'];
@@ -151,7 +155,10 @@ async function start(options: GuestOptions, accelerator: Accelerator, limit: num
   const serial = join(folder, 'serial.log');
   const ports = new Map<number, number>();
   for (const port of [...GUEST_PORTS, COMMAND_PORT]) ports.set(port, await freePort());
-  const qemu = spawn('qemu-system-x86_64', qemuArguments(options, accelerator, serial, ports), { stdio: ['ignore', 'ignore', 'pipe'] });
+  // The guest must not outlive us, however we end: the kernel ends it with its parent.
+  const qemu = spawn('setpriv', ['--pdeathsig', 'KILL', 'qemu-system-x86_64', ...qemuArguments(options, accelerator, serial, ports)], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
   let complaint = '';
   qemu.stderr!.on('data', (chunk: Buffer) => (complaint += chunk.toString()));
   const begin = performance.now();
