@@ -1,0 +1,151 @@
+/**
+ * Proves the package as its users get it: packs it, installs the tarball into an empty project, and uses every entry from ESM, from
+ * require() and from strict TypeScript; then publint and attw look at the tarball. Needs the registry for the one dependency.
+ *
+ *   npm run package-check
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const BIN = join(ROOT, 'node_modules', '.bin');
+const LIMIT_MS = 240_000;
+
+/** One name that each entry must give, and whose absence would make the entry useless. */
+const NAMES: Readonly<Record<string, readonly string[]>> = {
+  iwarp: ['connect', 'createServer', 'RemoteBuffer', 'openRnic', 'IwarpError', 'ERROR_CODES'],
+  'iwarp/verbs': ['Device', 'ACCESS'],
+  'iwarp/cm': ['ConnectionManager', 'resolvePolicy'],
+  'iwarp/wire': ['encodeStartupFrame', 'decodeSegment', 'OPCODE', 'parseTerminate', 'putTerminate', 'describeTerminateCode', 'TERM'],
+  'iwarp/testing': [
+    'MemoryTransport', 'VirtualTime', 'wrapTransport', 'segmenting', 'faulty', 'randomFaults', 'tap', 'pcapTap', 'realScheduler',
+  ],
+  // Further entries of package.json are imported and must export something.
+};
+
+interface Manifest {
+  readonly name: string;
+  readonly exports: Readonly<Record<string, unknown>>;
+}
+
+function run(cwd: string, file: string, ...args: string[]): string {
+  return execFileSync(file, args, { cwd, encoding: 'utf8', timeout: LIMIT_MS, stdio: ['ignore', 'pipe', 'inherit'] });
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+/** The entries that hold code, as an importer writes them. */
+function entries(): string[] {
+  const { name, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest;
+  const specifiers = Object.keys(exports).filter((key) => !key.endsWith('.json')).map((key) => name + key.slice(1));
+  const missing = Object.keys(NAMES).filter((specifier) => !specifiers.includes(specifier));
+  if (missing.length > 0) throw new Error(`package.json does not export ${missing.join(', ')}`);
+  return specifiers;
+}
+
+function pack(folder: string): string {
+  const listing = run(ROOT, 'npm', 'pack', '--ignore-scripts', '--json', '--pack-destination', folder);
+  const [packed] = JSON.parse(listing) as [{ filename: string; size: number; entryCount: number }];
+  say(`packed ${packed.filename}: ${packed.entryCount} files, ${Math.round(packed.size / 1024)} KiB`);
+  return join(folder, packed.filename);
+}
+
+/** An exchange over 127.0.0.1, in plain JavaScript, with whatever `load` makes of the package. */
+const EXCHANGE = `
+async function exchange({ connect, createServer, RemoteBuffer }) {
+  const memory = new Uint8Array(64).fill(42);
+  const server = await createServer({}, (c) => void c.send(c.share(c.register(memory)).toBytes())).listen({ host: '127.0.0.1', port: 0 });
+  const connection = await connect({ host: '127.0.0.1', port: server.address.port });
+  const message = await connection.receive();
+  const back = new Uint8Array(64);
+  await connection.read(RemoteBuffer.fromBytes(message.data), back);
+  await connection.close();
+  await server.close();
+  if (!back.every((octet) => octet === 42)) throw new Error('what was read is not what lies there');
+}
+function look(specifier, names, module) {
+  if (Object.keys(module).length === 0) throw new Error(specifier + ' exports nothing');
+  for (const name of names) if (module[name] === undefined) throw new Error(specifier + ' does not export ' + name);
+}
+`;
+
+function useFromJavaScript(project: string, specifiers: readonly string[]): void {
+  const looks = (load: (specifier: string) => string): string =>
+    specifiers.map((specifier) => `look('${specifier}', ${JSON.stringify(NAMES[specifier] ?? [])}, ${load(specifier)});\n`).join('');
+  const esm = `${EXCHANGE}${looks((specifier) => `await import('${specifier}')`)}await exchange(await import('iwarp'));\n`;
+  writeFileSync(join(project, 'use.mjs'), esm);
+  run(project, process.execPath, 'use.mjs');
+  say(`import: ${specifiers.length} entries, and an RDMA Read`);
+  // Node 20.19 and later load ESM with require() where there is no top-level await.
+  const cjs = `${EXCHANGE}${looks((specifier) => `require('${specifier}')`)}exchange(require('iwarp'));\n`;
+  writeFileSync(join(project, 'use.cjs'), cjs);
+  run(project, process.execPath, '--disable-warning=ExperimentalWarning', 'use.cjs');
+  say(`require(): ${specifiers.length} entries, and an RDMA Read`);
+}
+
+function useFromTypeScript(project: string, specifiers: readonly string[]): void {
+  const source = specifiers.flatMap((specifier, i) => [
+    `import * as entry${i} from '${specifier}';`,
+    `void [${(NAMES[specifier] ?? []).map((name) => `entry${i}.${name}`).join(', ')}];`,
+  ]);
+  source.push(`
+import { connect, IwarpError, RemoteBuffer, type Connection, type IwarpErrorCode } from 'iwarp';
+import type { Fault } from 'iwarp/testing';
+import type { TerminateInfo } from 'iwarp/wire';
+export async function fetch(ticket: Uint8Array): Promise<Uint8Array> {
+  const connection: Connection = await connect({ host: '127.0.0.1', port: 4711 });
+  const remote: RemoteBuffer = RemoteBuffer.fromBytes(ticket);
+  const local = new Uint8Array(remote.length);
+  await connection.read(remote, local);
+  return local;
+}
+export const codeOf = (error: unknown): IwarpErrorCode | undefined => (error instanceof IwarpError ? error.code : undefined);
+export const flip: Fault = { kind: 'flip', direction: 'in', at: 3, bit: 0 };
+export const layerOf = (info: TerminateInfo): number => info.layer;
+// @ts-expect-error A port is a number. This proves that the types are there, rather than any.
+void connect({ host: '127.0.0.1', port: 'http' });
+`);
+  writeFileSync(join(project, 'use.ts'), source.join('\n'));
+  const options = {
+    strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, skipLibCheck: false, noEmit: true, target: 'es2023',
+    lib: ['es2023', 'esnext.disposable'], types: ['node'], typeRoots: [join(ROOT, 'node_modules', '@types')],
+  };
+  // The two resolutions that understand "exports": Node's, for ESM and for CommonJS sources, and bundlers'.
+  const kinds = { nodenext: { module: 'nodenext' }, bundler: { module: 'esnext', moduleResolution: 'bundler' } };
+  for (const [kind, more] of Object.entries(kinds)) {
+    writeFileSync(join(project, `tsconfig.${kind}.json`), JSON.stringify({ compilerOptions: { ...options, ...more }, files: ['use.ts'] }));
+    run(project, process.execPath, join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', `tsconfig.${kind}.json`);
+  }
+  say(`TypeScript, strict: ${specifiers.length} entries, resolved as ${Object.keys(kinds).join(' and ')}`);
+}
+
+function main(): void {
+  const specifiers = entries();
+  const folder = mkdtempSync(join(tmpdir(), 'iwarp-package-'));
+  try {
+    run(ROOT, 'npm', 'run', 'build');
+    const tarball = pack(folder);
+    const project = join(folder, 'project');
+    mkdirSync(project);
+    writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'user', version: '1.0.0', private: true }));
+    run(project, 'npm', 'install', '--no-audit', '--no-fund', tarball);
+    useFromJavaScript(project, specifiers);
+    useFromTypeScript(project, specifiers);
+    const help = run(project, process.execPath, join('node_modules', 'iwarp', 'bin', 'iwarp.js'), '--help');
+    if (!/rping/.test(help)) throw new Error('the installed command does not list its tools');
+    say('the installed command lists its tools');
+    run(ROOT, join(BIN, 'publint'), '--strict', tarball);
+    say('publint: nothing to say');
+    run(ROOT, join(BIN, 'attw'), '--profile', 'esm-only', '--no-color', tarball);
+    say('attw: types resolve');
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+main();
