@@ -24,7 +24,10 @@ import {
 /** Room for the largest FPDU there can be: ULPDU_Length 65535 with markers (MPA-091). */
 export const SLAB_OCTETS: number = maxFpduOctetsWithMarkers(MAX_ULPDU_FIELD);
 
-/** From this many missing octets on it is worth reading the rest of a held FPDU straight to its place. */
+/**
+ * From this many missing octets on it is worth reading the rest of a held FPDU straight to its place. After a shorter read than that it is
+ * not offered again: a peer that sends single octets is not worth a view object each.
+ */
 const READ_INTO_FROM = 16_384;
 
 /** Lends slabs of at least {@link SLAB_OCTETS}. */
@@ -103,6 +106,7 @@ export abstract class Deframer {
    */
   readTarget(): Uint8Array | null {
     if (this.#need - this.#held < READ_INTO_FROM || this.#slab === null) return null;
+    if (this.#offered !== null && this.#held - (this.#need - this.#offered.length) < READ_INTO_FROM) return null;
     this.#offered = this.#slab.subarray(this.#held, this.#need);
     return this.#offered;
   }

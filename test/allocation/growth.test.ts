@@ -1,0 +1,35 @@
+/** What an FPDU costs the heap in steady state. The octets stand for sender and receiver together, Node's sockets included. */
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { describe, expect, it } from 'vitest';
+
+const CHILD = fileURLToPath(new URL('growth.child.ts', import.meta.url));
+
+interface Growth {
+  readonly fpdus: number;
+  readonly kept: number;
+  readonly garbage: number;
+}
+
+async function measure(...args: readonly string[]): Promise<Growth> {
+  const node = ['--expose-gc', '--max-semi-space-size=128', '--min-semi-space-size=128', '--import', 'tsx', CHILD];
+  const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args], { timeout: 50_000 });
+  return JSON.parse(stdout) as Growth;
+}
+
+describe('heap growth over loopback TCP', () => {
+  // A stretch has 2000 FPDUs or more: one object of the smallest size kept for each would be twice this.
+  const LEAK = 16_384;
+  it.each([
+    ['64-octet Writes', 64, 4000, 'plain', 2000],
+    ['4 KiB Writes', 4096, 2000, 'plain', 3000],
+    ['64 KiB Writes', 64_000, 2000, 'plain', 8000],
+    ['64 KiB Writes with markers', 60_000, 2000, 'markers', 8000],
+  ])('%s keep nothing, and little garbage', async (_name, size, stretch, markers, garbage) => {
+    const growth = await measure(String(size), String(stretch), markers);
+    expect(growth.fpdus).toBeGreaterThanOrEqual(4 * stretch);
+    expect(growth.kept).toBeLessThan(LEAK);
+    expect(growth.garbage).toBeLessThan(garbage);
+  });
+});
