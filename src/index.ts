@@ -3,9 +3,18 @@
  *
  * Verbs are in `iwarp/verbs`, the connection manager in `iwarp/cm`, codecs in `iwarp/wire`, and the in-memory network for tests in
  * `iwarp/testing`.
+ *
+ * @packageDocumentation
  */
-export { connect, createServer, Server, type ConnectOptions, type ServerOptions, type ServerRequest } from './api/connect.ts';
-export { Connection, type EndpointOptions, type LocalMemory, type OperationOptions, type SendOptions } from './api/connection.ts';
+export {
+  connect, createServer, Server,
+  type ConnectionFunction, type ConnectOptions, type ServerListenOptions, type ServerOptions, type ServerRequest,
+} from './api/connect.ts';
+export {
+  Connection, type AllocateOptions, type LocalMemory, type OperationOptions, type PeerAccess, type SendOptions,
+} from './api/connection.ts';
+export type { EndpointOptions } from './api/endpoint.ts';
+export type { Latency, LatencyKind } from './api/latency.ts';
 export { Message } from './api/message.ts';
 export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
 export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
@@ -13,7 +22,10 @@ export { RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
 export { ACCESS } from './ddp/stag-table.ts';
 export { MemoryRegion, type RegisterOptions, type Sge } from './verbs/memory.ts';
+export { MemoryWindow } from './verbs/window.ts';
 export { ProtectionDomain } from './verbs/pd.ts';
-export { DEFAULT_POLICY, type ConnectionPolicy, type Negotiated, type RtrKind } from './mpa/policy.ts';
+export { DEFAULT_POLICY, type ConnectionPolicy, type CrcPolicy, type Negotiated, type RtrKind } from './mpa/policy.ts';
+export { PRESETS, type PresetName } from './mpa/presets.ts';
 export type { TerminateInfo } from './rdmap/terminate.ts';
 export type { CloseCause, StreamCounters } from './rdmap/stream-types.ts';
+export type { PortAddress } from './transport/port.ts';

@@ -1,19 +1,22 @@
 /** `connect` and `createServer`: the two doors of the promise layer. */
 import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
-import { checkDepth, checkPrivateData, type CmConnection } from '../cm/connection.ts';
+import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
-import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
-import { ENHANCED_OCTETS, MAX_PRIVATE_DATA } from '../mpa/wire.ts';
+import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { Connection, createResources, destroyResources, type EndpointOptions, type Resources } from './connection.ts';
-import { defaultRnic, type Rnic } from './environment.ts';
+import { Connection, type OperationOptions } from './connection.ts';
+import {
+  checkEndpoint, checkOptionsObject, checkSignal, createResources, destroyResources, helloOf,
+  type Endpoint, type EndpointOptions, type Resources,
+} from './endpoint.ts';
 import { abortError, closeError, RejectedError } from './errors.ts';
 import { decodeHello, encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 import { Waiters } from './waiters.ts';
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends EndpointOptions {
+  /** Default `localhost`. */
   readonly host?: string;
   readonly port: number;
   readonly localAddress?: string;
@@ -21,25 +24,35 @@ export interface ConnectOptions extends EndpointOptions {
   readonly family?: 4 | 6;
   /** Octets for the peer to see with the request. Up to 492 octets, 508 with `credits: false`. */
   readonly privateData?: ArrayBufferView;
-  /** Reads that the peer, and we, may have outstanding. */
-  readonly ird?: number;
-  readonly ord?: number;
-  readonly policy?: Partial<ConnectionPolicy>;
+  /** Gives up connecting: rejects with ERR_ABORTED. A connection that is there already is not touched. */
   readonly signal?: AbortSignal;
 }
 
 /** Options of {@link createServer}. */
 export interface ServerOptions extends EndpointOptions {
-  readonly policy?: Partial<ConnectionPolicy>;
-  readonly ird?: number;
-  readonly ord?: number;
   /**
    * Decide on each request before it is accepted: return octets for the accepting Reply, nothing, or throw a {@link RejectedError} whose
    * private data goes into the rejecting Reply. May be async.
    */
   readonly onRequest?: (request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>;
+  /**
+   * Told of what goes wrong in `onRequest` (anything thrown but a RejectedError; the request is rejected) and in the connection function
+   * (anything but the connection's own end; the connection is dropped). Without it such an error is thrown to the process, as Node does
+   * with unhandled ones.
+   */
+  readonly onError?: (error: unknown, connection: Connection | undefined) => void;
   /** Connections that may be in start-up at a time. */
   readonly maxPending?: number;
+}
+
+/** Where {@link Server.listen} listens. */
+export interface ServerListenOptions {
+  /** Default: every address, IPv4 and IPv6. */
+  readonly host?: string;
+  /** 0, the default, picks a free one, which `address` then tells. */
+  readonly port?: number;
+  readonly backlog?: number;
+  readonly ipv6Only?: boolean;
 }
 
 /** A request as {@link ServerOptions.onRequest} sees it. */
@@ -50,29 +63,19 @@ export interface ServerRequest {
   readonly ord: number | undefined;
 }
 
-function helloOf(resources: Resources): Hello {
-  return { credits: resources.receives, maxMessage: resources.maxMessage, extensions: resources.extensions };
-}
-
-function checkOptions(options: unknown): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-  }
-}
-
 /** The user's private data, with our announcement in front of it where there are credits. */
-function withHello(name: string, data: ArrayBufferView | undefined, hello: Hello | null, enhanced: boolean): Uint8Array {
+function withHello(name: string, data: ArrayBufferView | undefined, hello: Hello | null, room: number): Uint8Array {
   const bytes = data === undefined ? new Uint8Array(0) : checkBytes(name, data);
-  if (hello === null) return checkPrivateData(name, bytes, enhanced);
-  const max = MAX_PRIVATE_DATA - HELLO_OCTETS - (enhanced ? ENHANCED_OCTETS : 0);
+  const max = room - (hello === null ? 0 : HELLO_OCTETS);
   if (bytes.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name} has ${bytes.length} octets, above the limit of ${max}`);
-  return encodeHello(hello, bytes);
+  return hello === null ? bytes.slice() : encodeHello(hello, bytes);
 }
 
 /**
  * Connect to an iWARP peer: our own server, Linux siw, or an adapter.
  *
- * Rejects with ERR_CONNECT (no TCP connection), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED.
+ * Rejects with ERR_CONNECT (no TCP connection), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
+ * ERR_INVALID_ARGUMENT and the like for wrong options.
  *
  * @example
  * const connection = await connect({ host: '127.0.0.1', port: 4711 });
@@ -80,28 +83,33 @@ function withHello(name: string, data: ArrayBufferView | undefined, hello: Hello
  * await connection.close();
  */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  checkOptions(options);
-  const { signal } = options;
+  checkOptionsObject(options);
+  const signal = checkSignal(options.signal);
   checkInteger('options.port', options.port, 1, 65_535);
-  const policy = resolvePolicy(options.policy);
-  if (signal?.aborted) throw abortError(signal);
-  const rnic = options.rnic ?? defaultRnic();
-  const resources = createResources(options, rnic);
-  const credits = options.credits ?? true;
+  const { localAddress, localPort, family } = options;
+  if (localPort !== undefined) checkInteger('options.localPort', localPort, 0, 65_535);
+  if (family !== undefined && family !== 4 && family !== 6) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.family must be 4 or 6, got ${show(family)}`);
+  }
+  if (localAddress !== undefined && typeof localAddress !== 'string') {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.localAddress must be a string, got ${show(localAddress)}`);
+  }
+  const endpoint = checkEndpoint(options);
+  const { policy, ird, ord, rnic } = endpoint;
+  const hello = endpoint.credits ? helloOf(endpoint) : null;
+  const privateData = withHello('options.privateData', options.privateData, hello, privateDataRoom(policy, requestRevision(policy)));
+  if (signal?.aborted === true) throw abortError(signal);
+  const resources = createResources(endpoint);
   let cm: CmConnection;
   try {
-    const limit = rnic.device.limits.maxQpRdAtom;
-    const ird = checkDepth('options.ird', options.ird, limit);
-    const ord = checkDepth('options.ord', options.ord, limit);
-    const privateData = withHello('options.privateData', options.privateData, credits ? helloOf(resources) : null, policy.mpaRevision === 2);
     cm = rnic.cm.connect(resources.qp, {
       host: options.host ?? 'localhost',
       port: options.port,
       policy,
       privateData,
-      ...(options.localAddress === undefined ? {} : { localAddress: options.localAddress }),
-      ...(options.localPort === undefined ? {} : { localPort: options.localPort }),
-      ...(options.family === undefined ? {} : { family: options.family }),
+      ...(localAddress === undefined ? {} : { localAddress }),
+      ...(localPort === undefined ? {} : { localPort }),
+      ...(family === undefined ? {} : { family }),
       ...(ird === undefined ? {} : { responderResources: ird }),
       ...(ord === undefined ? {} : { initiatorDepth: ord }),
     });
@@ -109,11 +117,11 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     destroyResources(resources);
     throw error;
   }
-  return await established(cm, resources, credits, signal);
+  return await established(cm, resources, signal);
 }
 
 /** Wait for the outcome of start-up. Resources are given back on every way but success. */
-function established(cm: CmConnection, resources: Resources, credits: boolean, signal: AbortSignal | undefined): Promise<Connection> {
+function established(cm: CmConnection, resources: Resources, signal: AbortSignal | undefined): Promise<Connection> {
   return new Promise((resolve, reject) => {
     let connection: Connection | null = null;
     let failure: IwarpError | null = null;
@@ -137,7 +145,7 @@ function established(cm: CmConnection, resources: Resources, credits: boolean, s
           if (failure !== null) break; // aborted meanwhile: the end follows
           signal?.removeEventListener('abort', onAbort);
           const { hello, privateData } = decodeHello(event.parameters.privateData);
-          connection = new Connection(cm, resources, credits ? hello : null, privateData);
+          connection = new Connection(cm, resources, resources.endpoint.credits ? hello : null, privateData);
           resolve(connection);
           break;
         }
@@ -164,42 +172,63 @@ function rejection(event: Extract<CmEvent, { type: 'rejected' }>): RejectedError
   return new RejectedError(`the peer rejected the connection${why}`, decodeHello(event.parameters.privateData).privateData);
 }
 
-/** A server: give it a function, or iterate over its connections. */
+/**
+ * A server: give it a function, or iterate over its connections.
+ *
+ * A function that returns a promise may fail because its connection ends; that is nobody's fault and goes no further. What else it throws
+ * goes to `onError`.
+ */
 export class Server {
-  readonly #options: ServerOptions;
-  readonly #onConnection: ((connection: Connection) => void) | null;
-  readonly #policy: ConnectionPolicy;
-  readonly #rnic: Rnic;
+  readonly #endpoint: Endpoint;
+  readonly #onRequest: ServerOptions['onRequest'];
+  readonly #onError: ServerOptions['onError'];
+  readonly #maxPending: number | undefined;
+  readonly #onConnection: ConnectionFunction | null;
   readonly #connections = new Set<Connection>();
   readonly #accepted: Connection[] = [];
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
-  #closed = false;
+  #state: 'new' | 'binding' | 'listening' | 'closed' = 'new';
 
   /** @internal Use {@link createServer}. */
-  constructor(options: ServerOptions, onConnection: ((connection: Connection) => void) | undefined) {
-    checkOptions(options);
-    if (onConnection !== undefined && typeof onConnection !== 'function') {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `onConnection must be a function, got ${show(onConnection)}`);
-    }
-    this.#options = options;
+  constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
+    checkOptionsObject(options);
+    checkFunction('onConnection', onConnection);
+    checkFunction('options.onRequest', options.onRequest);
+    checkFunction('options.onError', options.onError);
+    if (options.maxPending !== undefined) checkInteger('options.maxPending', options.maxPending, 1, 1_000_000);
+    this.#endpoint = checkEndpoint(options);
+    this.#onRequest = options.onRequest;
+    this.#onError = options.onError;
+    this.#maxPending = options.maxPending;
     this.#onConnection = onConnection ?? null;
-    this.#policy = resolvePolicy(options.policy);
-    this.#rnic = options.rnic ?? defaultRnic();
   }
 
-  /** Bind and listen; port 0 picks a free one, which `address` then tells. */
-  async listen(where: { readonly host?: string; readonly port?: number; readonly backlog?: number } = {}): Promise<this> {
-    if (this.#listener !== null || this.#closed) throw new IwarpError('ERR_INVALID_STATE', 'the server is listening or closed already');
-    const { maxPending } = this.#options;
-    this.#listener = await this.#rnic.cm.listen(
-      { ...where, policy: this.#policy, ...(maxPending === undefined ? {} : { maxPending }) },
-      (request) => void this.#handle(request),
-    );
+  /**
+   * Bind and listen.
+   *
+   * Rejects with ERR_CONNECT if the address cannot be had, ERR_INVALID_STATE if the server listens already or is closed.
+   */
+  async listen(where: ServerListenOptions = {}): Promise<this> {
+    checkOptionsObject(where);
+    if (this.#state !== 'new') throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);
+    this.#state = 'binding';
+    const { rnic, policy } = this.#endpoint;
+    try {
+      this.#listener = await rnic.cm.listen(
+        { ...where, policy, ...(this.#maxPending === undefined ? {} : { maxPending: this.#maxPending }) },
+        (request) => void this.#handle(request),
+      );
+    } catch (error) {
+      if (this.#state === 'binding') this.#state = 'new';
+      throw error;
+    }
+    if (this.#state === 'binding') this.#state = 'listening';
+    else this.#listener.close(); // closed meanwhile
     return this;
   }
 
-  /** Where the server listens. */
+  /** Where the server listens. ERR_INVALID_STATE before `listen` has settled. */
   get address(): PortAddress {
     if (this.#listener === null) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
     return this.#listener.address;
@@ -210,25 +239,25 @@ export class Server {
     return this.#connections;
   }
 
-  /** Stop listening and close every connection in order; settles when all are gone. */
-  async close(): Promise<void> {
-    if (!this.#closed) {
-      this.#closed = true;
-      while (this.#waiting.next(null));
-    }
+  /** Stop listening and close every connection in order; settles when all are gone. With a `signal` those left are dropped when it is aborted. */
+  async close(options: OperationOptions = {}): Promise<void> {
+    checkOptionsObject(options);
+    checkSignal(options.signal);
+    this.#state = 'closed';
+    while (this.#waiting.next(null));
     const listener = this.#listener;
     if (listener !== null) await new Promise<void>((resolve) => listener.close(resolve));
-    await Promise.all([...this.#connections].map((connection) => connection.close()));
+    await Promise.all([...this.#connections].map((connection) => connection.close(options)));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** Connections as they come, for a server without a function. */
+  /** Connections as they come, for a server without a function; ends when the server is closed. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Connection, void, undefined> {
     for (;;) {
-      const next = this.#accepted.shift() ?? (this.#closed ? null : await this.#waiting.wait(undefined));
+      const next = this.#accepted.shift() ?? (this.#state === 'closed' ? null : await this.#waiting.wait(undefined));
       if (next === null) return;
       yield next;
     }
@@ -236,36 +265,43 @@ export class Server {
 
   async #handle(request: PassiveConnection): Promise<void> {
     request.setHandler(() => undefined); // until there is a connection nothing that happens has anyone to tell
-    const { credits = true, onRequest, ird, ord } = this.#options;
-    const { parameters } = request;
-    const { hello, privateData } = decodeHello(parameters!.privateData);
+    const parameters = request.parameters!;
+    const { hello, privateData } = decodeHello(parameters.privateData);
     let answer: ArrayBufferView | void;
     try {
-      answer = await onRequest?.({
-        privateData, remoteAddress: request.remoteAddress!, ird: parameters!.responderResources, ord: parameters!.initiatorDepth,
+      answer = await this.#onRequest?.({
+        privateData, remoteAddress: request.remoteAddress!, ird: parameters.responderResources, ord: parameters.initiatorDepth,
       });
+      if (this.#state !== 'listening' || request.finished) return;
+      this.#accept(request, answer ?? undefined, this.#endpoint.credits ? hello : null, privateData);
     } catch (error) {
-      request.reject(error instanceof RejectedError ? error.privateData : undefined);
-      if (!(error instanceof RejectedError)) throw error; // a bug in the user's function stays visible
-      return;
+      if (!request.finished) this.#reject(request, error);
+      if (!(error instanceof RejectedError)) this.#report(error, undefined);
     }
-    if (this.#closed || request.finished) return;
-    const peer = credits ? hello : null;
-    const resources = createResources(this.#options, this.#rnic);
-    request.setHandler(this.#handler(request, resources, peer, privateData));
+  }
+
+  #accept(request: PassiveConnection, answer: ArrayBufferView | undefined, peer: Hello | null, privateData: Uint8Array): void {
+    const { policy, ird, ord } = this.#endpoint;
+    const room = privateDataRoom(policy, request.parameters!.revision);
+    const reply = withHello('the answer of onRequest', answer, peer === null ? null : helloOf(this.#endpoint), room);
+    const resources = createResources(this.#endpoint);
     try {
-      const limit = this.#rnic.device.limits.maxQpRdAtom;
-      const depthIn = checkDepth('options.ird', ird, limit);
-      const depthOut = checkDepth('options.ord', ord, limit);
       request.accept(resources.qp, {
-        privateData: withHello('answer', answer ?? undefined, peer === null ? null : helloOf(resources), parameters!.revision === 2),
-        ...(depthIn === undefined ? {} : { responderResources: depthIn }),
-        ...(depthOut === undefined ? {} : { initiatorDepth: depthOut }),
+        privateData: reply,
+        ...(ird === undefined ? {} : { responderResources: ird }),
+        ...(ord === undefined ? {} : { initiatorDepth: ord }),
       });
     } catch (error) {
       destroyResources(resources);
       throw error;
     }
+    request.setHandler(this.#handler(request, resources, peer, privateData));
+  }
+
+  /** Reject with the words of a RejectedError, cut to what fits; with none for anything else, a full device included. */
+  #reject(request: PassiveConnection, error: unknown): void {
+    const room = privateDataRoom(this.#endpoint.policy, request.parameters!.revision);
+    request.reject(error instanceof RejectedError ? error.privateData.subarray(0, room) : undefined);
   }
 
   #handler(request: PassiveConnection, resources: Resources, peer: Hello | null, privateData: Uint8Array): (event: CmEvent) => void {
@@ -283,21 +319,55 @@ export class Server {
   }
 
   #admit(connection: Connection): void {
+    if (this.#state === 'closed') {
+      connection.destroy();
+      return;
+    }
     this.#connections.add(connection);
     void connection.closed.then(() => this.#connections.delete(connection));
-    if (this.#onConnection !== null) this.#onConnection(connection);
+    if (this.#onConnection !== null) void this.#attend(connection, this.#onConnection);
     else if (!this.#waiting.next(connection)) this.#accepted.push(connection);
   }
+
+  async #attend(connection: Connection, attend: ConnectionFunction): Promise<void> {
+    try {
+      await attend(connection);
+    } catch (error) {
+      // The end of its own connection is told by `closed`; a loop over messages that it ended has done nothing wrong.
+      if (connection.state !== 'open' && error instanceof IwarpError && CONNECTION_ENDS.has(error.code)) return;
+      connection.destroy();
+      this.#report(error, connection);
+    }
+  }
+
+  #report(error: unknown, connection: Connection | undefined): void {
+    if (this.#onError === undefined) throw error;
+    this.#onError(error, connection);
+  }
+}
+
+/** What {@link createServer} calls for each connection. */
+export type ConnectionFunction = (connection: Connection) => void | Promise<void>;
+
+/** Codes with which a connection's calls fail because it has ended. */
+const CONNECTION_ENDS: ReadonlySet<string> = new Set([
+  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED',
+]);
+
+function checkFunction(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a function, got ${show(value)}`);
 }
 
 /**
  * A server.
+ *
+ * @throws ERR_INVALID_ARGUMENT and the like for wrong options
  *
  * @example
  * const server = await createServer({}, async (connection) => {
  *   for await (const message of connection) { console.log(message.data); message.release(); }
  * }).listen({ port: 4711 });
  */
-export function createServer(options: ServerOptions = {}, onConnection?: (connection: Connection) => void): Server {
+export function createServer(options: ServerOptions = {}, onConnection?: ConnectionFunction): Server {
   return new Server(options, onConnection);
 }

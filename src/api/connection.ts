@@ -1,114 +1,83 @@
 /**
  * A connection for Node programmers: promises and async iteration over one queue pair. Built on verbs and cm only.
+ *
+ * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
  */
-import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../verbs/cq.ts';
-import { ACCESS } from '../verbs/index.ts';
-import { MemoryRegion, type ProtectionDomain, type RegisterOptions, type Sge } from '../verbs/memory.ts';
+import { createWorkCompletion, type WorkCompletion } from '../verbs/cq.ts';
+import { ACCESS, MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
+import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
-import type { Rnic } from './environment.ts';
+import { Credits, isGrant } from './credits.ts';
+import { checkOptionsObject, checkSignal, destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
 import { abortError, closeError, type CloseInfo } from './errors.ts';
-import { GRANT_MARK, RESERVED_RECEIVES, type Hello } from './hello.ts';
+import type { Hello } from './hello.ts';
+import { LatencyRecorder, type Latency } from './latency.ts';
 import { Message } from './message.ts';
-import { RemoteBuffer } from './remote-buffer.ts';
+import { Operations } from './operations.ts';
+import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
 import { Waiters } from './waiters.ts';
 
-/** Options that both sides of the promise layer share. */
-export interface EndpointOptions {
-  /** Messages that can wait unread. Default 64. */
-  readonly receives?: number;
-  /** Largest message that can be received, octets. Default 16 KiB. */
-  readonly maxMessage?: number;
-  /** Operations that can be under way at once. Default 256. */
-  readonly sends?: number;
-  /** Announce and use credits between two of our own endpoints. Default true; switch off for peers that read private data closely. */
-  readonly credits?: boolean;
-  /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
-  readonly pd?: ProtectionDomain;
-  /** Device, transport and clock; the process's own by default. */
-  readonly rnic?: Rnic;
-}
-
-/** What every operation that waits takes. */
+/** What every call that waits takes. */
 export interface OperationOptions {
+  /**
+   * Gives up waiting: the promise rejects with ERR_ABORTED. An operation still in line is never started. One that is on its way cannot be
+   * called back: its memory stays in use until `drain` or the end of the connection.
+   */
   readonly signal?: AbortSignal;
 }
 
+/** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
+  /** Mark the message for a peer that waits for solicited events only. */
   readonly solicited?: boolean;
-  /** STag of the peer to invalidate when the message is delivered. */
+  /** STag of the peer to invalidate when the message is delivered: the ticket has served its purpose. */
   readonly invalidate?: number;
 }
 
 /** Memory for an operation: registered, registered in part, or any view (registered for the time of the operation). */
 export type LocalMemory = MemoryRegion | Sge | ArrayBufferView;
 
-const READ_WRITE: number = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC;
+/** What the peer may do with a region: by name, or as a union of {@link ACCESS}. */
+export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | number;
+
+/** Options of {@link Connection.allocate}. */
+export interface AllocateOptions extends RegisterOptions {
+  /** Over a SharedArrayBuffer, for use by other threads too. */
+  readonly sharedMemory?: boolean;
+}
+
+const ACCESS_NAMES: Readonly<Record<Exclude<PeerAccess, number>, number>> = {
+  none: ACCESS.LOCAL_WRITE,
+  read: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ,
+  write: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE,
+  'read-write': ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE,
+  all: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC,
+};
 /** Completions taken per poll. */
 const POLL_BATCH = 64;
 const ATOMIC_OCTETS = 8;
-const RECEIVE_ID = 0x1_0000_0000;
 
-export const DEFAULT_RECEIVES = 64;
-export const DEFAULT_MAX_MESSAGE = 16_384;
-export const DEFAULT_SENDS = 256;
-
-interface Operation {
-  readonly resolve: () => void;
-  readonly reject: (error: Error) => void;
+/** Memory as an operation uses it. */
+interface Local {
+  readonly sge: Sge;
+  readonly length: number;
+  readonly bytes: Uint8Array;
   readonly cleanup: (() => void) | null;
 }
 
-/** @internal Queues and buffers of one connection, made before it is connected. */
-export interface Resources {
-  readonly rnic: Rnic;
-  readonly pd: ProtectionDomain;
-  readonly ownPd: boolean;
-  readonly cq: CompletionQueue;
-  readonly qp: QueuePair;
-  readonly buffers: MemoryRegion;
-  readonly receives: number;
-  readonly maxMessage: number;
-  readonly extensions: boolean;
-}
-
-/** @internal */
-export function createResources(options: EndpointOptions, rnic: Rnic): Resources {
-  const { device } = rnic;
-  const receives = checkInteger('options.receives', options.receives ?? DEFAULT_RECEIVES, 1, 65_536 - RESERVED_RECEIVES);
-  const maxMessage = checkInteger('options.maxMessage', options.maxMessage ?? DEFAULT_MAX_MESSAGE, 0, 0x7fff_ffff);
-  const sends = checkInteger('options.sends', options.sends ?? DEFAULT_SENDS, 1, device.limits.maxQpWr);
-  const pd = options.pd ?? device.allocatePd();
-  const total = receives + RESERVED_RECEIVES;
-  const cq = device.createCq(total + sends);
-  const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends });
-  const buffers = pd.registerMemory(new Uint8Array(total * maxMessage), ACCESS.LOCAL_WRITE);
-  for (let i = 0; i < total; i++) postBuffer(qp, buffers, maxMessage, i);
-  return { rnic, pd, ownPd: options.pd === undefined, cq, qp, buffers, receives, maxMessage, extensions: true };
-}
-
-function postBuffer(qp: QueuePair, buffers: MemoryRegion, maxMessage: number, index: number): void {
-  qp.postRecv({ wrId: RECEIVE_ID + index, sges: [{ mr: buffers, offset: index * maxMessage, length: maxMessage }] });
-}
-
-/** @internal Give everything back, once the connection is gone. */
-export function destroyResources(resources: Resources): void {
-  const { qp, cq, buffers, pd, ownPd } = resources;
-  qp.destroy();
-  cq.destroy();
-  if (buffers.valid) buffers.deregister();
-  if (ownPd && pd.users === 0) pd.deallocate();
-}
+const scratch = { offset: 0, length: 0 };
 
 /**
- * An established connection. Made by {@link connect} and by a server.
+ * An established connection. Made by {@link connect} and by a server. Operations start in the order of the calls; when the queue is full or
+ * the peer has no room they wait in line.
  *
  * @example
  * await using connection = await connect({ host: '127.0.0.1', port: 4711 });
@@ -118,26 +87,19 @@ export function destroyResources(resources: Resources): void {
 export class Connection {
   readonly #cm: CmConnection;
   readonly #r: Resources;
-  readonly #operations = new Map<number, Operation>();
-  readonly #flushed: Operation[] = [];
+  readonly #credits: Credits | null;
+  readonly #peer: Hello | null;
+  readonly #operations: Operations;
   readonly #inbox: Message[] = [];
   readonly #readers = new Waiters<Message | null>();
-  readonly #room = new Waiters<void>();
-  readonly #drained = new Waiters<void>();
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
-  #nextId = 1;
-  /** Credits: messages we may send in all, messages sent, messages whose buffers we have posted again, what of that the peer knows. */
-  #limit = Number.POSITIVE_INFINITY;
-  #sentMessages = 0;
-  #reposted = 0;
-  #announced = 0;
-  #peer: Hello | null;
   #state: 'open' | 'closing' | 'closed' = 'open';
   #closeInfo: CloseInfo | undefined;
   #resolveClosed!: (info: CloseInfo) => void;
 
   /** The private data of the peer's start-up frame, without our own announcement. */
   readonly privateData: Uint8Array;
+  /** What start-up settled: revision, CRC, markers, read depths. */
   readonly negotiated: Negotiated;
   readonly localAddress: PortAddress;
   readonly remoteAddress: PortAddress;
@@ -146,26 +108,30 @@ export class Connection {
 
   /** @internal */
   constructor(cm: CmConnection, resources: Resources, peer: Hello | null, privateData: Uint8Array) {
+    const { qp, cq, endpoint } = resources;
     this.#cm = cm;
     this.#r = resources;
     this.#peer = peer;
-    if (peer !== null) this.#limit = peer.credits;
+    this.#credits = peer === null ? null : new Credits(peer.credits, endpoint.receives);
+    this.#operations = new Operations(qp, endpoint.sends, this.#credits, endpoint.rnic.scheduler);
+    if (peer !== null) qp.setPeerExtensions(peer.extensions);
     this.privateData = privateData;
     this.negotiated = cm.negotiated!;
     this.localAddress = cm.localAddress!;
     this.remoteAddress = cm.remoteAddress!;
     this.closed = new Promise((resolve) => (this.#resolveClosed = resolve));
-    resources.cq.setHandler(() => this.#poll());
+    cq.setHandler(() => this.#poll());
     this.#poll();
   }
 
   // ------------------------------------------------------------------------------------------------------ state
 
+  /** `closing` from the first word of either side's close on: nothing new can be started, messages that have come can be read. */
   get state(): 'open' | 'closing' | 'closed' {
     return this.#state;
   }
 
-  /** The queue pair underneath, for what this layer does not offer. */
+  /** The queue pair underneath, for what this layer does not offer. Its receives and its completion queue belong to this layer. */
   get queuePair(): QueuePair {
     return this.#r.qp;
   }
@@ -176,161 +142,234 @@ export class Connection {
 
   /** True if the peer is one of our own endpoints, with credits. */
   get flowControlled(): boolean {
-    return this.#peer !== null;
+    return this.#credits !== null;
   }
 
-  /** Counts of the connection; undefined when it has ended. */
-  counters(): StreamCounters | undefined {
-    return this.#r.qp.counters();
+  /** What the peer said of itself; undefined for a foreign one, of which nothing is known before it is tried. */
+  get peer(): { readonly maxMessage: number; readonly extensions: boolean } | undefined {
+    return this.#peer === null ? undefined : { maxMessage: this.#peer.maxMessage, extensions: this.#peer.extensions };
+  }
+
+  /** Operations under way or waiting in line. */
+  get pending(): number {
+    return this.#operations.size;
+  }
+
+  /** Counts of the connection since it began, also when it has ended. */
+  counters(): StreamCounters {
+    return this.#cm.counters();
+  }
+
+  /** Measure latencies from now on; a second call starts anew. */
+  measureLatency(): Latency {
+    const recorder = new LatencyRecorder();
+    this.#operations.latency = recorder;
+    const stop = (): void => {
+      if (this.#operations.latency === recorder) this.#operations.latency = null;
+    };
+    return { histograms: recorder.histograms, stop };
   }
 
   // ----------------------------------------------------------------------------------------------------- memory
 
   /**
-   * Register memory for use by this connection's protection domain. Default rights: everything, for the peer too.
+   * Register memory for use by this connection's protection domain. By default the peer may do everything with it, once it has the ticket.
+   * The registration lasts until `deregister()`, beyond the connection if the domain is not its own.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT
+   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_CONNECTION_CLOSED
+   *
+   * @example
+   * const region = connection.register(new Uint8Array(4096), 'read');
    */
-  register(memory: ArrayBufferView, access: number = READ_WRITE, options: RegisterOptions = {}): MemoryRegion {
-    return this.#r.pd.registerMemory(memory, access, options);
+  register(memory: ArrayBufferView, access: PeerAccess = 'all', options: RegisterOptions = {}): MemoryRegion {
+    const rights = typeof access === 'string' ? ACCESS_NAMES[checkOneOf('access', access, Object.keys(ACCESS_NAMES)) as 'none'] : access;
+    if (this.#state === 'closed') this.#checkOpen();
+    return this.#r.pd.registerMemory(memory, rights, options);
   }
 
-  /** The ticket that lets the peer use a region. */
-  share(region: MemoryRegion): RemoteBuffer {
-    return RemoteBuffer.of(region);
+  /**
+   * Zeroed memory, registered: `region.bytes` are its octets.
+   *
+   * @example
+   * const region = connection.allocate(1 << 20, 'read-write');
+   */
+  allocate(octets: number, access: PeerAccess = 'all', options: AllocateOptions = {}): MemoryRegion {
+    checkInteger('octets', octets, 0, 0xffff_ffff);
+    checkOptionsObject(options);
+    const { sharedMemory = false, ...rest } = options;
+    checkBoolean('options.sharedMemory', sharedMemory);
+    return this.register(sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : new Uint8Array(octets), access, rest);
+  }
+
+  /** The ticket that lets the peer use a region, a window, or part of one: send it, print it, put it into private data. */
+  share(memory: MemoryRegion | MemoryWindow, offset: number = 0, length?: number): RemoteBuffer {
+    if (!(memory instanceof MemoryRegion) && !(memory instanceof MemoryWindow)) {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', `memory must be a MemoryRegion or a MemoryWindow, got ${show(memory)}`);
+    }
+    if (memory.pd !== this.#r.pd) throw new IwarpError('ERR_WRONG_PD', 'memory belongs to another protection domain than the connection');
+    if (memory instanceof MemoryRegion && !memory.valid) throw new IwarpError('ERR_INVALID_REGION', 'memory has been deregistered or invalidated');
+    return RemoteBuffer.of(memory).slice(offset, length);
   }
 
   // -------------------------------------------------------------------------------------------------- operations
 
   /**
    * Send one message. Settles when its octets have been handed to TCP; until then the memory must not change. Waits for room in the
-   * queue and, towards our own kind, for credit.
+   * queue and, towards our own kind, for credit: a peer that does not read slows its senders down.
+   *
+   * Rejects with ERR_TOO_LARGE above what the peer takes, ERR_INVALID_ARGUMENT and the like for wrong arguments, ERR_ABORTED, and with the
+   * connection's error when it ends first.
    */
   async send(data: LocalMemory | string, options: SendOptions = {}): Promise<void> {
-    const memory = typeof data === 'string' ? new TextEncoder().encode(data) : data;
-    const { sge, cleanup } = this.#local('data', memory, 0);
-    const length = sge.length ?? sge.mr.length - (sge.offset ?? 0);
+    const signal = this.#checkCall(options);
+    const { solicited, invalidate } = options;
+    if (solicited !== undefined) checkBoolean('options.solicited', solicited);
+    if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
+    const { sge, length, cleanup } = this.#local('data', typeof data === 'string' ? new TextEncoder().encode(data) : data, 0);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.();
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
     }
-    await this.#message({
+    await this.#operations.submit({
       opcode: 'send',
       sges: [sge],
-      ...(options.solicited === undefined ? {} : { solicited: options.solicited }),
-      ...(options.invalidate === undefined ? {} : { invalidate: options.invalidate }),
-    }, options.signal, cleanup);
+      ...(solicited === undefined ? {} : { solicited }),
+      ...(invalidate === undefined ? {} : { invalidate }),
+    }, true, cleanup, signal);
   }
 
-  /** Send eight octets of Immediate Data (RFC 7306). ERR_NOT_SUPPORTED if the peer told us that it cannot. */
+  /**
+   * Send eight octets of Immediate Data (RFC 7306): a message without a body. ERR_NOT_SUPPORTED if the peer told us that it cannot. Values
+   * whose upper half is 0x69576372 are taken: they carry the credits.
+   */
   async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean } = {}): Promise<void> {
-    checkU64('value', value);
-    if (this.#peer !== null && value >> 32n === BigInt(GRANT_MARK)) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `value: the upper half 0x${GRANT_MARK.toString(16)} is reserved for credits`);
-    }
-    if (this.#peer !== null && !this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
-    await this.#message({
-      opcode: 'immediate', immediate: value, ...(options.solicited === undefined ? {} : { solicited: options.solicited }),
-    }, options.signal, null);
+    const signal = this.#checkCall(options);
+    const { solicited } = options;
+    if (solicited !== undefined) checkBoolean('options.solicited', solicited);
+    this.#checkImmediate(value);
+    await this.#operations.submit(
+      { opcode: 'immediate', immediate: value, ...(solicited === undefined ? {} : { solicited }) }, true, null, signal,
+    );
   }
 
   /** RDMA Write: local octets into the peer's memory. Settles when the octets have been handed to TCP. */
   async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
-    const { sge, cleanup } = this.#local('local', local, 0);
-    const length = this.#fit(sge, remote, cleanup);
-    await this.#operation({
-      opcode: 'rdma-write', sges: [{ ...sge, length }], rkey: remote.rkey, remoteAddr: remote.address,
-    }, options.signal, cleanup);
+    const signal = this.#checkCall(options);
+    const { sge, cleanup } = this.#pair(local, remote, 0);
+    await this.#operations.submit({ opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
   }
 
   /** RDMA Write followed by Immediate Data: the peer gets a message when the octets are in place. */
   async writeImmediate(local: LocalMemory, remote: RemoteBuffer, value: bigint, options: OperationOptions = {}): Promise<void> {
-    const written = this.write(local, remote, options);
-    const [first, second] = await Promise.allSettled([written, this.sendImmediate(value, options)]);
-    if (first.status === 'rejected') throw first.reason;
-    if (second.status === 'rejected') throw second.reason;
+    const signal = this.#checkCall(options);
+    this.#checkImmediate(value);
+    const { sge, cleanup } = this.#pair(local, remote, 0);
+    await this.#operations.submit(
+      { opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address, immediate: value }, true, cleanup, signal,
+    );
   }
 
-  /** RDMA Read: the peer's memory into local memory. Settles when the octets are here. */
-  async read(remote: RemoteBuffer, local: LocalMemory, options: OperationOptions = {}): Promise<void> {
-    const { sge, cleanup } = this.#local('local', local, ACCESS.LOCAL_WRITE);
-    const length = this.#fit(sge, remote, cleanup);
-    await this.#operation({
-      opcode: 'rdma-read', sges: [{ ...sge, length }], rkey: remote.rkey, remoteAddr: remote.address,
-    }, options.signal, cleanup);
+  /**
+   * RDMA Read: the peer's memory into local memory, by default fresh memory for the whole of `remote` (mind who the ticket's length comes
+   * from). Settles with the octets when they are here.
+   *
+   * @example
+   * const bytes = await connection.read(remote.slice(0, 64));
+   */
+  async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
+    const signal = this.#checkCall(options);
+    checkRemote('remote', remote);
+    const { sge, bytes, cleanup } = this.#pair(local ?? new Uint8Array(remote.length), remote, ACCESS.LOCAL_WRITE);
+    await this.#operations.submit({ opcode: 'rdma-read', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
+    return bytes;
   }
 
   /** Add to a 64-bit word of the peer, atomically; settles with the value before (RFC 7306 5.1.1). */
-  fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint } = {}): Promise<bigint> {
+  async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint } = {}): Promise<bigint> {
+    const signal = this.#checkCall(options);
     const { addMask } = options;
-    return this.#atomic(
-      remote, (sges) => ({ opcode: 'atomic-fetch-add', sges, rkey: remote.rkey, remoteAddr: remote.address, add, ...(addMask === undefined ? {} : { addMask }) }),
-      options.signal,
+    checkU64('add', add);
+    if (addMask !== undefined) checkU64('options.addMask', addMask);
+    return await this.#atomic(
+      remote,
+      (sges) => ({
+        opcode: 'atomic-fetch-add', sges, rkey: remote.rkey, remoteAddr: remote.address, add, ...(addMask === undefined ? {} : { addMask }),
+      }),
+      signal,
     );
   }
 
   /** Put `swap` into a 64-bit word of the peer if it holds `compare`; settles with the value before (RFC 7306 5.1.2). */
-  compareSwap(
+  async compareSwap(
     remote: RemoteBuffer, compare: bigint, swap: bigint,
     options: OperationOptions & { readonly compareMask?: bigint; readonly swapMask?: bigint } = {},
   ): Promise<bigint> {
+    const signal = this.#checkCall(options);
     const { compareMask, swapMask } = options;
-    return this.#atomic(
+    checkU64('compare', compare);
+    checkU64('swap', swap);
+    if (compareMask !== undefined) checkU64('options.compareMask', compareMask);
+    if (swapMask !== undefined) checkU64('options.swapMask', swapMask);
+    return await this.#atomic(
       remote,
       (sges) => ({
         opcode: 'atomic-cmp-swap', sges, rkey: remote.rkey, remoteAddr: remote.address, compare, swap,
         ...(compareMask === undefined ? {} : { compareMask }), ...(swapMask === undefined ? {} : { swapMask }),
       }),
-      options.signal,
+      signal,
     );
-  }
-
-  async #atomic(remote: RemoteBuffer, make: (sges: readonly Sge[]) => SendWorkRequest, signal: AbortSignal | undefined): Promise<bigint> {
-    if (!(remote instanceof RemoteBuffer)) throw new IwarpError('ERR_INVALID_ARGUMENT', `remote must be a RemoteBuffer, got ${show(remote)}`);
-    if (this.#peer !== null && !this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
-    const result = new BigUint64Array(1);
-    const { sge, cleanup } = this.#local('result', result, ACCESS.LOCAL_WRITE);
-    await this.#operation(make([{ ...sge, length: ATOMIC_OCTETS }]), signal, cleanup);
-    return result[0]!;
   }
 
   // --------------------------------------------------------------------------------------------------- receiving
 
-  /** The next message; null when the connection has ended in order, a rejection when it failed. */
-  receive(options: OperationOptions = {}): Promise<Message | null> {
+  /** The next message; null when the connection has ended in order, a rejection when it failed. Messages that came before the end come first. */
+  async receive(options: OperationOptions = {}): Promise<Message | null> {
+    checkOptionsObject(options);
+    const signal = checkSignal(options.signal);
+    if (signal?.aborted === true) throw abortError(signal);
     const message = this.#inbox.shift();
-    if (message !== undefined) return Promise.resolve(message);
-    if (this.#state === 'closed') return this.#endOfMessages();
-    return this.#readers.wait(options.signal);
-  }
-
-  /** Messages until the connection ends. What the loop has not released when it leaves stays the caller's. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<Message, void, undefined> {
-    for (let message = await this.receive(); message !== null; message = await this.receive()) yield message;
-  }
-
-  #endOfMessages(): Promise<null> {
+    if (message !== undefined) return message;
+    if (this.#state !== 'closed') return await this.#readers.wait(signal);
     const error = this.#closeInfo?.error;
-    return error === undefined ? Promise.resolve(null) : Promise.reject(error);
+    if (error !== undefined) throw error;
+    return null;
+  }
+
+  /** Messages until the connection ends; what the loop has not released when it leaves stays the caller's. The same as `for await` over the connection. */
+  async *messages(options: OperationOptions = {}): AsyncGenerator<Message, void, undefined> {
+    for (let message = await this.receive(options); message !== null; message = await this.receive(options)) yield message;
+  }
+
+  [Symbol.asyncIterator](): AsyncGenerator<Message, void, undefined> {
+    return this.messages();
   }
 
   // ----------------------------------------------------------------------------------------------------- closing
 
-  /** Settles when every operation started so far has ended, well or badly. */
+  /** Settles when nothing is under way or in line, however it ended. */
   async drain(options: OperationOptions = {}): Promise<void> {
-    while (this.#operations.size > 0 || this.#room.size > 0) await this.#drained.wait(options.signal);
+    checkOptionsObject(options);
+    await this.#operations.whenIdle(checkSignal(options.signal));
   }
 
-  /** Finish what is under way, close in order, and settle with the reason when all is done. */
-  async close(): Promise<CloseInfo> {
+  /**
+   * Finish what has been started, close in order, and settle with the reason when all is done. Starts nothing new from now on. Operations
+   * that wait for a peer which never reads keep it waiting: with a `signal` the connection is dropped when that is aborted.
+   */
+  async close(options: OperationOptions = {}): Promise<CloseInfo> {
+    checkOptionsObject(options);
+    const signal = checkSignal(options.signal);
+    const onAbort = (): void => this.destroy();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted === true) this.destroy();
     if (this.#state === 'open') {
-      await this.drain().catch(() => undefined);
-      if (this.state === 'open') {
-        this.#state = 'closing';
-        this.#cm.disconnect();
-      }
+      this.#state = 'closing';
+      await this.#operations.whenIdle(undefined);
+      this.#cm.disconnect(); // does nothing if it is gone already
     }
-    return this.closed;
+    const info = await this.closed;
+    signal?.removeEventListener('abort', onAbort);
+    return info;
   }
 
   /** Drop the connection with a reset; pending operations are rejected. */
@@ -355,88 +394,65 @@ export class Connection {
     const failed = event.cause !== 'graceful';
     const error = closeError(event.cause, event.error, event.terminate);
     this.#closeInfo = { cause: event.cause, error: failed ? error : undefined, terminate: event.terminate };
-    for (const operation of [...this.#flushed.splice(0), ...this.#operations.values()]) finish(operation, error);
-    this.#operations.clear();
-    this.#room.rejectAll(error);
-    this.#drained.rejectAll(error);
+    this.#operations.end(error);
     if (failed) this.#readers.rejectAll(error);
     else while (this.#readers.next(null));
     destroyResources(this.#r);
     this.#resolveClosed(this.#closeInfo);
   }
 
-  #local(name: string, memory: LocalMemory, access: number): { sge: Sge; cleanup: (() => void) | null } {
+  #checkCall(options: OperationOptions): AbortSignal | undefined {
+    checkOptionsObject(options);
+    const signal = checkSignal(options.signal);
     this.#checkOpen();
-    if (memory instanceof MemoryRegion) return { sge: { mr: memory }, cleanup: null };
-    if (!ArrayBuffer.isView(memory)) {
-      if ((memory as Sge | null)?.mr instanceof MemoryRegion) return { sge: memory as Sge, cleanup: null };
+    return signal;
+  }
+
+  #checkImmediate(value: bigint): void {
+    checkU64('value', value);
+    if (this.#peer === null) return;
+    if (isGrant(BigInt(value))) throw new IwarpError('ERR_INVALID_ARGUMENT', 'value: its upper half 0x69576372 is reserved for credits');
+    if (!this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
+  }
+
+  #local(name: string, memory: LocalMemory, access: number): Local {
+    const { pd } = this.#r;
+    let sge: Sge;
+    let cleanup: (() => void) | null = null;
+    if (memory instanceof MemoryRegion) {
+      sge = { mr: memory };
+    } else if (ArrayBuffer.isView(memory)) {
+      // Registration is an entry in a table: memory that is used once needs no ceremony.
+      const region = pd.registerMemory(checkBytes(name, memory), access);
+      cleanup = () => void (region.deregistered || region.deregister());
+      sge = { mr: region };
+    } else if ((memory as Sge | null | undefined)?.mr instanceof MemoryRegion) {
+      sge = memory as Sge;
+    } else {
       throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a MemoryRegion, an Sge or an ArrayBufferView, got ${show(memory)}`);
     }
-    // Registration is an entry in a table: memory that is used once needs no ceremony.
-    const region = this.#r.pd.registerMemory(checkBytes(name, memory), access);
-    return { sge: { mr: region }, cleanup: () => region.valid && region.deregister() };
+    const mr = checkSge(name, 0, sge, pd, access, scratch);
+    const { offset, length } = scratch;
+    return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
   }
 
-  #fit(sge: Sge, remote: RemoteBuffer, cleanup: (() => void) | null): number {
-    const length = sge.length ?? sge.mr.length - (sge.offset ?? 0);
-    let problem: IwarpError | undefined;
-    if (!(remote instanceof RemoteBuffer)) {
-      problem = new IwarpError('ERR_INVALID_ARGUMENT', `remote must be a RemoteBuffer, got ${show(remote)}`);
-    } else if (length > remote.length) {
-      problem = new IwarpError('ERR_OUT_OF_RANGE', `local memory has ${length} octets, the remote buffer ${remote.length}`);
-    }
-    if (problem === undefined) return length;
-    cleanup?.();
-    throw problem;
+  /** Local memory and a remote buffer that it fits. */
+  #pair(local: LocalMemory, remote: RemoteBuffer, access: number): Local {
+    checkRemote('remote', remote);
+    const memory = this.#local('local', local, access);
+    if (memory.length <= remote.length) return memory;
+    memory.cleanup?.();
+    throw new IwarpError('ERR_OUT_OF_RANGE', `local memory has ${memory.length} octets, the remote buffer ${remote.length}`);
   }
 
-  /** A message: an operation that also costs a credit. */
-  async #message(request: SendWorkRequest, signal: AbortSignal | undefined, cleanup: (() => void) | null): Promise<void> {
-    await this.#operation(request, signal, cleanup, true);
-  }
-
-  async #operation(request: SendWorkRequest, signal: AbortSignal | undefined, cleanup: (() => void) | null, message = false): Promise<void> {
-    try {
-      if (signal?.aborted) throw abortError(signal);
-      // In line behind those who wait already, so that operations start in the order of the calls.
-      while (this.#room.size > 0 || !this.#mayPost(message)) {
-        await this.#room.wait(signal);
-        this.#checkOpen();
-        if (this.#mayPost(message)) break;
-      }
-    } catch (error) {
-      cleanup?.();
-      throw error;
-    }
-    await this.#post(request, signal, cleanup, message);
-  }
-
-  #mayPost(message: boolean): boolean {
-    // One entry is kept for grants, so that two sides that only send cannot starve each other of credit.
-    if (this.#r.qp.sq.room <= (this.#peer === null ? 0 : 1)) return false;
-    return !message || this.#sentMessages < this.#limit;
-  }
-
-  #post(request: SendWorkRequest, signal: AbortSignal | undefined, cleanup: (() => void) | null, message: boolean): Promise<void> {
-    return new Promise<void>((resolve, reject) => {
-      const id = this.#nextId++ % RECEIVE_ID;
-      const onAbort = (): void => reject(abortError(signal!));
-      signal?.addEventListener('abort', onAbort, { once: true });
-      const tidy = (): void => {
-        signal?.removeEventListener('abort', onAbort);
-        cleanup?.();
-      };
-      try {
-        this.#r.qp.postSend({ ...request, wrId: id });
-      } catch (error) {
-        tidy();
-        reject(error as Error);
-        return;
-      }
-      if (message) this.#sentMessages++;
-      this.#operations.set(id, { resolve, reject, cleanup: tidy });
-      if (this.#mayPost(message)) this.#room.next();
-    });
+  async #atomic(remote: RemoteBuffer, make: (sges: readonly Sge[]) => SendWorkRequest, signal: AbortSignal | undefined): Promise<bigint> {
+    checkRemote('remote', remote);
+    if (remote.length < ATOMIC_OCTETS) throw new IwarpError('ERR_OUT_OF_RANGE', `an atomic needs 8 octets, the remote buffer has ${remote.length}`);
+    if (this.#peer !== null && !this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
+    const result = new BigUint64Array(1);
+    const { sge, cleanup } = this.#local('result', result, ACCESS.LOCAL_WRITE);
+    await this.#operations.submit(make([sge]), false, cleanup, signal);
+    return result[0]!;
   }
 
   #poll(): void {
@@ -449,70 +465,45 @@ export class Connection {
       cq.requestNotify('next');
       if (cq.length === 0) break; // VERBS-118: poll until empty, arm, look again
     }
-    this.#wakeRoom();
-    if (this.#operations.size === 0 && this.#room.size === 0) while (this.#drained.next());
-  }
-
-  #wakeRoom(): void {
-    if (this.#room.size > 0 && this.#r.qp.sq.room > 1) this.#room.next();
+    this.#operations.pump();
   }
 
   #complete(wc: WorkCompletion): void {
     const id = Number(wc.wrId);
-    if (id >= RECEIVE_ID) {
-      if (wc.status === 'success') this.#received(id - RECEIVE_ID, wc);
-      return;
-    }
-    const operation = this.#operations.get(id);
-    if (operation === undefined) return; // a grant of credits
-    this.#operations.delete(id);
-    if (wc.status === 'success') finish(operation, null);
-    else if (wc.status === 'flushed') this.#flushed.push(operation); // the reason comes with the end of the connection
-    else finish(operation, new IwarpError('ERR_WORK_COMPLETION', `the operation ended with status ${wc.status}`));
+    if (id < RECEIVE_ID) this.#operations.complete(wc);
+    else if (wc.status === 'success') this.#received(id - RECEIVE_ID, wc);
   }
 
   #received(index: number, wc: WorkCompletion): void {
-    const { qp, buffers, maxMessage } = this.#r;
-    if (this.#peer !== null && wc.immediate !== undefined && wc.immediate >> 32n === BigInt(GRANT_MARK)) {
-      this.#limit = Math.max(this.#limit, unwrap(Number(wc.immediate & 0xffff_ffffn), this.#limit));
-      postBuffer(qp, buffers, maxMessage, index);
-      this.#wakeRoom();
+    const { immediate } = wc;
+    if (this.#credits !== null && immediate !== undefined && isGrant(immediate)) {
+      this.#credits.granted(immediate);
+      this.#post(index);
       return;
     }
-    const start = index * maxMessage;
-    const data = buffers.bytes.subarray(start, start + (wc.immediate === undefined ? wc.byteLength : 0));
-    const message = new Message(data, wc.solicited, wc.invalidatedStag, wc.immediate, () => this.#giveBack(index));
+    const start = index * this.#r.endpoint.maxMessage;
+    const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? wc.byteLength : 0));
+    const message = new Message(data, wc.solicited, wc.invalidatedStag, immediate, () => this.#giveBack(index));
     if (!this.#readers.next(message)) this.#inbox.push(message);
   }
 
-  /** Post a buffer again, and tell our own kind when half of the credits have come back. */
+  /** A message has been released. */
   #giveBack(index: number): void {
-    const { qp, buffers, maxMessage, receives } = this.#r;
-    if (this.#state === 'closed' || qp.state !== 'rts') return;
-    postBuffer(qp, buffers, maxMessage, index);
-    if (this.#peer === null) return;
-    this.#reposted++;
-    if (this.#reposted - this.#announced < Math.max(1, receives >> 1) || qp.sq.room === 0) return;
-    this.#announced = this.#reposted;
-    const granted = BigInt((receives + this.#reposted) >>> 0);
-    qp.postSend({ opcode: 'immediate', immediate: (BigInt(GRANT_MARK) << 32n) | granted, signaled: true, wrId: 0 });
+    if (!this.#post(index) || this.#credits === null) return;
+    this.#credits.released();
+    if (this.#credits.due) this.#operations.pump();
+  }
+
+  /** Post a buffer again; false if the connection takes no more. */
+  #post(index: number): boolean {
+    const { qp } = this.#r;
+    if (this.#state === 'closed' || qp.state !== 'rts') return false;
+    postBuffer(this.#r, index);
+    return true;
   }
 
   #checkOpen(): void {
     if (this.#state === 'open') return;
     throw this.#closeInfo?.error ?? new IwarpError('ERR_CONNECTION_CLOSED', `the connection is ${this.#state}`);
   }
-}
-
-function finish(operation: Operation, error: Error | null): void {
-  operation.cleanup?.();
-  if (error === null) operation.resolve();
-  else operation.reject(error);
-}
-
-/** A 32-bit counter value, given that the true value is not below `near` by more than 2^31. */
-function unwrap(value: number, near: number): number {
-  const base = near - (near % 0x1_0000_0000);
-  const candidate = base + value;
-  return candidate < near - 0x8000_0000 ? candidate + 0x1_0000_0000 : candidate;
 }

@@ -2,6 +2,7 @@
  * The one place where the promise layer meets the machine: the process's device, its TCP transport and its clock, made on first use.
  */
 import type { Scheduler } from '../base/clock.ts';
+import { IwarpError, show } from '../base/errors.ts';
 import { ConnectionManager } from '../cm/manager.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
@@ -22,13 +23,40 @@ export interface RnicOptions extends DeviceOptions {
   readonly scheduler?: Scheduler;
 }
 
-/** A device of its own, with separate limits and STags. */
+const known = new WeakSet<object>();
+
+/** @internal True for what {@link openRnic} has made. */
+export function isRnic(value: unknown): value is Rnic {
+  return typeof value === 'object' && value !== null && known.has(value);
+}
+
+/**
+ * A device of its own, with separate limits and STags.
+ *
+ * @throws ERR_INVALID_ARGUMENT
+ */
 export function openRnic(options: RnicOptions = {}): Rnic {
+  if (typeof options !== 'object' || options === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+  }
   const { transport, scheduler = realScheduler, ...deviceOptions } = options;
+  checkMethods('options.transport', transport ?? { connect: noop, listen: noop }, ['connect', 'listen']);
+  checkMethods('options.scheduler', scheduler, ['now', 'at', 'defer']);
   const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
   // Reads land in memory of the CRC engine, where they are checked without a copy.
   const tcp = transport ?? new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
-  return { device, cm: new ConnectionManager(device, tcp, scheduler), scheduler };
+  const rnic: Rnic = { device, cm: new ConnectionManager(device, tcp, scheduler), scheduler };
+  known.add(rnic);
+  return rnic;
+}
+
+const noop = (): void => undefined;
+
+function checkMethods(name: string, value: unknown, methods: readonly string[]): void {
+  for (const method of methods) {
+    if (typeof (value as Record<string, unknown> | null)?.[method] === 'function') continue;
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must have the methods ${methods.join(', ')}, got ${show(value)}`);
+  }
 }
 
 let shared: Rnic | undefined;

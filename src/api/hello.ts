@@ -43,11 +43,3 @@ export function decodeHello(data: Uint8Array): { hello: Hello | null; privateDat
   };
   return { hello, privateData: data.subarray(HELLO_OCTETS) };
 }
-
-/**
- * Immediate Data whose upper half is this grants credits: the lower half is the number of messages that the receiver has made room for
- * since the connection began, modulo 2^32. Immediate Data uses no octet of a receive buffer, so a grant costs the peer nothing.
- */
-export const GRANT_MARK = 0x69_57_63_72;
-/** Receives kept beyond the granted ones, for grants: at most two can be on their way before the peer must have read one. */
-export const RESERVED_RECEIVES = 4;

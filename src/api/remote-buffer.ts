@@ -2,6 +2,12 @@
 import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
 
+/** @internal Throws ERR_INVALID_ARGUMENT unless `remote` is a RemoteBuffer. */
+export function checkRemote(name: string, remote: unknown): RemoteBuffer {
+  if (remote instanceof RemoteBuffer) return remote;
+  throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a RemoteBuffer, got ${show(remote)}`);
+}
+
 /** Octets of a serialised remote buffer. */
 export const REMOTE_BUFFER_OCTETS = 16;
 
@@ -24,7 +30,7 @@ export class RemoteBuffer {
     this.length = checkInteger('length', length, 0, 0xffff_ffff);
   }
 
-  /** The ticket to a registered region. */
+  /** The ticket to a registered region or a bound window. */
   static of(region: { readonly rkey: number; readonly addr: bigint; readonly length: number }): RemoteBuffer {
     return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, 0xffff_ffff));
   }

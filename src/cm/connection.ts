@@ -3,7 +3,7 @@
  */
 import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
 import type { Scheduler } from '../base/clock.ts';
-import { DEPTH_NOT_NEGOTIATED, ENHANCED_OCTETS, MAX_PRIVATE_DATA, type StartupFrame } from '../mpa/wire.ts';
+import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
 import { RdmaStream } from '../rdmap/stream.ts';
 import type { StreamCounters, StreamEvent, StreamResources } from '../rdmap/stream-types.ts';
@@ -25,11 +25,10 @@ export interface ConnParam {
   readonly initiatorDepth?: number;
 }
 
-/** @internal Check private data against the frame it goes into (MPA-018, ENH-004). */
-export function checkPrivateData(name: string, data: ArrayBufferView | undefined, enhanced: boolean): Uint8Array {
+/** @internal Check private data against the room in the frame it goes into (MPA-018, ENH-004). */
+export function checkPrivateData(name: string, data: ArrayBufferView | undefined, max: number): Uint8Array {
   if (data === undefined) return NO_DATA;
   const bytes = checkBytes(name, data);
-  const max = MAX_PRIVATE_DATA - (enhanced ? ENHANCED_OCTETS : 0);
   if (bytes.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name} has ${bytes.length} octets, above the limit of ${max}`);
   return bytes.slice();
 }
@@ -216,7 +215,8 @@ export abstract class CmConnection implements QpController {
     switch (event.type) {
       case 'request': {
         const { request } = event;
-        this.setParameters(request.privateData, request.enhanced?.ird, request.enhanced?.ord, request.revision);
+        const depths = request.enhanced ?? request.legacyDepths;
+        this.setParameters(request.privateData, depths?.ird, depths?.ord, request.revision);
         this.requestArrived(request);
         break;
       }

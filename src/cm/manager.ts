@@ -3,7 +3,7 @@
  */
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
-import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
 import type { CancelConnect, Port, PortAddress, PortListener, Transport } from '../transport/port.ts';
@@ -143,7 +143,7 @@ export class ActiveConnection extends CmConnection {
     super(context);
     const { policy } = context;
     this.#qp = qp;
-    this.#privateData = checkPrivateData('options.privateData', options.privateData, policy.mpaRevision === 2);
+    this.#privateData = checkPrivateData('options.privateData', options.privateData, privateDataRoom(policy, requestRevision(policy)));
     this.#wishes = {
       ird: qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, depthLimit) ?? policy.ird)!,
       ord: qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, depthLimit) ?? policy.ord)!,
@@ -248,8 +248,7 @@ export class PassiveConnection extends CmConnection {
    */
   accept(qp: QueuePair, options: ConnParam = {}): void {
     checkQp('qp', qp);
-    const enhanced = this.parameters?.responderResources !== undefined || this.parameters?.revision === 2;
-    const privateData = checkPrivateData('options.privateData', options.privateData, enhanced);
+    const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
     const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#depthLimit));
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#depthLimit));
     this.#decide('accept');
@@ -263,13 +262,18 @@ export class PassiveConnection extends CmConnection {
 
   /** Reject with private data (rdma_reject, MPA-031). */
   reject(privateData?: ArrayBufferView): void {
-    const bytes = checkPrivateData('privateData', privateData, this.parameters?.revision === 2);
+    const bytes = checkPrivateData('privateData', privateData, this.#room);
     this.#decide('reject');
     this.stream!.reject(this.driver!.now(), bytes);
     this.driver!.drain();
   }
 
   #decided = false;
+
+  /** Octets of private data that the Reply has room for. */
+  get #room(): number {
+    return privateDataRoom(this.context.policy, this.parameters?.revision ?? 1);
+  }
 
   #decide(what: string): void {
     if (this.#decided || this.parameters === undefined) {

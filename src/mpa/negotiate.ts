@@ -4,7 +4,7 @@
  */
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import type { ConnectionPolicy, Negotiated, RtrKind } from './policy.ts';
-import { DEPTH_NOT_NEGOTIATED, type EnhancedData, type StartupFrame } from './wire.ts';
+import { DEPTH_NOT_NEGOTIATED, putLegacyDepths, type EnhancedData, type StartupFrame } from './wire.ts';
 
 /** The read depths one side wants. */
 export interface DepthWishes {
@@ -48,6 +48,11 @@ export function negotiateAsInitiator(
       if (rtr === null && terminate === FINE) terminate = TERM.MPA_NO_MATCHING_RTR; // ENH-040
     }
   }
+  const legacy = reply.legacyDepths;
+  if (legacy !== undefined) {
+    ord = Math.min(ord, legacy.ird);
+    ird = Math.max(ird, Math.min(legacy.ord, policy.maxIrd));
+  }
   const negotiated: Negotiated = {
     role: 'initiator',
     revision: reply.revision,
@@ -57,8 +62,8 @@ export function negotiateAsInitiator(
     receiveMarkers: request.markers || rdmac, // MPA-050: after a Rev 0 Reply in both directions
     ird,
     ord,
-    peerIrd: theirs?.ird,
-    peerOrd: theirs?.ord,
+    peerIrd: (theirs ?? legacy)?.ird,
+    peerOrd: (theirs ?? legacy)?.ord,
     rtr,
     ddpVersion: rdmac ? 0 : 1,
   };
@@ -95,12 +100,18 @@ export function negotiateAsResponder(
       ord: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord, // ENH-025
     };
   }
+  const legacy = request.legacyDepths;
+  if (legacy !== undefined) {
+    if (wishes.ird === undefined) ird = Math.max(ird, Math.min(legacy.ord, policy.maxIrd));
+    ord = Math.min(ord, legacy.ird);
+  }
   const markers = policy.markers || rdmac;
   // A Request with C=1 settles the matter (MPA-054). Saying so in the Reply costs nothing, and a Linux siw built to require CRC refuses a
   // Reply without it.
   const crc = policy.crc !== 'off' || request.crc || rdmac;
   const frame: StartupFrame = {
-    kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced, privateData,
+    kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced,
+    privateData: legacy === undefined ? privateData : putLegacyDepths({ ird, ord }, privateData),
   };
   if (refused) return { frame, negotiated: null };
   const negotiated: Negotiated = {
@@ -112,8 +123,8 @@ export function negotiateAsResponder(
     receiveMarkers: markers,
     ird,
     ord,
-    peerIrd: theirs?.ird,
-    peerOrd: theirs?.ord,
+    peerIrd: (theirs ?? legacy)?.ird,
+    peerOrd: (theirs ?? legacy)?.ord,
     rtr,
     ddpVersion: rdmac ? 0 : 1,
   };

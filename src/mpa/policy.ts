@@ -3,7 +3,7 @@
  * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first; what real peers need is the reason of each default.
  */
 import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
-import { DEPTH_NOT_NEGOTIATED } from './wire.ts';
+import { DEPTH_NOT_NEGOTIATED, ENHANCED_OCTETS, LEGACY_DEPTHS_OCTETS, MAX_PRIVATE_DATA } from './wire.ts';
 
 /** The three kinds of ready-to-receive message (RFC 6581 9.2), each of zero length. */
 export type RtrKind = 'write' | 'read' | 'send';
@@ -40,6 +40,11 @@ export interface ConnectionPolicy {
   readonly maxIrd: number;
   /** False sends 0x3FFF in both depths: they are then settled elsewhere (ENH-024..027). */
   readonly negotiateDepths: boolean;
+  /**
+   * On revision 1 put IRD and ORD as two u32 in front of the private data, both ways, as SMB Direct does (MS-SMBD); what the peer's header
+   * says then bounds ours. Reading one is no obligation: a peer that has sent none is worked with all the same.
+   */
+  readonly legacyDepths: boolean;
   /** Responder: refuse a Request whose IRD is below this, naming the number in the Reply (ENH-019). 0 asks for nothing. */
   readonly requiredOrd: number;
   /** TCP segment payload that one FPDU must fit (EMSS), or `auto`: large over loopback, else that of a 1500-octet MTU with timestamps. */
@@ -80,6 +85,7 @@ export const DEFAULT_POLICY: ConnectionPolicy = {
   // What siw and the larger adapters serve; a read in waiting costs us under 200 octets.
   maxIrd: 128,
   negotiateDepths: true,
+  legacyDepths: false,
   requiredOrd: 0,
   emss: 'auto',
   responder: 'strict',
@@ -110,7 +116,7 @@ export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: Con
   checkOneOf('policy.mpaRevision', p.mpaRevision, [0, 1, 2]);
   checkOneOf('policy.crc', p.crc, ['required', 'preferred', 'off']);
   checkOneOf('policy.responder', p.responder, ['strict', 'relaxed']);
-  for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'interleave'] as const) checkBoolean(`policy.${name}`, p[name]);
+  for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'legacyDepths', 'interleave'] as const) checkBoolean(`policy.${name}`, p[name]);
   for (const name of ['ird', 'ord', 'maxIrd', 'requiredOrd'] as const) {
     checkInteger(`policy.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);
   }
@@ -123,6 +129,18 @@ export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: Con
   checkRtr('policy.rtrOffered', p.rtrOffered);
   checkRtr('policy.rtrAccepted', p.rtrAccepted);
   return p;
+}
+
+/** Revision of the Request that this policy makes. ENH-007: where nothing of the enhancement is wanted, the Request is a plain one. */
+export function requestRevision(policy: ConnectionPolicy): 0 | 1 | 2 {
+  const plain = !policy.peerToPeer && !policy.negotiateDepths;
+  return policy.mpaRevision === 2 && plain ? 1 : policy.mpaRevision;
+}
+
+/** Octets of private data that a start-up frame of this revision has room for (MPA-018, ENH-004). */
+export function privateDataRoom(policy: ConnectionPolicy, revision: number): number {
+  if (revision === 2) return MAX_PRIVATE_DATA - ENHANCED_OCTETS;
+  return MAX_PRIVATE_DATA - (revision === 1 && policy.legacyDepths ? LEGACY_DEPTHS_OCTETS : 0);
 }
 
 function checkRtr(name: string, kinds: unknown): void {

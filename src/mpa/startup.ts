@@ -6,7 +6,7 @@
  */
 import { Machine, type MachineTable } from '../base/fsm.ts';
 import { negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
-import type { ConnectionPolicy, Negotiated } from './policy.ts';
+import { requestRevision, type ConnectionPolicy, type Negotiated } from './policy.ts';
 import {
   decodeEnhanced,
   DEPTH_NOT_NEGOTIATED,
@@ -14,6 +14,7 @@ import {
   ENHANCED_OCTETS,
   MAX_PRIVATE_DATA,
   MAX_STARTUP_FRAME,
+  putLegacyDepths,
   REPLY_KEY,
   REQUEST_KEY,
   STARTUP_FLAG,
@@ -21,6 +22,7 @@ import {
   STARTUP_HEADER_OCTETS,
   STARTUP_REVISION_OFFSET,
   startupPdLength,
+  takeLegacyDepths,
   type EnhancedData,
   type StartupFrame,
 } from './wire.ts';
@@ -179,7 +181,8 @@ export class MpaInitiator {
     this.#fail('lost', 'truncated');
   }
 
-  #handleReply(reply: StartupFrame): void {
+  #handleReply(frame: StartupFrame): void {
+    const reply = withLegacyDepths(this.#policy, frame);
     // MPA-015, MPA-049: a revision above the one we sent, or Rev 0 without the permissive mode, cannot be worked with.
     if (reply.revision > this.#request.revision || (reply.revision === 0 && this.#policy.mpaRevision !== 0)) {
       this.#fail('bad-frame', 'unusable-revision', reply.revision);
@@ -202,10 +205,15 @@ export class MpaInitiator {
   }
 }
 
+/** A revision 1 frame with SMB Direct's header taken off its private data, if the policy looks for one. */
+function withLegacyDepths(policy: ConnectionPolicy, frame: StartupFrame): StartupFrame {
+  if (!policy.legacyDepths || frame.revision !== 1) return frame;
+  const found = takeLegacyDepths(frame.privateData);
+  return found === null ? frame : { ...frame, legacyDepths: found.depths, privateData: found.privateData };
+}
+
 function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes): StartupFrame {
-  // ENH-007: where nothing of the enhancement is wanted, the Request is a plain one.
-  const plain = !policy.peerToPeer && !policy.negotiateDepths;
-  const revision = policy.mpaRevision === 2 && plain ? 1 : policy.mpaRevision;
+  const revision = requestRevision(policy);
   const rdmac = revision === 0;
   const ird = policy.negotiateDepths ? wishes.ird : DEPTH_NOT_NEGOTIATED;
   // A Read RTR needs one outstanding read of our own (ENH-044).
@@ -218,7 +226,7 @@ function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes:
     reject: false,
     revision,
     enhanced: revision < 2 ? null : { peerToPeer: policy.peerToPeer, ...rtrBits(policy.peerToPeer ? policy.rtrOffered : []), ird, ord },
-    privateData,
+    privateData: revision === 1 && policy.legacyDepths ? putLegacyDepths(wishes, privateData) : privateData,
   };
 }
 
@@ -276,7 +284,8 @@ export class MpaResponder {
     return at;
   }
 
-  #handleRequest(request: StartupFrame): void {
+  #handleRequest(frame: StartupFrame): void {
+    const request = withLegacyDepths(this.#policy, frame);
     if (request.revision === 0 && this.#policy.mpaRevision !== 0) {
       // MPA-048: tell an RDMA Consortium peer which revision we speak, then close in order. R=1 keeps it from taking this as acceptance.
       this.farewell = encodeStartupFrame({

@@ -10,6 +10,8 @@ export const STARTUP_HEADER_OCTETS = 20;
 export const MAX_PRIVATE_DATA = 512;
 /** Octets of the enhanced connection data in front of the private data when S=1 (RFC 6581 9). */
 export const ENHANCED_OCTETS = 4;
+/** Octets of the IRD and ORD header that SMB Direct puts in front of the private data on revision 1 (MS-SMBD 6.1). */
+export const LEGACY_DEPTHS_OCTETS = 8;
 export const MAX_STARTUP_FRAME: number = STARTUP_HEADER_OCTETS + MAX_PRIVATE_DATA;
 
 const KEY_TEXT = 'MPA ID Req Frame';
@@ -45,6 +47,12 @@ export interface EnhancedData {
   readonly ord: number;
 }
 
+/** IRD and ORD as SMB Direct tells them on revision 1. */
+export interface LegacyDepths {
+  readonly ird: number;
+  readonly ord: number;
+}
+
 /** A decoded start-up frame. `privateData` is the ULP's part only, behind the enhanced octets. */
 export interface StartupFrame {
   readonly kind: 'request' | 'reply';
@@ -54,6 +62,8 @@ export interface StartupFrame {
   readonly revision: number;
   readonly enhanced: EnhancedData | null;
   readonly privateData: Uint8Array;
+  /** The header in front of the private data, where both sides' programs agree that there is one. */
+  readonly legacyDepths?: LegacyDepths;
 }
 
 /** Encode a start-up frame. Anything that fits the fields is encoded, lawful or not. */
@@ -160,4 +170,29 @@ export function mulpduFor(emss: number, markers: boolean): number {
 export function maxFpduOctetsWithMarkers(ulpduLength: number): number {
   const octets = fpduOctets(ulpduLength);
   return octets + MARKER_OCTETS * (1 + Math.ceil(octets / MARKER_RUN));
+}
+
+/** Two u32, big-endian, in front of `privateData`. */
+export function putLegacyDepths(depths: LegacyDepths, privateData: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(LEGACY_DEPTHS_OCTETS + privateData.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, depths.ird);
+  view.setUint32(4, depths.ord);
+  bytes.set(privateData, LEGACY_DEPTHS_OCTETS);
+  return bytes;
+}
+
+/**
+ * Take the header off, or null if there is none: both depths are positive and below 0x3FFF. Some drivers are known to write it
+ * little-endian; the range tells which it is.
+ */
+export function takeLegacyDepths(privateData: Uint8Array): { readonly depths: LegacyDepths; readonly privateData: Uint8Array } | null {
+  if (privateData.length < LEGACY_DEPTHS_OCTETS) return null;
+  const view = new DataView(privateData.buffer, privateData.byteOffset, LEGACY_DEPTHS_OCTETS);
+  const usable = (depth: number): boolean => depth > 0 && depth < DEPTH_NOT_NEGOTIATED;
+  for (const littleEndian of [false, true]) {
+    const depths = { ird: view.getUint32(0, littleEndian), ord: view.getUint32(4, littleEndian) };
+    if (usable(depths.ird) && usable(depths.ord)) return { depths, privateData: privateData.subarray(LEGACY_DEPTHS_OCTETS) };
+  }
+  return null;
 }

@@ -154,7 +154,7 @@ async function firstExchange(port: number): Promise<void> {
 
 // ---------------------------------------------------------------------------------------------------------- throughput
 
-type Step = (connection: Connection, ticket: RemoteBuffer, memory: MemoryRegion, offset: number, length: number) => Promise<void>;
+type Step = (connection: Connection, ticket: RemoteBuffer, memory: MemoryRegion, offset: number, length: number) => Promise<unknown>;
 
 const write: Step = (c, ticket, mr, offset, length) => c.write({ mr, offset, length }, ticket.slice(offset, length));
 const read: Step = (c, ticket, mr, offset, length) => c.read(ticket.slice(offset, length), { mr, offset, length });

@@ -1,0 +1,158 @@
+/** What both sides of the promise layer are made of: options, and the queues and buffers of one connection. */
+import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
+import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import type { CompletionQueue } from '../verbs/cq.ts';
+import { ACCESS, ProtectionDomain } from '../verbs/index.ts';
+import type { MemoryRegion } from '../verbs/memory.ts';
+import type { QueuePair } from '../verbs/qp.ts';
+import { RESERVED_RECEIVES } from './credits.ts';
+import { isRnic, defaultRnic, type Rnic } from './environment.ts';
+import type { Hello } from './hello.ts';
+
+/** Options that both sides of the promise layer share. */
+export interface EndpointOptions {
+  /** Messages that can wait unread or unreleased. Default 64. */
+  readonly receives?: number;
+  /** Largest message that can be received, octets. Default 16 KiB. `receives` buffers of this size are allocated. */
+  readonly maxMessage?: number;
+  /** Operations that can be under way at once; further ones wait in line. Default 256. */
+  readonly sends?: number;
+  /** Announce and use credits between two of our own endpoints. Default true; switch off for peers that read private data closely. */
+  readonly credits?: boolean;
+  /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
+  readonly pd?: ProtectionDomain;
+  /** Device, transport and clock; the process's own by default. */
+  readonly rnic?: Rnic;
+  /** Start from what suits this kind of peer; `policy` then changes single points of it. */
+  readonly preset?: PresetName;
+  readonly policy?: Partial<ConnectionPolicy>;
+  /** Reads and atomics that the peer, and we, may have outstanding; what the policy says by default. */
+  readonly ird?: number;
+  readonly ord?: number;
+}
+
+export const DEFAULT_RECEIVES = 64;
+export const DEFAULT_MAX_MESSAGE = 16_384;
+export const DEFAULT_SENDS = 256;
+/** Entries of the send queue beyond `sends`: one for a grant of credits, so that two sides that only send cannot starve each other. */
+const RESERVED_SENDS = 1;
+/** Receive buffers of one connection together: what a typed array can hold everywhere. */
+const MAX_BUFFER_OCTETS = 0xffff_ffff;
+/** Identifies receives among the completions; operations count from 1 below it. */
+export const RECEIVE_ID = 0x1_0000_0000;
+
+/** @internal Options after checking, with every default filled in. */
+export interface Endpoint {
+  readonly receives: number;
+  readonly maxMessage: number;
+  readonly sends: number;
+  readonly credits: boolean;
+  readonly pd: ProtectionDomain | null;
+  readonly rnic: Rnic;
+  readonly policy: ConnectionPolicy;
+  readonly ird: number | undefined;
+  readonly ord: number | undefined;
+}
+
+/** @internal Check everything before anything is made. */
+export function checkEndpoint(options: EndpointOptions): Endpoint {
+  const { rnic = defaultRnic(), pd } = options;
+  if (!isRnic(rnic)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.rnic must come from openRnic, got ${show(rnic)}`);
+  const { limits } = rnic.device;
+  const receives = checkInteger('options.receives', options.receives ?? DEFAULT_RECEIVES, 1, limits.maxQpWr - RESERVED_RECEIVES);
+  const maxMessage = checkInteger('options.maxMessage', options.maxMessage ?? DEFAULT_MAX_MESSAGE, 0, limits.maxMessage);
+  if ((receives + RESERVED_RECEIVES) * maxMessage > MAX_BUFFER_OCTETS) {
+    throw new IwarpError('ERR_TOO_LARGE', `options: ${receives} receives of ${maxMessage} octets are more than ${MAX_BUFFER_OCTETS} together`);
+  }
+  if (pd !== undefined && !(pd instanceof ProtectionDomain)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.pd must be a ProtectionDomain, got ${show(pd)}`);
+  }
+  if (pd !== undefined && pd.device !== rnic.device) throw new IwarpError('ERR_WRONG_PD', 'options.pd belongs to another device than options.rnic');
+  if (pd?.deallocated === true) throw new IwarpError('ERR_DESTROYED', 'options.pd has been deallocated');
+  const depth = (name: 'ird' | 'ord', max: number): number | undefined =>
+    options[name] === undefined ? undefined : checkInteger(`options.${name}`, options[name], 0, max);
+  return {
+    receives,
+    maxMessage,
+    sends: checkInteger('options.sends', options.sends ?? DEFAULT_SENDS, 1, limits.maxQpWr - RESERVED_SENDS),
+    credits: checkBoolean('options.credits', options.credits ?? true),
+    pd: pd ?? null,
+    rnic,
+    policy: resolvePolicy(options.policy, presetPolicy(options.preset)),
+    ird: depth('ird', limits.maxQpRdAtom),
+    ord: depth('ord', limits.maxQpInitRdAtom),
+  };
+}
+
+function presetPolicy(preset: PresetName | undefined): ConnectionPolicy {
+  if (preset === undefined) return DEFAULT_POLICY;
+  if (!PRESET_NAMES.includes(preset)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.preset must be one of ${PRESET_NAMES.join(', ')}, got ${show(preset)}`);
+  }
+  return resolvePolicy(PRESETS[preset]);
+}
+
+/** @internal Throws ERR_INVALID_ARGUMENT unless `options` is an object. */
+export function checkOptionsObject(options: unknown): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+  }
+}
+
+/** @internal Throws ERR_INVALID_ARGUMENT unless `signal` is undefined or an AbortSignal. */
+export function checkSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw new IwarpError('ERR_INVALID_ARGUMENT', `options.signal must be an AbortSignal, got ${show(signal)}`);
+}
+
+/** @internal Queues and buffers of one connection, made before it is connected. */
+export interface Resources {
+  readonly endpoint: Endpoint;
+  readonly pd: ProtectionDomain;
+  readonly cq: CompletionQueue;
+  readonly qp: QueuePair;
+  readonly buffers: MemoryRegion;
+}
+
+/** @internal Queue pair, completion queue and posted receives for one connection. Nothing stays behind if a limit is in the way. */
+export function createResources(endpoint: Endpoint): Resources {
+  const { receives, maxMessage, sends, rnic } = endpoint;
+  const { device } = rnic;
+  const total = receives + RESERVED_RECEIVES;
+  const undo: (() => void)[] = [];
+  try {
+    const pd = endpoint.pd ?? device.allocatePd();
+    if (endpoint.pd === null) undo.unshift(() => pd.deallocate());
+    // As large as both queues together: it cannot overflow.
+    const cq = device.createCq(total + sends + RESERVED_SENDS);
+    undo.unshift(() => cq.destroy());
+    const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1 });
+    undo.unshift(() => qp.destroy());
+    const buffers = pd.registerMemory(new Uint8Array(total * maxMessage), ACCESS.LOCAL_WRITE);
+    const resources = { endpoint, pd, cq, qp, buffers };
+    for (let i = 0; i < total; i++) postBuffer(resources, i);
+    return resources;
+  } catch (error) {
+    for (const step of undo) step();
+    throw error;
+  }
+}
+
+/** @internal Post receive buffer number `index`. */
+export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources, index: number): void {
+  qp.postRecv({ wrId: RECEIVE_ID + index, sges: [{ mr: buffers, offset: index * maxMessage, length: maxMessage }] });
+}
+
+/** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays. */
+export function destroyResources({ qp, cq, buffers, pd, endpoint }: Resources): void {
+  qp.destroy();
+  cq.destroy();
+  if (!buffers.deregistered) buffers.deregister();
+  if (endpoint.pd === null && pd.users === 0) pd.deallocate();
+}
+
+/** @internal What we announce. */
+export function helloOf(endpoint: Endpoint): Hello {
+  return { credits: endpoint.receives, maxMessage: endpoint.maxMessage, extensions: true };
+}

@@ -1,0 +1,50 @@
+/** Latency histograms on demand: nothing is measured, and nothing is paid, until somebody asks. */
+import { createHistogram, type Histogram, type RecordableHistogram } from 'node:perf_hooks';
+import type { WcOpcode } from '../rdmap/work.ts';
+
+/** Kinds of operations that have a histogram. */
+export type LatencyKind = 'send' | 'rdma-write' | 'rdma-read' | 'atomic' | 'immediate';
+
+/** The largest latency told apart; longer ones count as this. */
+const HIGHEST_NS = 60_000_000_000;
+
+/** @internal */
+export class LatencyRecorder {
+  readonly histograms: Readonly<Record<LatencyKind, RecordableHistogram>> = {
+    send: make(), 'rdma-write': make(), 'rdma-read': make(), atomic: make(), immediate: make(),
+  };
+
+  record(opcode: WcOpcode, milliseconds: number): void {
+    const kind = kindOf(opcode);
+    if (kind !== null) this.histograms[kind].record(Math.min(HIGHEST_NS, Math.max(1, Math.round(milliseconds * 1e6))));
+  }
+}
+
+/**
+ * Time from posting to completion, in nanoseconds, one histogram a kind of operation, running until `stop()`. A Send or Write completes when
+ * its octets have been handed to TCP, a Read or atomic when the answer is here.
+ */
+export interface Latency {
+  readonly histograms: Readonly<Record<LatencyKind, Histogram>>;
+  /** Stop recording. The histograms stay readable. */
+  stop(): void;
+}
+
+function make(): RecordableHistogram {
+  return createHistogram({ lowest: 1, highest: HIGHEST_NS, figures: 3 });
+}
+
+function kindOf(opcode: WcOpcode): LatencyKind | null {
+  switch (opcode) {
+    case 'atomic-fetch-add':
+    case 'atomic-cmp-swap':
+      return 'atomic';
+    case 'send':
+    case 'rdma-write':
+    case 'rdma-read':
+    case 'immediate':
+      return opcode;
+    default:
+      return null;
+  }
+}

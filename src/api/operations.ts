@@ -1,0 +1,179 @@
+/**
+ * The line of operations of one connection: started in the order of the calls, as queue and credits allow, and settled by completions.
+ */
+import { IwarpError } from '../base/errors.ts';
+import type { Scheduler } from '../base/clock.ts';
+import type { WorkCompletion } from '../verbs/cq.ts';
+import type { SendWorkRequest } from '../verbs/post.ts';
+import type { QueuePair } from '../verbs/qp.ts';
+import type { Credits } from './credits.ts';
+import { abortError } from './errors.ts';
+import type { LatencyRecorder } from './latency.ts';
+import { Waiters } from './waiters.ts';
+
+/** One operation, from the call to the completion. */
+interface Operation {
+  readonly request: SendWorkRequest;
+  /** Costs a credit: it takes a receive at the peer. */
+  readonly message: boolean;
+  /** Run once, when the stack is done with the memory. */
+  readonly cleanup: (() => void) | null;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+  stopListening: (() => void) | null;
+  /** When it was posted, for the latency histograms; NaN if nobody records. */
+  postedAt: number;
+}
+
+/** Operations number from 1; 0 marks a grant of credits. */
+const GRANT_ID = 0;
+const LAST_ID = 0xffff_ffff;
+
+export class Operations {
+  readonly #qp: QueuePair;
+  readonly #max: number;
+  readonly #credits: Credits | null;
+  readonly #scheduler: Scheduler;
+  /** Not posted yet, first come first. A set, so that an aborted one leaves from the middle at once. */
+  readonly #line = new Set<Operation>();
+  readonly #posted = new Map<number, Operation>();
+  /** Flushed: the reason comes with the end of the connection. */
+  readonly #flushed: Operation[] = [];
+  readonly #idle = new Waiters<void>();
+  #granting = false;
+  #nextId = 1;
+  #ended: IwarpError | null = null;
+  latency: LatencyRecorder | null = null;
+
+  constructor(qp: QueuePair, max: number, credits: Credits | null, scheduler: Scheduler) {
+    this.#qp = qp;
+    this.#max = max;
+    this.#credits = credits;
+    this.#scheduler = scheduler;
+  }
+
+  /** Operations under way or in line. */
+  get size(): number {
+    return this.#line.size + this.#posted.size + this.#flushed.length;
+  }
+
+  /** Operations in line. */
+  get waiting(): number {
+    return this.#line.size;
+  }
+
+  /** Start an operation, at once or when its turn comes. An abort takes it out of the line; once posted it can only be left alone. */
+  submit(request: SendWorkRequest, message: boolean, cleanup: (() => void) | null, signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted === true) {
+      cleanup?.();
+      return Promise.reject(abortError(signal));
+    }
+    return new Promise<void>((resolve, reject) => {
+      const operation: Operation = { request, message, cleanup, resolve, reject, stopListening: null, postedAt: Number.NaN };
+      if (signal !== undefined) this.#listen(operation, signal);
+      if (this.#line.size === 0 && this.#mayPost(operation)) this.#post(operation);
+      else this.#line.add(operation);
+    });
+  }
+
+  #listen(operation: Operation, signal: AbortSignal): void {
+    const onAbort = (): void => {
+      operation.reject(abortError(signal));
+      if (!this.#line.delete(operation)) return; // posted: memory belongs to the stack until the completion
+      operation.cleanup?.();
+      this.pump();
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    operation.stopListening = () => signal.removeEventListener('abort', onAbort);
+  }
+
+  #mayPost(operation: Operation): boolean {
+    if (this.#posted.size >= this.#max) return false;
+    return !operation.message || this.#credits === null || this.#credits.available > 0;
+  }
+
+  #post(operation: Operation): void {
+    while (this.#posted.has(this.#nextId)) this.#takeId();
+    const id = this.#takeId();
+    try {
+      this.#qp.postSend({ ...operation.request, wrId: id });
+    } catch (error) {
+      settle(operation, error as Error);
+      return;
+    }
+    if (operation.message) this.#credits?.spend();
+    if (this.latency !== null) operation.postedAt = this.#scheduler.now();
+    this.#posted.set(id, operation);
+  }
+
+  #takeId(): number {
+    const id = this.#nextId;
+    this.#nextId = id === LAST_ID ? 1 : id + 1;
+    return id;
+  }
+
+  /** Post what may be posted: a grant that is due, then the head of the line and on. */
+  pump(): void {
+    if (this.#ended !== null) return;
+    this.#grant();
+    for (const operation of this.#line) {
+      if (!this.#mayPost(operation)) break;
+      this.#line.delete(operation);
+      this.#post(operation);
+    }
+    if (this.size === 0) while (this.#idle.next());
+  }
+
+  /** One grant at a time; the next one tells all that has come back meanwhile. */
+  #grant(): void {
+    const credits = this.#credits;
+    if (credits === null || this.#granting || !credits.due || this.#qp.state !== 'rts') return;
+    this.#granting = true;
+    this.#qp.postSend({ opcode: 'immediate', immediate: credits.announce(), wrId: GRANT_ID });
+  }
+
+  /** A completion of the send queue. */
+  complete(wc: WorkCompletion): void {
+    const id = Number(wc.wrId);
+    if (id === GRANT_ID) {
+      this.#granting = false;
+      return;
+    }
+    const operation = this.#posted.get(id);
+    if (operation === undefined) return; // posted by the user, on the queue pair itself
+    this.#posted.delete(id);
+    if (wc.status === 'flushed') {
+      this.#flushed.push(operation);
+      return;
+    }
+    if (wc.status !== 'success') {
+      settle(operation, new IwarpError('ERR_WORK_COMPLETION', `${wc.opcode} ended with status ${wc.status}`));
+      return;
+    }
+    if (operation.postedAt >= 0) this.latency?.record(wc.opcode, this.#scheduler.now() - operation.postedAt);
+    settle(operation, null);
+  }
+
+  /** Settles when nothing is under way or in line. */
+  async whenIdle(signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted === true) throw abortError(signal);
+    while (this.size > 0) await this.#idle.wait(signal);
+  }
+
+  /** The connection is gone: whatever is left ends with this. */
+  end(error: IwarpError): void {
+    this.#ended = error;
+    for (const operation of [...this.#flushed, ...this.#posted.values(), ...this.#line]) settle(operation, error);
+    this.#flushed.length = 0;
+    this.#posted.clear();
+    this.#line.clear();
+    while (this.#idle.next());
+  }
+}
+
+function settle(operation: Operation, error: Error | null): void {
+  operation.stopListening?.();
+  operation.cleanup?.();
+  if (error === null) operation.resolve();
+  else operation.reject(error);
+}

@@ -1,0 +1,45 @@
+/** Connections of the promise layer over the in-memory network and over real sockets. */
+import { connect, createServer, openRnic, type Connection, type Rnic, type ServerOptions } from '../../src/index.ts';
+import type { ConnectOptions } from '../../src/api/connect.ts';
+import { MemoryTransport } from '../../src/transport/memory.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
+import { TcpTransport } from '../../src/transport/tcp.ts';
+
+/** Where the two ends live. The in-memory network runs on the real clock here, because promises do. */
+export type World = 'memory' | 'tcp, onread' | 'tcp, data';
+export const WORLDS: readonly World[] = ['memory', 'tcp, onread', 'tcp, data'];
+
+export function rnicOf(world: World): Rnic {
+  if (world === 'memory') return openRnic({ transport: new MemoryTransport(realScheduler) });
+  return openRnic({ transport: new TcpTransport({ receive: world === 'tcp, data' ? 'data' : 'onread' }) });
+}
+
+export interface Ends {
+  readonly client: Connection;
+  readonly server: Connection;
+  readonly close: () => Promise<void>;
+}
+
+/** A connected pair; the server's end is waited for. */
+export async function pairOf(
+  world: World, client: Partial<ConnectOptions> = {}, server: ServerOptions = {},
+): Promise<Ends> {
+  const rnic = rnicOf(world);
+  const listening = await createServer({ rnic, ...server }).listen({ host: '127.0.0.1', port: 0 });
+  const accepted = listening[Symbol.asyncIterator]().next();
+  const active = await connect({ rnic, host: '127.0.0.1', port: listening.address.port, ...client });
+  const passive = (await accepted).value as Connection;
+  return {
+    client: active,
+    server: passive,
+    close: async () => {
+      await active.close();
+      await listening.close();
+    },
+  };
+}
+
+/** Octets with a pattern that shows misplacement. */
+export function pattern(length: number, seed = 1): Uint8Array {
+  return Uint8Array.from({ length }, (_, i) => (i * 31 + seed * 17 + (i >>> 8)) & 0xff);
+}
