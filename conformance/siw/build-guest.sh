@@ -205,8 +205,10 @@ main() {
   step "making the initramfs"
   make_root "$kernel"
   (cd "$root" && find . | cpio -o -H newc --quiet -R 0:0 | gzip -1) >"$cache/initramfs.new"
+  cp "$cache/image/boot/vmlinuz-$kernel" "$cache/vmlinuz.new"
+  # Renamed, not written over: a guest may just be starting from them.
+  mv "$cache/vmlinuz.new" "$cache/vmlinuz"
   mv "$cache/initramfs.new" "$cache/initramfs.gz"
-  cp "$cache/image/boot/vmlinuz-$kernel" "$cache/vmlinuz"
   fingerprint >"$cache/stamp"
   step "done: $(du -h "$cache/initramfs.gz" | cut -f1) initramfs"
 }
