@@ -25,6 +25,8 @@ function reply(
     const got = await connection.expectStartup();
     check(!got.reject, 'an accepting Reply', 'a Reply with R=1');
     await look(got, trial, connection);
+    // A peer that waits for an RTR message is not left alone: that is a case of its own.
+    if (!connection.operational) await goOn(trial, connection);
   }, { roles, ...options });
 }
 
@@ -185,6 +187,19 @@ const rtr: Case[] = [
     await connection.ping();
   }),
   ...(['write', 'read', 'send'] as const).map((kind) => throughRtr(kind)),
+  ...(['fin', 'rst'] as const).map((how) =>
+    scripted(`enh.request.${how}-before-the-rtr`, `${how.toUpperCase()} where the RTR message is awaited`, 'ENH-047 MPA-107', 'close; the peer lives on', async (trial) => {
+      const connection = await trial.connect();
+      await connection.sendStartup(trial.requestFields());
+      check((await connection.expectStartup()).enhanced?.a === true, 'a Reply with A=1', 'another');
+      if (how === 'rst') {
+        connection.channel.reset();
+        return;
+      }
+      connection.channel.finish();
+      await connection.enter();
+      check((await connection.reaction()).end !== null, 'close', 'an open connection');
+    }, { roles })),
   ...(['queue', 'stag'] as const).map((what) =>
     scripted(`enh.request.rtr-with-bad-${what}-behind`, `The RTR message and a ${what === 'queue' ? 'Send on queue 4' : 'Write to an unknown STag'} in one TCP write`, 'ENH-045 DDP-039 RDMAP-091', 'Terminate, or close; the peer lives on', async (trial) => {
       const connection = await trial.connect();

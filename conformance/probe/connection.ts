@@ -178,6 +178,10 @@ export class Connection {
     if (this.limits.settle > 0) await pause(this.limits.settle);
   }
 
+  get operational(): boolean {
+    return this.#operational;
+  }
+
   // ------------------------------------------------------------------------------------------------------- sending
 
   /** Write octets as they are. */
