@@ -22,6 +22,7 @@ const COMMANDS: readonly Command[] = [
   ['riostream', 'direct writes over rsockets, with stock riostream', async () => (await import('./riostream.ts')).run],
   ['rcopy', 'copy a file over rsockets, with stock rcopy', async () => (await import('./rcopy.ts')).run],
   ['proxy', 'stand between two peers: decode as it goes, record, inject faults', async () => (await import('./proxy.ts')).run],
+  ['bench', 'how fast this is, beside TCP, ws and grpc-js', async () => (await import('./bench.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 

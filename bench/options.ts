@@ -1,0 +1,123 @@
+/** The command line of `iwarp bench`. */
+import { parseArgs } from 'node:util';
+import { IwarpError } from '../src/base/errors.ts';
+import { availableCrc32cEngines } from '../src/crc32c/engine.ts';
+import { numberFlag } from '../src/tools/support/policy-flags.ts';
+import { spec, type Wish } from './experiments.ts';
+import type { Method } from './runner.ts';
+import { SCENARIOS } from './scenarios.ts';
+import type { CaseSpec, PeerKind, TestKind, Verb } from './types.ts';
+
+export const USAGE = `usage: iwarp bench [--quick | --full | --scenario NAME[,NAME] | --test bw|lat ...] [options]
+  --quick                 the goals only, under a minute (default)
+  --full                  goals and all sweeps, some twelve minutes
+  --scenario NAMES        experiments of the papers, see --list; 'all' for every one
+  --list                  say which scenarios there are
+One experiment of your own:
+  --test bw|lat           bandwidth (and message rate), or latency
+  --verb LIST             write, read, send (write)
+  --size LIST             octets of a message, 2 to 8388608 (65536, or 64 for latency)
+  --in-flight N           messages under way, 1 to 512 (512, less for large messages)
+  --connections N         1 to 64 (1)
+  --crc ENGINE            simd, wasm, js, crc-32, auto or off (auto)
+  --markers               markers in both directions
+  --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
+  --cq-mod N              one completion for so many requests
+  --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
+How, and where to:
+  --rounds N  --windows N  --window MS      7, 2, 60
+  --json FILE  --html FILE                  write results, write the report
+  --from FILE                               results of an earlier run instead of measuring
+  --compare [--baseline FILE]               say which ratios have moved; status 1 if one is worse
+  --save-baseline                           make these ratios the baseline
+`;
+
+export interface BenchOptions {
+  readonly mode: 'quick' | 'full' | 'scenario' | 'custom' | 'list' | 'help';
+  readonly scenarios: readonly string[];
+  readonly wish: Wish | null;
+  readonly method: Method;
+  readonly json: string | undefined;
+  readonly html: string | undefined;
+  readonly from: string | undefined;
+  readonly compare: boolean;
+  readonly baseline: string | undefined;
+  readonly saveBaseline: boolean;
+}
+
+const VERBS: readonly Verb[] = ['write', 'read', 'send'];
+const PEERS: readonly PeerKind[] = ['tcp-onread', 'tcp-data', 'ws', 'grpc', 'c'];
+const MAX_SIZE = 8 << 20;
+
+const wrong = (text: string): IwarpError => new IwarpError('ERR_INVALID_ARGUMENT', text);
+
+function listOf<T extends string>(flag: string, text: string, known: readonly T[]): T[] {
+  return text.split(',').map((word) => {
+    const found = known.find((name) => name === word);
+    if (found === undefined) throw wrong(`${flag}: ${JSON.stringify(word)} is none of ${known.join(', ')}`);
+    return found;
+  });
+}
+
+const FLAGS = {
+  quick: { type: 'boolean' }, full: { type: 'boolean' }, scenario: { type: 'string' }, list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' },
+  test: { type: 'string' }, verb: { type: 'string' }, size: { type: 'string' }, 'in-flight': { type: 'string' }, connections: { type: 'string' },
+  crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, against: { type: 'string' },
+  rounds: { type: 'string' }, windows: { type: 'string' }, window: { type: 'string' },
+  json: { type: 'string' }, html: { type: 'string' }, from: { type: 'string' }, compare: { type: 'boolean' }, baseline: { type: 'string' },
+  'save-baseline': { type: 'boolean' },
+} as const;
+
+type Values = ReturnType<typeof parseArgs<{ options: typeof FLAGS }>>['values'];
+
+/** @throws ERR_INVALID_ARGUMENT, or what parseArgs throws */
+export function parseBench(args: string[]): BenchOptions {
+  const { values } = parseArgs({ args, options: FLAGS });
+  const scenarios = values.scenario === undefined ? [] : scenarioNames(values.scenario);
+  const wish = wishOf(values);
+  const asked = [values.quick === true, values.full === true, scenarios.length > 0, wish !== null].filter(Boolean).length;
+  if (asked > 1) throw wrong('--quick, --full, --scenario and --test exclude each other');
+  const mode = values.help ? 'help' : values.list ? 'list' : values.full ? 'full' : wish !== null ? 'custom' : scenarios.length > 0 ? 'scenario' : 'quick';
+  const number = (flag: 'rounds' | 'windows' | 'window', fallback: number, max: number): number => numberFlag(`--${flag}`, values[flag] ?? String(fallback), 1, max);
+  const windowMs = number('window', 60, 10_000);
+  const windows = number('windows', 2, 1000);
+  return {
+    mode, scenarios, wish, method: { rounds: number('rounds', 7, 1000), windows, windowMs, latencyMs: windowMs * windows },
+    json: values.json, html: values.html, from: values.from,
+    compare: values.compare === true, baseline: values.baseline, saveBaseline: values['save-baseline'] === true,
+  };
+}
+
+function scenarioNames(text: string): string[] {
+  const names = SCENARIOS.map(({ name }) => name);
+  return text === 'all' ? names : listOf('--scenario', text, names);
+}
+
+function wishOf(values: Values): Wish | null {
+  const details = ['verb', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'against'] as const;
+  if (values.test === undefined) {
+    const stray = details.find((name) => values[name] !== undefined);
+    if (stray !== undefined) throw wrong(`--${stray} needs --test bw or --test lat`);
+    return null;
+  }
+  const [test] = listOf<TestKind>('--test', values.test, ['bw', 'lat']) as [TestKind];
+  const sizes = (values.size ?? (test === 'bw' ? '65536' : '64')).split(',').map((text) => numberFlag('--size', text, 2, MAX_SIZE));
+  const more: { -readonly [K in keyof CaseSpec]?: CaseSpec[K] } = { markers: values.markers === true };
+  const number = (flag: 'in-flight' | 'connections' | 'fpdu' | 'cq-mod', name: 'inFlight' | 'connections' | 'fpdu' | 'cqMod', min: number, max: number): void => {
+    const text = values[flag];
+    if (text !== undefined) more[name] = numberFlag(`--${flag}`, text, min, max);
+  };
+  number('in-flight', 'inFlight', 1, 512);
+  number('connections', 'connections', 1, 64);
+  number('fpdu', 'fpdu', 64, 65_535);
+  number('cq-mod', 'cqMod', 1, 512);
+  if (values.crc !== undefined) [more.crc] = listOf<string>('--crc', values.crc, [...availableCrc32cEngines(), 'auto', 'off']) as [string];
+  if (test === 'lat' && (more.inFlight ?? 1) !== 1) throw wrong('--in-flight is for bandwidth: latency has one message under way');
+  if (test === 'lat' && (more.connections ?? 1) !== 1) throw wrong('--connections is for bandwidth: latency has one connection');
+  const { inFlight } = { ...spec('iwarp', test, sizes[0]!), ...more };
+  if ((more.cqMod ?? 1) > inFlight) throw wrong('--cq-mod may not exceed the messages under way');
+  return {
+    test, sizes, more, verbs: listOf('--verb', values.verb ?? 'write', VERBS),
+    against: values.against === '' ? [] : listOf('--against', values.against ?? 'tcp-onread', PEERS),
+  };
+}

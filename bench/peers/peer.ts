@@ -1,0 +1,84 @@
+/** What the two sides of every transport look like to the program that measures them. */
+import { performance } from 'node:perf_hooks';
+import { latencySlice } from '../stats.ts';
+import type { CaseSpec, LatencySlice } from '../types.ts';
+
+/** What a client has to know of its server; travels as JSON. */
+export interface Place {
+  readonly port: number;
+  readonly rkey?: number;
+}
+
+/** Payload that has arrived, requests made, and how long making them took. */
+export class Tally {
+  posts = 0;
+  postMs = 0;
+  #own = 0;
+  /** Replaced where the transport itself counts. */
+  bytes: () => number = () => this.#own;
+
+  add(octets: number): void {
+    this.#own += octets;
+  }
+}
+
+/** A side that has been set up. */
+export interface Side {
+  /** Begin, or go on after `stop`. A server that only answers has nothing to do. */
+  start(): void;
+  stop(): void;
+  close(): void;
+  /** Latencies since the last call. */
+  takeLatency?(): LatencySlice;
+}
+
+export interface Transport {
+  serve(spec: CaseSpec, tally: Tally): Promise<{ readonly place: Place; readonly side: Side }>;
+  connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side>;
+}
+
+export const HOST = '127.0.0.1';
+
+/** Samples of one slice; more are not kept. A slice of 100 ms has some 15,000 round trips at the most. */
+const MAX_SAMPLES = 200_000;
+
+/** The client of a latency test: one message at a time, `send` being told what to do and `answered` when it is done. */
+export class PingPong {
+  readonly #send: () => void;
+  readonly #samples = new Float64Array(MAX_SAMPLES);
+  #count = 0;
+  #began = 0;
+  #state: 'stopped' | 'running' | 'stopping' = 'stopped';
+
+  constructor(send: () => void) {
+    this.#send = send;
+  }
+
+  start(): void {
+    // A round trip that was under way when the last slice stopped goes on by itself.
+    const idle = this.#state === 'stopped';
+    this.#state = 'running';
+    if (idle) this.#next();
+  }
+
+  stop(): void {
+    if (this.#state === 'running') this.#state = 'stopping';
+  }
+
+  answered(): void {
+    if (this.#count < MAX_SAMPLES) this.#samples[this.#count++] = (performance.now() - this.#began) * 1000;
+    if (this.#state === 'running') this.#next();
+    else this.#state = 'stopped';
+  }
+
+  take(): LatencySlice {
+    const slice = latencySlice(this.#samples.subarray(0, this.#count));
+    this.#count = 0;
+    return slice;
+  }
+
+  #next(): void {
+    this.#began = performance.now();
+    this.#send();
+  }
+}

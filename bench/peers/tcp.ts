@@ -1,0 +1,165 @@
+/**
+ * Bare `node:net`, the measure of all things here. Receiving by 'data' events, or by `onread` into one buffer, which on an accepted
+ * socket takes the step outside the documented API that src/transport/adopt.ts takes.
+ */
+import { connect as netConnect, createServer, type OnReadOpts, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { adopt } from '../../src/transport/adopt.ts';
+import type { CaseSpec } from '../types.ts';
+import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
+
+const READ_OCTETS = 65_536;
+/** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
+const HIGH_WATER = 1 << 20;
+const HEADER_OCTETS = 16;
+
+const quiet = (): void => undefined;
+
+function onread(arrived: (octets: number) => void): OnReadOpts {
+  return {
+    buffer: Buffer.alloc(READ_OCTETS),
+    callback: (octets) => {
+      arrived(octets);
+      return true;
+    },
+  };
+}
+
+/** Wire an accepted socket up. */
+function receive(spec: CaseSpec, accepted: Socket, arrived: (octets: number) => void): Socket {
+  accepted.on('error', quiet);
+  if (spec.peer === 'tcp-data') {
+    accepted.on('data', (chunk: Buffer) => arrived(chunk.length));
+    accepted.resume();
+    return accepted;
+  }
+  const { socket, userBuffer } = adopt(accepted, onread(arrived));
+  if (!userBuffer) throw new Error('accepted sockets cannot be made to read into a buffer on this version of Node');
+  socket.on('error', quiet);
+  socket.setNoDelay(true);
+  socket.resume();
+  return socket;
+}
+
+export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Place; side: Side }> {
+  const sockets = new Set<Socket>();
+  const answer = Buffer.alloc(spec.size, 1);
+  const server = createServer({ noDelay: true, pauseOnConnect: true }, (accepted) => {
+    let got = 0;
+    const socket = receive(spec, accepted, (octets) => {
+      tally.add(octets);
+      if (spec.test === 'bw') return;
+      got += octets;
+      for (; got >= spec.size; got -= spec.size) socket.write(answer);
+    });
+    sockets.add(socket);
+  });
+  server.listen(0, HOST);
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  const close = (): void => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  };
+  return { place: { port: address.port }, side: { start: quiet, stop: quiet, close } };
+}
+
+export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+  return spec.test === 'lat' ? await connectLatency(spec, place) : await connectBandwidth(spec, place, tally);
+}
+
+async function connectLatency(spec: CaseSpec, place: Place): Promise<Side> {
+  const message = Buffer.alloc(spec.size, 2);
+  let got = 0;
+  const arrived = (octets: number): void => {
+    got += octets;
+    if (got < spec.size) return;
+    got -= spec.size;
+    pingPong.answered();
+  };
+  const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...(spec.peer === 'tcp-onread' && { onread: onread(arrived) }) });
+  socket.on('error', quiet);
+  if (spec.peer === 'tcp-data') socket.on('data', (chunk: Buffer) => arrived(chunk.length));
+  const pingPong = new PingPong(() => void socket.write(message));
+  await once(socket, 'connect');
+  return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close: () => socket.destroy() };
+}
+
+/** Put one message on the stream; false when the socket has had enough. */
+function writer(spec: CaseSpec, socket: Socket): (done?: () => void) => boolean {
+  const payload = Buffer.alloc(spec.size, 7);
+  const header = Buffer.alloc(HEADER_OCTETS, 1);
+  switch (spec.gather) {
+    case 'none':
+      return (done) => socket.write(payload, done);
+    case 'copy':
+      return (done) => {
+        const message = Buffer.allocUnsafe(HEADER_OCTETS + spec.size);
+        message.set(header, 0);
+        message.set(payload, HEADER_OCTETS);
+        return socket.write(message, done);
+      };
+    case 'cork':
+      return (done) => {
+        socket.cork();
+        socket.write(header);
+        const more = socket.write(payload, done);
+        socket.uncork();
+        return more;
+      };
+    case 'two':
+      return (done) => {
+        socket.write(header);
+        return socket.write(payload, done);
+      };
+  }
+}
+
+async function connectBandwidth(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+  const senders = await Promise.all(Array.from({ length: spec.connections }, () => connectSender(spec, place, tally)));
+  const all = (act: (side: Side) => void) => (): void => senders.forEach(act);
+  return { start: all((side) => side.start()), stop: all((side) => side.stop()), close: all((side) => side.close()) };
+}
+
+async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+  const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...({ writableHighWaterMark: HIGH_WATER } as object) });
+  socket.on('error', quiet);
+  const write = writer(spec, socket);
+  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
+  let running = false;
+  let outstanding = 0;
+  const done = (): void => {
+    outstanding--;
+    pump();
+  };
+  /** As many as are asked for, or until the socket says stop. */
+  const fill = (): number => {
+    let posts = 0;
+    if (spec.inFlight === 0) {
+      for (posts = 1; write(); posts++);
+      return posts;
+    }
+    for (; outstanding < depth; posts++) {
+      outstanding++;
+      write(done);
+    }
+    return posts;
+  };
+  const pump = (): void => {
+    if (!running || (spec.inFlight === 0 && socket.writableNeedDrain)) return;
+    const began = performance.now();
+    tally.posts += fill();
+    tally.postMs += performance.now() - began;
+  };
+  if (spec.inFlight === 0) socket.on('drain', pump);
+  await once(socket, 'connect');
+  return {
+    start: () => {
+      running = true;
+      pump();
+    },
+    stop: () => (running = false),
+    close: () => socket.destroy(),
+  };
+}

@@ -1,0 +1,75 @@
+/** From slices to results: clean windows, medians by round, ratios inside a round, costs. */
+import type { Slice } from './runner.ts';
+import { median, mergeLatency, ratios, spread } from './stats.ts';
+import type { Case, CaseResult, CaseSpec, Cost, Group, Spread, Window } from './types.ts';
+
+/** More stolen clock ticks than this spoil a window. */
+const MAX_STEAL = 1;
+/** Fewer clean rounds than this are no result: then the disturbed windows have to serve, and the result says so. */
+const MIN_ROUNDS = 3;
+/** Cores that programs which are not ours may use before a result is marked. */
+const MAX_FOREIGN = 0.5;
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+const gbs = (window: Window): number => window.bytes / window.ns;
+
+/** perftest counts half a round trip as the latency, and all of it for Reads. */
+export const tripsOf = (spec: CaseSpec): number => (spec.peer === 'iwarp' && spec.verb === 'read' ? 1 : 2);
+
+function byRound(one: Case, slices: readonly Slice[], all: boolean): number[] {
+  return slices.map((slice) => {
+    if (one.spec.test === 'lat') {
+      const clean = all || slice.steal <= MAX_STEAL;
+      return clean && slice.latency !== null && slice.latency.count > 0 ? slice.latency.p50 / tripsOf(one.spec) : Number.NaN;
+    }
+    return median(slice.windows.filter((window) => all || window.steal <= MAX_STEAL).map(gbs));
+  });
+}
+
+function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
+  const windows = slices.flatMap((slice) => slice.windows);
+  const of = (name: keyof Window): number => sum(windows.map((window) => window[name]));
+  const health = (side: 'server' | 'client', name: 'rss' | 'loopP99'): number => median(slices.map((slice) => slice[side]?.[name] ?? Number.NaN));
+  const messages = of('bytes') / spec.size;
+  return {
+    serverPerByte: (of('serverCpu') * 1000) / of('bytes'), clientPerByte: (of('clientCpu') * 1000) / of('bytes'),
+    clientPerMessage: of('clientCpu') / messages, postPerMessage: (of('postMs') * 1000) / of('posts'),
+    gcShare: (of('gc') * 1e6) / of('ns') / 2,
+    serverRss: health('server', 'rss'), clientRss: health('client', 'rss'),
+    serverLoopP99: health('server', 'loopP99'), clientLoopP99: health('client', 'loopP99'),
+  };
+}
+
+function summarizeCase(one: Case, slices: readonly Slice[]): CaseResult & { readonly rounds: readonly number[] } {
+  const { spec } = one;
+  const windows = slices.flatMap((slice) => slice.windows);
+  const cleanRounds = byRound(one, slices, false);
+  const stolen = cleanRounds.filter((value) => Number.isFinite(value)).length < Math.min(MIN_ROUNDS, slices.length);
+  const rounds = stolen ? byRound(one, slices, true) : cleanRounds;
+  const value = spread(rounds, spec.test === 'lat');
+  const used = slices.filter((slice) => stolen || slice.steal <= MAX_STEAL);
+  const latency = mergeLatency(used.flatMap((slice) => (slice.latency === null ? [] : [slice.latency])), tripsOf(spec));
+  return {
+    id: one.id, series: one.series, x: one.x, spec, value, rounds,
+    byRound: rounds.map((round) => (Number.isFinite(round) ? round : null)), ratios: {},
+    clean: windows.filter((window) => window.steal <= MAX_STEAL).length, windows: windows.length, disturbed: stolen || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
+    messageRate: spec.test === 'bw' ? (value.median * 1e3) / spec.size : 1 / (value.median * tripsOf(spec)),
+    peak: Math.max(...windows.map(gbs)), latency, cost: cost(spec, slices),
+  };
+}
+
+/** Results of a group, each with its ratios to the group's bases. */
+export function summarize(group: Group, slices: ReadonlyMap<Case, readonly Slice[]>): CaseResult[] {
+  const results = group.cases.flatMap((one) => {
+    const list = slices.get(one);
+    return list === undefined || list.length === 0 ? [] : [summarizeCase(one, list)];
+  });
+  return results.map(({ rounds, ...result }) => {
+    const to: Record<string, Spread> = {};
+    for (const id of group.bases) {
+      const base = results.find((other) => other.id === id);
+      if (base !== undefined && id !== result.id) to[id] = spread(ratios(rounds, base.rounds));
+    }
+    return { ...result, ratios: to };
+  });
+}

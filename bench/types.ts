@@ -1,0 +1,217 @@
+/**
+ * What a benchmark is made of: a case (one transport with its settings), a group (cases that are measured in turns, so that their ratios
+ * mean something), an experiment (groups along one axis), and what comes out of each.
+ */
+
+/** Who moves the octets. */
+export type PeerKind = 'iwarp' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
+export type Verb = 'write' | 'read' | 'send';
+/** Bandwidth (and message rate), or latency of one message at a time. */
+export type TestKind = 'bw' | 'lat';
+
+/** How a plain TCP sender puts a header and a payload on the stream. */
+export type Gather = 'none' | 'copy' | 'cork' | 'two';
+
+/** One thing that is measured. */
+export interface CaseSpec {
+  readonly peer: PeerKind;
+  readonly test: TestKind;
+  readonly verb: Verb;
+  /** Octets of a message. */
+  readonly size: number;
+  /** Messages under way, all connections together. 0 lets a TCP sender write until the socket says stop. */
+  readonly inFlight: number;
+  readonly connections: number;
+  /** Client processes; each has `connections` connections and `inFlight` messages under way. */
+  readonly clients: number;
+  /** A CRC32c engine by name, `auto`, or `off`. */
+  readonly crc: string;
+  /** Both sides ask for markers. */
+  readonly markers: boolean;
+  /** TCP payload that one FPDU has to fit, 0 for the stack's own choice. */
+  readonly fpdu: number;
+  /** Every how many requests one asks for a completion; 0 chooses by `inFlight`. */
+  readonly cqMod: number;
+  readonly gather: Gather;
+}
+
+/** A case with its place in an experiment. */
+export interface Case {
+  /** Unique in the run, the same from run to run: ratios are compared by it. */
+  readonly id: string;
+  /** The line it belongs to in a plot. */
+  readonly series: string;
+  /** Where on the x axis. */
+  readonly x: number;
+  readonly spec: CaseSpec;
+}
+
+/** Cases measured round-robin; ratios are taken to `base`, and to `base2` where there is one. */
+export interface Group {
+  readonly cases: readonly Case[];
+  /** Ids of cases of this group. */
+  readonly bases: readonly string[];
+}
+
+/** Several groups that make one picture. */
+export interface Experiment {
+  readonly id: string;
+  readonly title: string;
+  readonly test: TestKind;
+  /** What the x axis shows; `case` for bars. */
+  readonly axis: 'size' | 'in flight' | 'connections' | 'clients' | 'FPDU size' | 'case';
+  /** What the y axis shows. */
+  readonly unit: 'GB/s' | 'M messages/s' | 'us';
+  /** What a reader should know before looking. */
+  readonly about: string;
+  readonly groups: readonly Group[];
+}
+
+/** Running totals of a peer process, at one moment. */
+export interface Mark {
+  /** Octets of payload that have arrived here. */
+  readonly bytes: number;
+  /** Nanoseconds, monotonic, the machine's. */
+  readonly now: number;
+  /** User and system time of the process, microseconds. */
+  readonly cpu: number;
+  /** Garbage collection so far, milliseconds. */
+  readonly gc: number;
+  /** Requests posted (messages written) so far, and milliseconds spent in the calls. */
+  readonly posts: number;
+  readonly postMs: number;
+}
+
+/** How a peer process is after a slice. */
+export interface Health {
+  readonly rss: number;
+  readonly heap: number;
+  readonly external: number;
+  /** How late the event loop was, milliseconds: 99th percentile and worst, since the last slice. */
+  readonly loopP99: number;
+  readonly loopMax: number;
+}
+
+/** Latencies of one slice, microseconds of a round trip, and a histogram to merge. */
+export interface LatencySlice {
+  readonly count: number;
+  readonly p50: number;
+  readonly sum: number;
+  readonly sumSquares: number;
+  readonly min: number;
+  readonly max: number;
+  /** Pairs of bucket and count (see histogram.ts). */
+  readonly buckets: readonly number[];
+}
+
+/** One window of a bandwidth slice. */
+export interface Window {
+  readonly bytes: number;
+  readonly ns: number;
+  /** Clock ticks that the host stole while it lasted. */
+  readonly steal: number;
+  /** CPU time of processes that are not ours, as a share of one core. */
+  readonly foreign: number;
+  readonly serverCpu: number;
+  readonly clientCpu: number;
+  readonly gc: number;
+  readonly posts: number;
+  readonly postMs: number;
+}
+
+/** Median, quartiles and extremes over rounds. */
+export interface Spread {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+  readonly best: number;
+  readonly rounds: number;
+}
+
+/** What came out of a case. */
+export interface CaseResult {
+  readonly id: string;
+  readonly series: string;
+  readonly x: number;
+  readonly spec: CaseSpec;
+  /** GB/s (10^9 octets), or microseconds of latency: half a round trip, a whole one for Reads, as perftest counts. */
+  readonly value: Spread;
+  /** By round; null where the machine was disturbed. */
+  readonly byRound: readonly (number | null)[];
+  /** Ratio to each base of the group, taken inside a round. */
+  readonly ratios: Readonly<Record<string, Spread>>;
+  /** Windows that were clean, and all of them. */
+  readonly clean: number;
+  readonly windows: number;
+  /** True if too few windows were clean, and the disturbed ones had to be used. */
+  readonly disturbed: boolean;
+  readonly messageRate: number;
+  /** Highest single window. */
+  readonly peak: number;
+  readonly latency: LatencySummary | null;
+  readonly cost: Cost;
+}
+
+/** Latency in microseconds over all slices. */
+export interface LatencySummary {
+  readonly count: number;
+  readonly min: number;
+  readonly max: number;
+  readonly typical: number;
+  readonly average: number;
+  readonly stdev: number;
+  readonly p90: number;
+  readonly p99: number;
+  readonly p999: number;
+}
+
+/** What a case costs its processes. NaN (null in JSON) where it cannot be known. */
+export interface Cost {
+  /** Nanoseconds of CPU for an octet. */
+  readonly serverPerByte: number;
+  readonly clientPerByte: number;
+  /** Microseconds of the client's CPU for a message, and of its posting calls alone. */
+  readonly clientPerMessage: number;
+  readonly postPerMessage: number;
+  /** Share of the time spent in garbage collection, both processes together. */
+  readonly gcShare: number;
+  /** MiB. */
+  readonly serverRss: number;
+  readonly clientRss: number;
+  /** Milliseconds. */
+  readonly serverLoopP99: number;
+  readonly clientLoopP99: number;
+}
+
+/** An experiment with its results. */
+export interface ExperimentResult {
+  readonly id: string;
+  readonly title: string;
+  readonly test: TestKind;
+  readonly axis: Experiment['axis'];
+  readonly unit: Experiment['unit'];
+  readonly about: string;
+  readonly cases: readonly CaseResult[];
+  /** Cases that could not be measured, with the reason. */
+  readonly missing: readonly { readonly id: string; readonly reason: string }[];
+}
+
+/** A line "seen there, seen here". */
+export interface ScenarioResult {
+  readonly name: string;
+  readonly question: string;
+  readonly there: string;
+  readonly here: string;
+}
+
+/** A whole run. */
+export interface RunResult {
+  readonly schema: 'iwarp-bench/1';
+  readonly mode: string;
+  readonly started: string;
+  readonly seconds: number;
+  readonly machine: Readonly<Record<string, string>>;
+  readonly method: { readonly rounds: number; readonly windows: number; readonly windowMs: number; readonly latencyMs: number };
+  readonly experiments: readonly ExperimentResult[];
+  readonly scenarios: readonly ScenarioResult[];
+}

@@ -1,0 +1,48 @@
+/** Which ratios count as moved, and the arithmetic under them. */
+import { describe, expect, it } from 'vitest';
+import { compare, type Baseline } from '../../bench/compare.ts';
+import { spec } from '../../bench/experiments.ts';
+import { latencySlice, mergeLatency, ratios, spread } from '../../bench/stats.ts';
+import type { CaseResult, ExperimentResult } from '../../bench/types.ts';
+
+function resultOf(id: string, ratio: readonly [number, number, number]): ExperimentResult {
+  const [low, middle, high] = ratio;
+  const of = { median: middle, low, high, best: high, rounds: 7 };
+  const one = { id: `${id}/1/Write`, spec: spec('iwarp', 'bw', 64), ratios: { base: of } } as unknown as CaseResult;
+  return { id, title: '', test: 'bw', axis: 'case', unit: 'GB/s', about: '', cases: [one], missing: [] };
+}
+
+const old = (id: string): Baseline => ({ schema: 'iwarp-bench-ratios/1', ratios: { [`${id}/1/Write : base`]: { median: 1, low: 0.95, high: 1.05 } } });
+
+describe('comparing with the baseline', () => {
+  it.each([
+    ['bulk', [0.9, 1.02, 1.1], 'same'],
+    ['bulk', [0.6, 0.7, 0.8], 'worse'],
+    ['bulk', [1.3, 1.4, 1.5], 'better'],
+    ['latency', [1.3, 1.4, 1.5], 'worse'],
+    ['latency', [0.6, 0.7, 0.8], 'better'],
+    ['bulk', [0.7, 0.8, 1], 'same'],
+  ] as const)('%s at %j is %s', (id, ratio, verdict) => {
+    expect(compare(old(id), [resultOf(id, ratio)])).toMatchObject([{ verdict }]);
+  });
+
+  it('misses what its experiment should have given, and only that', () => {
+    expect(compare(old('bulk'), [{ ...resultOf('bulk', [1, 1, 1]), cases: [] }])).toMatchObject([{ verdict: 'gone' }]);
+    expect(compare(old('bulk'), [])).toEqual([]);
+  });
+});
+
+describe('the arithmetic', () => {
+  it('leaves disturbed rounds out of spread and ratio', () => {
+    expect(spread([3, Number.NaN, 1, 2])).toMatchObject({ median: 2, low: 1, high: 3, rounds: 3 });
+    expect(spread(ratios([2, 4, Number.NaN], [1, 4, 5])).median).toBe(1.5);
+  });
+
+  it('merges latencies within the width of a bucket', () => {
+    const slices = [latencySlice(Float64Array.from([10, 20, 30])), latencySlice(Float64Array.from([40, 1000]))];
+    const merged = mergeLatency(slices, 2)!;
+    expect(merged).toMatchObject({ count: 5, min: 5, max: 500, average: 110 });
+    expect(merged.typical).toBeCloseTo(15, 0);
+    expect(merged.p999).toBeGreaterThan(490);
+  });
+});
