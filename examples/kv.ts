@@ -48,6 +48,7 @@ async function server(host: string, port: number): Promise<Server> {
 async function serve(connection: Connection, table: Buffer, ticket: RemoteBuffer): Promise<void> {
   const box = Buffer.alloc(SLOT_OCTETS);
   const mailbox = connection.register(box, ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
+  void connection.closed.then(() => mailbox.deregister()); // the domain, and so the region, outlives the connection
   await connection.send(Buffer.concat([ticket.toBytes(), connection.share(mailbox).toBytes()]));
   for await (const message of connection) {
     message.release();
@@ -61,7 +62,6 @@ async function serve(connection: Connection, table: Buffer, ticket: RemoteBuffer
     if (good) slot.copy(table, at);
     await connection.send(good ? 'ok' : 'refused');
   }
-  mailbox.deregister();
 }
 
 /** What a client needs of the server: two tickets. */
