@@ -7,17 +7,21 @@ import { parseArgs } from 'node:util';
 import { Bench, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
 import { RPING_CASES } from './rping-cases.ts';
 import { REVISION_CASES } from './revision-cases.ts';
+import { TOOLS_CASES } from './tools-cases.ts';
 import { openGuest, openRemote } from './peers.ts';
 
-const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--markdown FILE] [--repeat N]
+const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--markdown FILE] [--repeat N] [--tools]
   --peer HOST      a machine with siw that "ssh HOST" reaches, instead of the guest
   --only TEXT      cases whose group or name contains TEXT
   --markdown FILE  write the table there too
   --repeat N       run everything N times (1)
+  --tools          the cases of perftest, rsockets and killed peers as well
 `;
 
-/** Every case, in the order of the table. */
+/** The cases that every run has, in the order of the table. */
 export const CASES: readonly InteropCase[] = [...RPING_CASES, ...REVISION_CASES];
+/** With `--tools` these too: perftest, rsockets and peers that are killed take long under emulation. */
+export const ALL_CASES: readonly InteropCase[] = [...CASES, ...TOOLS_CASES];
 
 interface Outcome {
   readonly testCase: InteropCase;
@@ -28,14 +32,14 @@ interface Outcome {
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      peer: { type: 'string' }, only: { type: 'string' }, markdown: { type: 'string' }, repeat: { type: 'string' }, help: { type: 'boolean' },
+      peer: { type: 'string' }, only: { type: 'string' }, markdown: { type: 'string' }, repeat: { type: 'string' }, tools: { type: 'boolean' }, help: { type: 'boolean' },
     },
   });
   if (values.help === true) {
     process.stdout.write(USAGE);
     return 0;
   }
-  const chosen = CASES.filter(({ group, name }) => `${group}: ${name}`.includes(values.only ?? ''));
+  const chosen = (values.tools === true ? ALL_CASES : CASES).filter(({ group, name }) => `${group}: ${name}`.includes(values.only ?? ''));
   const outcomes: Outcome[] = [];
   for (let round = 0; round < Number(values.repeat ?? 1); round++) {
     for (const driver of Object.keys(DRIVERS) as DriverName[]) {
