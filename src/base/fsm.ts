@@ -14,6 +14,20 @@ export interface MachineTable<S extends string, I extends string> {
   readonly transitions: Transitions<S, I>;
 }
 
+/** One step of a machine, as the trace hook sees it. */
+export interface Transition {
+  /** Name of the table: `queue pair`, `RDMA stream`, `MPA initiator`, … */
+  readonly table: string;
+  /** The machine itself: the same object for every step of one queue pair or stream. */
+  readonly machine: object;
+  readonly from: string;
+  readonly input: string;
+  readonly to: string;
+}
+
+/** The trace hook: null, and then it costs one comparison a transition, of which a connection has less than a dozen. */
+export const trace: { transition: ((transition: Transition) => void) | null } = { transition: null };
+
 /** One running machine over a table. */
 export class Machine<S extends string, I extends string> {
   readonly table: MachineTable<S, I>;
@@ -39,7 +53,9 @@ export class Machine<S extends string, I extends string> {
     if (next === undefined) {
       throw new IwarpError('ERR_INTERNAL', `${this.table.name}: input ${input} is not listed in state ${this.#state}`);
     }
+    const from = this.#state;
     this.#state = next;
+    if (trace.transition !== null) trace.transition({ table: this.table.name, machine: this, from, input, to: next });
     return next;
   }
 }

@@ -10,6 +10,7 @@ import type { StreamCounters, StreamEvent, StreamResources } from '../rdmap/stre
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { Port, PortAddress } from '../transport/port.ts';
 import { QueuePair, type QpController } from '../verbs/qp.ts';
+import type { Census } from './census.ts';
 import { StreamDriver } from './driver.ts';
 import type { CmEvent, ConnectionParameters } from './events.ts';
 
@@ -56,12 +57,15 @@ export interface ConnectionContext {
   readonly resources: StreamResources;
   readonly policy: ConnectionPolicy;
   readonly defer: (task: () => void) => void;
+  readonly census: Census;
 }
 
 /**
  * A connection: events to one handler, and the calls that the state allows.
  */
 export abstract class CmConnection implements QpController {
+  /** Which side of the connection this is. */
+  abstract readonly role: 'active' | 'passive';
   protected readonly context: ConnectionContext;
   protected driver: StreamDriver | null = null;
   protected stream: RdmaStream | null = null;
@@ -180,12 +184,14 @@ export abstract class CmConnection implements QpController {
       confirm,
     });
     this.driver = new StreamDriver(this.stream, port, this.context.scheduler, (event) => this.#handleStream(event));
+    this.context.census.begin(this);
     return this.driver;
   }
 
   protected raise(event: CmEvent): void {
     if (this.#finished) return;
     if (event.type === 'disconnected' || event.type === 'unreachable') this.#finished = true;
+    this.context.census.note(this, event);
     if (this.#handler === null) this.#waiting.push(event);
     else this.#deliver(event);
   }

@@ -1,6 +1,7 @@
 /** `iwarp/cm`: the connection manager. */
 export { ConnectionManager, ActiveConnection, PassiveConnection, CmListener, type ConnectOptions, type ListenFailure, type ListenOptions } from './manager.ts';
 export { CmConnection, type ConnParam } from './connection.ts';
+export type { CmObserver, DeviceCounters } from './census.ts';
 export type { CmEvent, ConnectionParameters } from './events.ts';
 export { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy, type CrcPolicy, type Negotiated, type RtrKind } from '../mpa/policy.ts';
 export type { CloseCause } from '../rdmap/stream-types.ts';

@@ -10,6 +10,7 @@ import type { CancelConnect, Port, PortAddress, PortListener, Transport } from '
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
+import { Census, type DeviceCounters } from './census.ts';
 import type { CmEvent } from './events.ts';
 
 /** Where and how to connect. */
@@ -58,6 +59,8 @@ const DEFAULT_BACKLOG = 511;
  */
 export class ConnectionManager {
   readonly device: Device;
+  /** @internal */
+  readonly census: Census = new Census();
   readonly #transport: Transport;
   readonly #scheduler: Scheduler;
 
@@ -115,8 +118,19 @@ export class ConnectionManager {
     });
   }
 
+  /** Connections in start-up, established or closing. */
+  get connections(): ReadonlySet<CmConnection> {
+    return this.census.live;
+  }
+
+  /** Counts over every connection this manager has and had. */
+  counters(): DeviceCounters {
+    return this.census.counters();
+  }
+
   #context(policy: ConnectionPolicy): ConnectionContext {
-    return { scheduler: this.#scheduler, resources: this.device.resources, policy, defer: this.device.defer };
+    const { device, census } = this;
+    return { scheduler: this.#scheduler, resources: device.resources, policy, defer: device.defer, census };
   }
 }
 
@@ -132,6 +146,7 @@ function checkHost(name: string, host: unknown): void {
 
 /** The side that connects. */
 export class ActiveConnection extends CmConnection {
+  override readonly role = 'active';
   readonly #qp: QueuePair;
   readonly #privateData: Uint8Array;
   readonly #wishes: { readonly ird: number; readonly ord: number };
@@ -201,6 +216,7 @@ export class ActiveConnection extends CmConnection {
 
 /** The side that is connected to: a Request has come and waits for an answer. */
 export class PassiveConnection extends CmConnection {
+  override readonly role = 'passive';
   readonly #depthLimit: number;
   readonly #onRequest: (connection: PassiveConnection) => void;
   readonly #onFailure: (failure: ListenFailure) => void;

@@ -85,6 +85,8 @@ export class Receiver implements DdpUlp {
   /** FIN, reset or a fault closed reception: receives then end as flushed. */
   segments = 0;
   payloadOctets = 0;
+  /** Messages received, by opcode: counted with their last segment. */
+  readonly messages: Float64Array = new Float64Array(OPCODE.ATOMIC_RESPONSE + 1);
 
   constructor(config: ReceiverConfig) {
     this.#c = config;
@@ -95,12 +97,14 @@ export class Receiver implements DdpUlp {
 
   checkControl(segment: Segment): number {
     if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return TERM.RDMAP_VERSION; // RDMAP-004
-    const row = OPCODE_TABLE[segment.ulpControl & RDMAP_CONTROL.OPCODE];
+    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    const row = OPCODE_TABLE[opcode];
     // RDMAP-005, EXT-001: without RFC 7306 its opcodes are as unknown as the unassigned ones.
     if (row === undefined || (row.extension && !this.#c.extensions)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE; // RDMAP-007
     this.segments++;
     this.payloadOctets += segment.payloadLength;
+    if (segment.last) this.messages[opcode]!++;
     return FINE;
   }
 

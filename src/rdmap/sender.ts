@@ -86,6 +86,8 @@ export class Sender {
   /** FPDUs produced, by what they carried; for counters. */
   fpdus = 0;
   payloadOctets = 0;
+  /** Messages sent, by opcode: counted with their last segment. */
+  readonly messages: Float64Array = new Float64Array(OPCODE.ATOMIC_RESPONSE + 1);
 
   constructor(config: SenderConfig) {
     this.#c = config;
@@ -283,6 +285,7 @@ export class Sender {
     wqe.sent += payload;
     this.payloadOctets += payload;
     if (payload === left) {
+      this.messages[wqe.wireOpcode]!++;
       if (wqe.immediate === IMMEDIATE.AFTER) {
         this.#turnImmediate(wqe);
         return true;
@@ -393,8 +396,12 @@ export class Sender {
     request.sent += payload;
     this.payloadOctets += payload;
     this.#quantum += payload;
-    if (payload === left) this.#finishResponse();
-    else this.#responding = request;
+    if (payload === left) {
+      this.messages[OPCODE.READ_RESPONSE]!++;
+      this.#finishResponse();
+    } else {
+      this.#responding = request;
+    }
     return true;
   }
 
@@ -447,6 +454,7 @@ export class Sender {
   /** A zero-length RDMA Write: nobody may check its STag or offset (DDP-026). */
   #putEmptyWrite(stage: Stage): void {
     const { framer } = this.#c;
+    this.messages[OPCODE.RDMA_WRITE]!++;
     framer.begin(stage);
     putTaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | OPCODE.RDMA_WRITE, 0, 0, 0);
     framer.finish(stage, TAGGED_HEADER_OCTETS);
@@ -477,6 +485,7 @@ export class Sender {
   /** Begin a one-segment untagged message; returns where its payload goes. */
   #beginUntagged(stage: Stage, opcode: number, qn: number, msn: number): number {
     const { framer } = this.#c;
+    this.messages[opcode]!++;
     framer.begin(stage);
     putUntaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | opcode, 0, qn, msn, 0);
     return framer.ulpdu + UNTAGGED_HEADER_OCTETS;

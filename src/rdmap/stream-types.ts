@@ -82,14 +82,29 @@ export interface StreamConfig {
   readonly confirm?: boolean;
 }
 
+/** Messages of one direction, by kind. Reads and atomics are counted by their requests; a message counts with its last segment. */
+export interface MessageCounters {
+  sends: number;
+  writes: number;
+  reads: number;
+  readResponses: number;
+  immediates: number;
+  atomics: number;
+  terminates: number;
+}
+
 /** Counts since the stream began. */
 export interface StreamCounters {
   fpdusIn: number;
   fpdusOut: number;
+  /** Octets of messages: neither headers nor markers nor CRC. */
   payloadIn: number;
   payloadOut: number;
+  /** Octets of TCP, start-up frames included. */
   octetsIn: number;
   octetsOut: number;
+  readonly messagesIn: MessageCounters;
+  readonly messagesOut: MessageCounters;
   crcErrors: number;
   markerErrors: number;
   nudges: number;

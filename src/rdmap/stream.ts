@@ -18,6 +18,7 @@ import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { MpaInitiator, MpaResponder, type StartupFailure } from '../mpa/startup.ts';
 import { mulpduFor } from '../mpa/wire.ts';
+import { messageCounters } from './counters.ts';
 import { InboundRequests, OutstandingRequests } from './reads.ts';
 import { DELIVERED, IN_TURN, Receiver, SILENT } from './receiver.ts';
 import { Sender } from './sender.ts';
@@ -132,6 +133,8 @@ export class RdmaStream implements UlpduSink {
       fpdusOut: this.#sender?.fpdus ?? 0,
       payloadIn: this.#receiver?.payloadOctets ?? 0,
       payloadOut: this.#sender?.payloadOctets ?? 0,
+      messagesIn: messageCounters(this.#receiver?.messages),
+      messagesOut: messageCounters(this.#sender?.messages),
       ...this.#counters,
     };
   }

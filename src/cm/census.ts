@@ -1,0 +1,66 @@
+/** What a connection manager has had to do: the connections it has, and counts over all that it had. */
+import { addCounters, noCounters } from '../rdmap/counters.ts';
+import type { StreamCounters } from '../rdmap/stream-types.ts';
+import type { CmConnection } from './connection.ts';
+import type { CmEvent } from './events.ts';
+
+/** Counts over all connections since the manager was made, the present ones included. */
+export interface DeviceCounters extends StreamCounters {
+  /** Connections established, by either side. */
+  established: number;
+  /** Requests that were answered with a rejection. */
+  rejected: number;
+  /** TCP connections that could not be made, or whose start-up failed. */
+  failed: number;
+  /** Established connections that ended in order, and otherwise. */
+  closed: number;
+  broken: number;
+}
+
+/** Sees every event of every connection, before the connection's own handler. */
+export type CmObserver = (connection: CmConnection, event: CmEvent) => void;
+
+export class Census {
+  /** Connections with a port: in start-up, established, or closing. */
+  readonly live: Set<CmConnection> = new Set();
+  /** One observer, null by default. */
+  observer: CmObserver | null = null;
+  readonly #past = noCounters();
+  readonly #established = new WeakSet<CmConnection>();
+  readonly #events = { established: 0, rejected: 0, failed: 0, closed: 0, broken: 0 };
+
+  begin(connection: CmConnection): void {
+    this.live.add(connection);
+  }
+
+  note(connection: CmConnection, event: CmEvent): void {
+    const events = this.#events;
+    switch (event.type) {
+      case 'established':
+        events.established++;
+        this.#established.add(connection);
+        break;
+      case 'rejected':
+        events.rejected++;
+        break;
+      case 'unreachable':
+      case 'connect-error':
+        events.failed++;
+        break;
+      case 'disconnected':
+        if (this.#established.has(connection)) events[event.cause === 'graceful' ? 'closed' : 'broken']++;
+        else if (event.cause === 'rejected' && connection.role === 'passive') events.rejected++;
+        if (this.live.delete(connection)) addCounters(this.#past, connection.counters());
+        break;
+      default:
+    }
+    this.observer?.(connection, event);
+  }
+
+  counters(): DeviceCounters {
+    const sum: DeviceCounters = { ...noCounters(), ...this.#events };
+    addCounters(sum, this.#past);
+    for (const connection of this.live) addCounters(sum, connection.counters());
+    return sum;
+  }
+}
