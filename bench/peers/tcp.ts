@@ -12,6 +12,8 @@ const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
 const HIGH_WATER = 1 << 20;
 const HEADER_OCTETS = 16;
+/** While the peer keeps up, the system takes small writes at once and for ever: let the event loop turn in between. */
+const TURN_WRITES = 512;
 
 const quiet = (): void => undefined;
 
@@ -137,7 +139,11 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
   const fill = (): number => {
     let posts = 0;
     if (spec.inFlight === 0) {
-      for (posts = 1; write(); posts++);
+      for (posts = 1; write(); posts++) {
+        if (posts < TURN_WRITES) continue;
+        setImmediate(pump);
+        break;
+      }
       return posts;
     }
     for (; outstanding < depth; posts++) {
