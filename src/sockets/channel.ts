@@ -72,8 +72,12 @@ export class Channel {
   // Receiving.
   readonly #half: number;
   readonly #receive: MemoryRegion;
+  /** The octets of that region, which can still be read when the region is gone with the connection. */
+  readonly #received: Uint8Array;
   readonly #words: MemoryRegion;
   readonly #wordView: DataView;
+  /** Messages that have come before our event handler has heard that the connection is there: slot and octets. */
+  readonly #early: (readonly [number, number])[] = [];
   readonly #lengths: number[] = [];
   #readAt = 0;
   #pending = 0;
@@ -121,6 +125,7 @@ export class Channel {
     this.qp = this.#pd.createQp({ sendCq: this.#cq, recvCq: this.#cq, maxSendWr: sends, maxRecvWr: receives });
     const write = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE;
     this.#receive = this.#register(size, write);
+    this.#received = this.#receive.bytes;
     this.#words = this.#register(receives * MESSAGE_OCTETS, ACCESS.LOCAL_WRITE);
     this.#wordView = viewOf(this.#words);
     this.#list = this.#register(SGL_ENTRIES * SGE_OCTETS + this.#iomapSize * IOMAP_OCTETS, write);
@@ -184,9 +189,9 @@ export class Channel {
   /** What has arrived, as a copy of at most `max` octets; null if there is nothing. */
   read(max: number): Buffer | null {
     if (this.#pending === 0) return null;
-    const octets = Math.min(max, this.#pending, this.#receive.length - this.#readAt);
-    const data = Buffer.from(this.#receive.bytes.subarray(this.#readAt, this.#readAt + octets));
-    this.#readAt = (this.#readAt + octets) % this.#receive.length;
+    const octets = Math.min(max, this.#pending, this.#received.length - this.#readAt);
+    const data = Buffer.from(this.#received.subarray(this.#readAt, this.#readAt + octets));
+    this.#readAt = (this.#readAt + octets) % this.#received.length;
     this.#pending -= octets;
     this.#freeOctets += octets;
     let left = octets;
@@ -413,12 +418,15 @@ export class Channel {
   }
 
   #arrived(slot: number, octets: number): void {
+    if (this.#state === 'opening') {
+      this.#early.push([slot, octets]);
+      return;
+    }
     if (octets !== MESSAGE_OCTETS) {
       this.#violation(`the peer sent a message of ${octets} octets`);
       return;
     }
-    // A connection that is not open yet has its peer's first message before our event handler has heard of it.
-    const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#peer === null ? true : !this.#peer.bigEndian);
+    const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#little);
     if (this.qp.state === 'rts') this.#postReceive(slot);
     const value = messageValue(word);
     switch (messageOp(word)) {
@@ -528,6 +536,7 @@ export class Channel {
     this.#sequenceLimit = this.#peer.credits;
     this.#addWindow(this.#peer.dataBuffer);
     this.#handler.onOpen();
+    for (const [slot, octets] of this.#early.splice(0)) this.#arrived(slot, octets);
     this.#giveCredits();
   }
 

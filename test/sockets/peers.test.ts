@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
-import { createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
-import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeMessage, OP, type ConnectionData } from '../../src/sockets/wire.ts';
+import { connect, createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
+import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeMessage, encodeSge, OP, type ConnectionData } from '../../src/sockets/wire.ts';
 import { Session } from '../../src/tools/support/session.ts';
 import type { MemoryRegion } from '../../src/verbs/memory.ts';
 
@@ -12,14 +12,41 @@ afterEach(async () => {
   for (const each of cleanup.splice(0)) await each();
 });
 
+/** Messages of 4 octets, each in a place of its own; receives are used in the order in which they were posted. */
+class Inbox {
+  static readonly PLACES = 8;
+  readonly #session: Session;
+  readonly #region: MemoryRegion;
+  readonly #little: boolean;
+  #taken = 0;
+
+  constructor(session: Session, little: boolean) {
+    this.#session = session;
+    this.#little = little;
+    this.#region = session.register(4 * Inbox.PLACES);
+    for (let place = 0; place < Inbox.PLACES; place++) this.#post(place);
+  }
+
+  #post(place: number): void {
+    this.#session.postRecv({ mr: this.#region, offset: 4 * place, length: 4 });
+  }
+
+  async next(): Promise<number> {
+    await this.#session.receive();
+    const place = this.#taken++ % Inbox.PLACES;
+    const word = new DataView(this.#region.bytes.buffer).getUint32(4 * place, this.#little);
+    this.#post(place);
+    return word;
+  }
+}
+
 interface Scripted {
   readonly session: Session;
   readonly socket: RdmaSocket;
   readonly peer: ConnectionData;
-  /** Its list, its data buffer, and where each message of 4 octets lands. */
+  /** Its list and its data buffer. */
   readonly list: MemoryRegion;
   readonly buffer: MemoryRegion;
-  readonly messages: MemoryRegion;
   send(op: number, value: number): Promise<void>;
   /** The next message of the socket. */
   next(): Promise<number>;
@@ -33,8 +60,7 @@ async function script(bigEndian = false): Promise<Scripted> {
   cleanup.push(() => session.close());
   const list = session.register(32);
   const buffer = session.register(4096);
-  const messages = session.register(4);
-  for (let i = 0; i < 8; i++) session.postRecv({ mr: messages });
+  const inbox = new Inbox(session, !bigEndian);
   const privateData = encodeConnectionData({
     bigEndian, iomap: false, credits: 64, iomapSize: 0,
     targetSgl: { addr: list.addr, key: list.rkey, length: 2 }, dataBuffer: { addr: buffer.addr, key: buffer.rkey, length: 2048 },
@@ -44,16 +70,11 @@ async function script(bigEndian = false): Promise<Scripted> {
   session.use(connection);
   await session.established;
   return {
-    session, list, buffer, messages,
+    session, list, buffer,
     socket: (await accepted)[0]!,
     peer: decodeConnectionData(connection.parameters!.privateData),
     send: async (op, value) => void (await session.execute({ opcode: 'send', inline: encodeMessage(op, value, true) })),
-    next: async () => {
-      await session.receive();
-      const word = new DataView(messages.bytes.buffer).getUint32(0, !bigEndian);
-      session.postRecv({ mr: messages });
-      return word;
-    },
+    next: () => inbox.next(),
   };
 }
 
@@ -66,6 +87,38 @@ describe('a socket opposite a script', () => {
     const half = decodeSge(new DataView(list.bytes.buffer), 16);
     expect(half).toEqual({ addr: peer.dataBuffer.addr + 524_288n, key: peer.dataBuffer.key, length: 524_288 });
     expect(decodeSge(new DataView(list.bytes.buffer), 0).length).toBe(0);
+  });
+
+  it('fills the window of the private data first, even if the peer announces the next one together with its Reply', async () => {
+    const rnic = openRnic();
+    const session = new Session(rnic, { maxSendWr: 16, maxRecvWr: 16 });
+    cleanup.push(() => session.close());
+    const buffer = session.register(4096);
+    const inbox = new Inbox(session, true);
+    const listener = await rnic.cm.listen({ host: '127.0.0.1', policy: { responder: 'relaxed', responderDelay: 0 } }, (request) => {
+      const peer = decodeConnectionData(request.parameters!.privateData);
+      const list = session.register(32);
+      session.use(request);
+      // Posted before the connection is accepted, so that all goes out together.
+      const half = encodeSge({ addr: buffer.addr + 2048n, key: buffer.rkey, length: 2048 }, true);
+      session.qp.postSend([
+        { opcode: 'rdma-write', inline: half, signaled: false, rkey: peer.targetSgl.key, remoteAddr: peer.targetSgl.addr + 16n },
+        { opcode: 'send', inline: encodeMessage(OP.SGL, 64, true), signaled: false },
+      ]);
+      request.accept(session.qp, {
+        privateData: encodeConnectionData({
+          bigEndian: false, iomap: false, credits: 64, iomapSize: 0,
+          targetSgl: { addr: list.addr, key: list.rkey, length: 2 }, dataBuffer: { addr: buffer.addr, key: buffer.rkey, length: 2048 },
+        }),
+      });
+    });
+    cleanup.push(() => new Promise<void>((resolve) => listener.close(resolve)));
+    const socket = connect({ host: '127.0.0.1', port: listener.address.port, policy: { peerToPeer: false } });
+    socket.write('first');
+    let word = await inbox.next();
+    while (word >>> 29 !== OP.DATA) word = await inbox.next();
+    expect([word, Buffer.from(buffer.bytes.subarray(0, 5)).toString(), buffer.bytes[2048]]).toEqual([5, 'first', 0]);
+    socket.destroy();
   });
 
   it('takes data that a message announces, and gives no octet before', async (): Promise<void> => {

@@ -102,6 +102,19 @@ describe('RdmaSocket', () => {
     expect((await readAll(peer)).equals(data)).toBe(true);
   });
 
+  it.each([1000, 400_000])('%i octets that came before the close can be read after it', async (size) => {
+    const data = randomBytes(size);
+    const port = await listen({}, (socket) => {
+      socket.write(data);
+      socket.destroySoon();
+    });
+    const socket = open(port, { allowHalfOpen: true });
+    await once(socket, 'connect');
+    const [peer] = servers[0]!.connections;
+    if (peer !== undefined && !peer.closed) await once(peer, 'close');
+    expect((await readAll(socket)).equals(data)).toBe(true);
+  });
+
   it('takes part in a pipeline, with errors', async () => {
     const port = await listen({}, (socket) => {
       const upper = new Transform({ transform: (chunk, _encoding, done) => done(null, String(chunk).toUpperCase()) });
