@@ -48,6 +48,9 @@ export class BandwidthRun {
   readonly #posted: Float64Array;
   readonly #done: Float64Array;
   readonly #clock: TestClock | null;
+  /** Operations per completion: every one in a test by time, so that its end can wait for all that is still out. */
+  readonly #every: number;
+  #draining = false;
   #sending: boolean;
   #allPosted = 0;
   #allCompleted = 0;
@@ -64,12 +67,13 @@ export class BandwidthRun {
     this.#o = options;
     this.#qps = Array.from({ length: s.qps }, () => ({ posted: 0, completed: 0, received: 0, receivesPosted: 0, owed: false }));
     const byTime = s.duration !== null || s.infinitely;
+    this.#every = byTime ? 1 : s.cqMod;
     this.#total = byTime ? Number.POSITIVE_INFINITY : s.iterations * s.qps;
     const peak = s.peak && options.sends ? this.#total : 0;
     this.#posted = new Float64Array(peak);
     this.#done = new Float64Array(peak);
     this.#sending = options.sends && !options.waits;
-    this.#clock = s.duration === null || s.infinitely ? null : new TestClock(s, () => this.#finish());
+    this.#clock = s.duration === null || s.infinitely ? null : new TestClock(s, () => this.#drain());
   }
 
   /** Post the receives and clear the credit words: to be done before the peer may send. */
@@ -127,7 +131,7 @@ export class BandwidthRun {
   // ------------------------------------------------------------------------------------------------------- sending
 
   #pump(): void {
-    if (!this.#sending || this.#over || this.#posting) return;
+    if (!this.#sending || this.#over || this.#posting || this.#draining) return;
     this.#posting = true;
     const { s, data } = this.#o;
     for (let i = 0; i < s.qps; i++) {
@@ -152,7 +156,7 @@ export class BandwidthRun {
     const state = this.#qps[i]!;
     const list: SendWorkRequest[] = [];
     for (let n = 0; n < s.postList; n++) {
-      const signaled = (state.posted + 1) % s.cqMod === 0 || state.posted + 1 === s.iterations && s.duration === null;
+      const signaled = (state.posted + 1) % this.#every === 0 || state.posted + 1 === s.iterations && s.duration === null;
       list.push(this.#request(i, state.posted, signaled));
       if (this.#posted.length > 0) this.#posted[this.#allPosted] = performance.now();
       state.posted++;
@@ -199,7 +203,7 @@ export class BandwidthRun {
     const { s } = this.#o;
     const state = this.#qps[i]!;
     const byTime = s.duration !== null || s.infinitely;
-    const count = byTime ? s.cqMod : Math.min(s.cqMod, s.iterations - state.completed);
+    const count = byTime ? 1 : Math.min(this.#every, s.iterations - state.completed);
     state.completed += count;
     this.#allCompleted += count;
     const now = performance.now();
@@ -247,7 +251,17 @@ export class BandwidthRun {
 
   // ------------------------------------------------------------------------------------------------------- the end
 
+  /** The time is over: post no more, and let what has been posted leave, or the peer would disconnect under it. */
+  #drain(): void {
+    this.#draining = true;
+    this.#checkFinished();
+  }
+
   #checkFinished(): void {
+    if (this.#draining) {
+      if (this.#qps.every((state) => state.posted === state.completed)) this.#finish();
+      return;
+    }
     if (this.#o.sends && this.#allCompleted < this.#total) return;
     if (this.#o.receives && this.#allReceived < this.#total) return;
     this.#finish();
