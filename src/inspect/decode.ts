@@ -7,7 +7,7 @@ import {
   DDP_CONTROL, RSVDULP_OFFSET, TAGGED_HEADER_OCTETS, TAGGED_STAG_OFFSET, TAGGED_TO_OFFSET, UNTAGGED_HEADER_OCTETS, UNTAGGED_MO_OFFSET,
   UNTAGGED_MSN_OFFSET, UNTAGGED_QN_OFFSET, UNTAGGED_ULP_WORD_OFFSET, FIRST_MSN, getU32,
 } from '../ddp/wire.ts';
-import { parseTerminate } from '../rdmap/terminate.ts';
+import { isMirrored, mirrorControl, parseTerminate, swapNibbles } from '../rdmap/terminate.ts';
 import {
   ATOMIC_OPCODE, ATOMIC_OPCODE_MASK, ATOMIC_REQUEST, ATOMIC_REQUEST_OCTETS, ATOMIC_RESPONSE, ATOMIC_RESPONSE_OCTETS, IMMEDIATE_OCTETS,
   OPCODE, OPCODE_TABLE, RDMAP_CONTROL, RDMAP_VERSION_SHIFT, READ_REQUEST, READ_REQUEST_OCTETS, TERMINATE_CONTROL,
@@ -196,8 +196,11 @@ function decodeTerminate(bytes: Uint8Array, at: number, length: number, ddp: Unt
     problems.push(problem('RDMAP-081', `Terminate of ${length} octets names no error`));
     return {};
   }
-  const flags = (bytes[at + TERMINATE_CONTROL_OFFSET]! << 8) | bytes[at + TERMINATE_CONTROL_OFFSET + 1]!;
-  const packed = (bytes[at]! << 8) | bytes[at + 1]!;
+  const mirrored = isMirrored(bytes, at, length);
+  if (mirrored) problems.push(problem('RDMAP-082', 'layer, type and M, D, R are mirrored, as Linux siw sends them; shown as they were meant'));
+  const control = bytes[at + TERMINATE_CONTROL_OFFSET]!;
+  const flags = ((mirrored ? mirrorControl(control) : control) << 8) | bytes[at + TERMINATE_CONTROL_OFFSET + 1]!;
+  const packed = ((mirrored ? swapNibbles(bytes[at]!) : bytes[at]!) << 8) | bytes[at + 1]!;
   const info = parseTerminate(bytes, at, length);
   const head = {
     layer: packed >>> 12, type: (packed >>> 8) & 0xf, code: packed & 0xff, description: describeTerminateCode(packed),

@@ -146,11 +146,13 @@ export function parseTerminate(bytes: Uint8Array, at: number, length: number): T
 const MIRRORED = { SEGMENT_LENGTH: 0x01, DDP_HEADER: 0x02, RDMAP_HEADER: 0x04 } as const;
 const KNOWN_CONTROL = TERMINATE_CONTROL.SEGMENT_LENGTH | TERMINATE_CONTROL.DDP_HEADER | TERMINATE_CONTROL.RDMAP_HEADER;
 
-function swapNibbles(octet: number): number {
+/** The octet with its nibbles exchanged: how a mirrored header carries layer and type. */
+export function swapNibbles(octet: number): number {
   return ((octet & 0x0f) << 4) | (octet >>> 4);
 }
 
-function mirrorControl(control: number): number {
+/** M, D and R of a mirrored header, where they belong. */
+export function mirrorControl(control: number): number {
   return (
     ((control & MIRRORED.SEGMENT_LENGTH) !== 0 ? TERMINATE_CONTROL.SEGMENT_LENGTH : 0) |
     ((control & MIRRORED.DDP_HEADER) !== 0 ? TERMINATE_CONTROL.DDP_HEADER : 0) |
@@ -158,7 +160,8 @@ function mirrorControl(control: number): number {
   );
 }
 
-function isMirrored(bytes: Uint8Array, at: number, length: number): boolean {
+/** True if the Terminate payload at `at` makes sense only mirrored. */
+export function isMirrored(bytes: Uint8Array, at: number, length: number): boolean {
   const control = bytes[at + TERMINATE_CONTROL_OFFSET]!;
   if ((control & KNOWN_CONTROL) !== 0) return false;
   if ((control & MIRRORED.DDP_HEADER) !== 0) {
