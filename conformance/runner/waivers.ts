@@ -1,6 +1,6 @@
 // Waivers: what a target is known to do differently, each with its reason. A file has one waiver a line:
-//   <case id or prefix>*  [@initiator|@responder]  <reason>
-// Empty lines and lines that begin with # are left out. A waived case that passes is reported as unexpected.
+//   [~]<case id, or prefix*>[@initiator|@responder]  <reason>
+// A tilde marks a deviation that comes and goes: such a case may pass. Empty lines and lines that begin with # are left out. A waived case that passes is reported as unexpected.
 
 import { readFileSync } from 'node:fs';
 import type { Role } from '../probe/connection.ts';
@@ -10,6 +10,8 @@ export interface Waiver {
   readonly pattern: string;
   readonly role: Role | null;
   readonly reason: string;
+  /** The deviation does not show every time. */
+  readonly unsteady: boolean;
 }
 
 export class Waivers {
@@ -21,8 +23,16 @@ export class Waivers {
 
   /** Why this case may fail in this role, or null. */
   reasonFor(id: string, role: Role): string | null {
-    const entry = this.entries.find((waiver) => matches(waiver, id, role));
-    return entry?.reason ?? null;
+    return this.#find(id, role)?.reason ?? null;
+  }
+
+  /** True where a pass in spite of the waiver says nothing. */
+  mayPass(id: string, role: Role): boolean {
+    return this.#find(id, role)?.unsteady === true;
+  }
+
+  #find(id: string, role: Role): Waiver | undefined {
+    return this.entries.find((waiver) => matches(waiver, id, role));
   }
 
   /** Waivers that name no case at all. */
@@ -41,9 +51,9 @@ export function parseWaivers(text: string): Waivers {
   const entries: Waiver[] = [];
   text.split('\n').forEach((line, i) => {
     if (/^\s*(#|$)/.test(line)) return;
-    const found = /^(\S+?)(?:@(initiator|responder))?\s+(\S.*)$/.exec(line.trim());
+    const found = /^(~?)(\S+?)(?:@(initiator|responder))?\s+(\S.*)$/.exec(line.trim());
     if (found === null) throw new Error(`line ${i + 1} is no waiver: a case id and its reason are needed`);
-    entries.push({ pattern: found[1]!, role: (found[2] as Role | undefined) ?? null, reason: found[3]! });
+    entries.push({ pattern: found[2]!, role: (found[3] as Role | undefined) ?? null, reason: found[4]!, unsteady: found[1] === '~' });
   });
   return new Waivers(entries);
 }

@@ -123,6 +123,8 @@ describe('the runner', () => {
     expect(waivers.reasonFor('test.expects-nothing-special', 'responder')).toBeNull();
     expect(waivers.idle(['test.expects-nothing-special']).map((w) => w.pattern)).toEqual(['test.expects-the-*']);
     expect(() => parseWaivers('no-reason')).toThrow('line 1');
+    const unsteady = await runAgainstSelf([right], ['initiator'], { waivers: parseWaivers('~test.expects-nothing-special comes and goes') });
+    expect(unsteady.map((r) => [r.verdict, r.unexpected])).toEqual([['pass', false]]);
   });
 
   it('leaves out what the profile cannot do, saying why', async () => {
