@@ -11,6 +11,7 @@ import type { StartupFields } from '../probe/startup.ts';
 import { parseStartup, startupFrame } from '../probe/startup.ts';
 import type { StartupChoice, Trial } from '../probe/trial.ts';
 import { sameCode } from '../probe/trial.ts';
+import { Watch } from '../probe/watch.ts';
 import { TERM } from '../../src/base/terminate-codes.ts';
 import { fromHex, toHex } from '../profiles/protocol.ts';
 import { AS_RESPONDER, hex2, range, scripted } from './define.ts';
@@ -22,6 +23,8 @@ const GIVEN_UP = 'close without an FPDU (a Terminate 2/0/04 will do)';
 /** The peer must give up: no FPDU but perhaps a Terminate about the start-up frame, then the end. */
 async function expectGivenUp(connection: Connection): Promise<void> {
   await connection.enter();
+  // Without a good Reply nothing is settled about CRC.
+  connection.watch = new Watch(false);
   const { terminate, end, segments } = await connection.reaction();
   if (terminate !== null && segments.length === 1) {
     check(sameCode(TERM.MPA_STARTUP_FRAME, packedCode(terminate)), GIVEN_UP, describeSegment(segments[0]!));

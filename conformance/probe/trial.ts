@@ -70,6 +70,9 @@ export interface TrialContext {
   readonly quirks: ReadonlySet<Quirk>;
 }
 
+/** Why a case as responder could not begin. */
+export const NOT_CONNECTED = 'the peer did not connect';
+
 const DEPTH = 16;
 
 export class Trial {
@@ -138,7 +141,7 @@ export class Trial {
     if (listener === null) throw new Inapplicable('the probe does not listen');
     await invite(listener.address);
     const socket = await listener.accept(limits.patience);
-    if (socket === null) throw new Inapplicable('the peer did not connect again');
+    if (socket === null) throw new Inapplicable(NOT_CONNECTED);
     const channel = new Channel(socket, this.capture, this.connections.length, 'peer');
     socket.resume();
     return this.#add(channel);

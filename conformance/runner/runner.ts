@@ -8,7 +8,7 @@ import type { Capture } from '../probe/channel.ts';
 import type { Limits, Log, Quirk, Role } from '../probe/connection.ts';
 import { Deviation, Inapplicable } from '../probe/deviation.ts';
 import { createRandom } from '../probe/random.ts';
-import { Trial } from '../probe/trial.ts';
+import { NOT_CONNECTED, Trial } from '../probe/trial.ts';
 import type { Violation } from '../probe/watch.ts';
 import type { Profile, Session } from '../profiles/types.ts';
 import type { Waivers } from './waivers.ts';
@@ -82,7 +82,12 @@ export async function runCases(cases: readonly Case[], options: RunOptions): Pro
   const listener = options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null;
   try {
     for (const { entry, role, round } of plan) {
-      const first = await runOne(entry, role, round, listener, options);
+      let first = await runOne(entry, role, round, listener, options);
+      if (role === 'responder' && first.reason === NOT_CONNECTED && options.revive !== null) {
+        blameLast(results, options);
+        await options.revive();
+        first = await runOne(entry, role, round, listener, options);
+      }
       const result = options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
       results.push(result);
       options.onResult?.(result, results.length, plan.length);
@@ -93,6 +98,16 @@ export async function runCases(cases: readonly Case[], options: RunOptions): Pro
     listener?.close();
   }
   return results;
+}
+
+/** A peer that connects no more was killed by the case before. */
+function blameLast(results: Result[], { onResult }: RunOptions): void {
+  const at = results.findLastIndex((result) => result.verdict !== 'skip');
+  const last = results[at];
+  if (last === undefined) return;
+  const actual = `${last.verdict === 'pass' ? 'as expected' : last.actual || last.reason}; then the peer connects no more`;
+  results[at] = { ...last, verdict: 'fail', actual, unexpected: isUnexpected('fail', last.waiver) };
+  onResult?.(results[at], results.length, results.length);
 }
 
 function planOf(cases: readonly Case[], { roles, repeat }: RunOptions): { entry: Case; role: Role; round: number }[] {
