@@ -59,6 +59,8 @@ export class RdmaSocket extends Duplex {
   #onGone: (() => void) | null = null;
   #mappedWaiters: (() => void)[] = [];
   #endGiven = false;
+  /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
+  #endsBoth = false;
   #idleMs = 0;
   #idleTimer: NodeJS.Timeout | undefined;
   #keepAliveTimer: NodeJS.Timeout | undefined;
@@ -178,8 +180,9 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** End, and destroy when everything has been written. */
+  /** End both directions, and destroy when everything has been written. */
   destroySoon(): void {
+    this.#endsBoth = true;
     if (this.writable) this.end();
     if (this.writableFinished) this.destroy();
     else this.once('finish', () => this.destroy());
@@ -278,7 +281,7 @@ export class RdmaSocket extends Duplex {
   }
 
   override _final(callback: (error?: Error | null) => void): void {
-    this.#final = () => this.#channel.finish(this.readableEnded || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
+    this.#final = () => this.#channel.finish(this.#endsBoth || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
     this.#pump();
   }
 

@@ -91,8 +91,7 @@ export class Pieces {
     const { stream } = this;
     if (stream.closed) return;
     const closed = new Promise<void>((resolve) => stream.once('close', resolve));
-    if (stream.destroyed || stream.writableFinished) stream.destroy();
-    else stream.end(() => stream.destroy());
+    (stream as Duplex & { destroySoon(): void }).destroySoon();
     await closed;
   }
 }
