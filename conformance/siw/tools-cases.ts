@@ -4,6 +4,9 @@
  *
  * Stock perftest over siw fails now and then against itself too (about one bandwidth run in five under emulation gives no figure). So
  * these cases are tried up to three times, and what failed is told in the result.
+ *
+ * CRC is off in long runs. siw 6.1 reports a CRC error when PAD and CRC of an FPDU reach it in two pieces: siw_get_trailer() puts each piece
+ * at the start of the trailer. User-mode networking cuts the stream anywhere, so this happens every few thousand FPDUs.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -123,8 +126,11 @@ const PERFTEST: Readonly<Record<string, readonly string[]>> = {
   send_lat: [FEW, '-a -n 5', '-D 2'],
 };
 
+/** Long runs go without CRC; see above. */
+const NO_CRC = ['--crc', 'off'];
+
 function perftestPair(program: string, flags: string): Pair {
-  const ours = [program, '-R', ...flags.split(' ')];
+  const ours = [program, '-R', ...flags.split(' '), ...(flags === FEW ? [] : NO_CRC)];
   const stock = `ib_${program} -R ${flags}`;
   return {
     group: 'perftest', name: `${program} ${flags}`, port: PERFTEST_PORT, tries: TRIES,
@@ -143,6 +149,7 @@ const PERFTEST_PAIRS: readonly Pair[] = Object.entries(PERFTEST).flatMap(([progr
 const STREAM_PAIRS: readonly Pair[] = ['rstream', 'riostream'].flatMap((program) =>
   ['-S 64 -C 1 -I 500 -T v', '-S 4096 -C 50 -I 10 -T v', '-S 1000000 -C 5 -I 3 -T v'].map((flags): Pair => ({
     group: 'rsockets', name: `${program} ${flags}`, port: CM_PORT, says: /^custom .*\d$/m,
+    tries: TRIES,
     ours: {
       server: (port) => [program, '-p', String(port), ...flags.split(' ')],
       client: (host, port) => [program, '-s', host, '-p', String(port), ...flags.split(' ')],
@@ -165,13 +172,13 @@ async function copyCase(bench: Bench, from: Side): Promise<string> {
       writeFileSync(local, data);
       await bench.listening(`rcopy -p ${COPY_PORT}`, COPY_PORT);
       const { host, port } = bench.peer.reach(COPY_PORT);
-      const result = await bench.iwarp('rcopy', local, `${host}:/tmp/rcopy.in`, '-p', String(port));
+      const result = await bench.iwarp('rcopy', local, `${host}:/tmp/rcopy.in`, '-p', String(port), ...NO_CRC);
       check(result.status === 0, `our rcopy: status ${result.status}: ${result.stdout}${result.stderr}`);
       const { output } = await bench.stock('md5sum /tmp/rcopy.in; rm /tmp/rcopy.in');
       check(output.includes(digest(data)), `the copy differs: ${output}`);
     } else {
       const port = await bench.freePort();
-      await bench.startListening(['rcopy', '-p', String(port)], port);
+      await bench.startListening(['rcopy', '-p', String(port), ...NO_CRC], port);
       const { status, output } = await bench.stock(
         `head -c ${COPY_OCTETS} /dev/urandom > /tmp/rcopy.out; md5sum /tmp/rcopy.out; rcopy /tmp/rcopy.out ${bench.peer.hostAddress}:${local} -p ${port}; s=$?; rm /tmp/rcopy.out; exit $s`,
       );
@@ -248,7 +255,7 @@ const STREAM_CASES: readonly InteropCase[] = [
 /** Programs under way for a minute, one side of which is killed: the other of ours tells so and ends. */
 const LEAVING: readonly Pair[] = [
   perftestPair('write_bw', '-D 60'), perftestPair('send_lat', '-D 60'), perftestPair('read_bw', '-D 60'),
-  { ...STREAM_PAIRS[0]!, ours: { server: (port) => ['rstream', '-p', String(port), '-S', '64', '-C', '1', '-I', '1000000'], client: (host, port) => ['rstream', '-s', host, '-p', String(port), '-S', '64', '-C', '1', '-I', '1000000'] }, stock: { server: (port) => `rstream -p ${port} -S 64 -C 1 -I 1000000`, client: (host, port) => `rstream -s ${host} -p ${port} -S 64 -C 1 -I 1000000` }, name: 'rstream' },
+  { ...STREAM_PAIRS[0]!, ours: { server: (port) => ['rstream', '-p', String(port), '-S', '64', '-C', '1', '-I', '1000000', ...NO_CRC], client: (host, port) => ['rstream', '-s', host, '-p', String(port), '-S', '64', '-C', '1', '-I', '1000000', ...NO_CRC] }, stock: { server: (port) => `rstream -p ${port} -S 64 -C 1 -I 1000000`, client: (host, port) => `rstream -s ${host} -p ${port} -S 64 -C 1 -I 1000000` }, name: 'rstream' },
 ];
 
 /** How long a survivor may take: the peer's kernel closes the connection of a killed process at once. */
