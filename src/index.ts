@@ -6,6 +6,8 @@
  *
  * @packageDocumentation
  */
+import { controlFromEnvironment } from './tools/support/control-socket.ts';
+
 export {
   connect, createServer, Server,
   type ConnectionFunction, type ConnectOptions, type ServerListenOptions, type ServerOptions, type ServerRequest,
@@ -14,9 +16,15 @@ export {
   Connection, type AllocateOptions, type LocalMemory, type OperationOptions, type PeerAccess, type SendOptions,
 } from './api/connection.ts';
 export type { EndpointOptions } from './api/endpoint.ts';
+export {
+  DIAGNOSTICS_CHANNELS, traceTransitions, type ConnectionDiagnostics, type DeviceDiagnostics,
+} from './api/diagnostics.ts';
+export type { Transition } from './base/fsm.ts';
+export type { DeviceCounters } from './cm/census.ts';
 export type { Latency, LatencyKind } from './api/latency.ts';
 export { Message } from './api/message.ts';
 export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
+export { CONTROL_VARIABLE, serveControl, type ControlServer } from './tools/support/control-socket.ts';
 export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
 export { RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
@@ -27,5 +35,8 @@ export { ProtectionDomain } from './verbs/pd.ts';
 export { DEFAULT_POLICY, type ConnectionPolicy, type CrcPolicy, type Negotiated, type RtrKind } from './mpa/policy.ts';
 export { PRESETS, type PresetName } from './mpa/presets.ts';
 export type { TerminateInfo } from './rdmap/terminate.ts';
-export type { CloseCause, StreamCounters } from './rdmap/stream-types.ts';
+export type { CloseCause, MessageCounters, StreamCounters } from './rdmap/stream-types.ts';
 export type { PortAddress } from './transport/port.ts';
+
+// IWARP_CONTROL=1: programs can be looked into without a change to them.
+controlFromEnvironment();

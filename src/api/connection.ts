@@ -4,6 +4,7 @@
  * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
  */
 import { checkBoolean, checkBytes, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import type { CancelTimer } from '../base/clock.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -15,7 +16,7 @@ import { ACCESS, MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
 import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
-import { Credits, isGrant } from './credits.ts';
+import { Credits, isFarewell, isGrant } from './credits.ts';
 import { checkOptionsObject, checkSignal, destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
 import { abortError, closeError, type CloseInfo } from './errors.ts';
 import type { Hello } from './hello.ts';
@@ -75,6 +76,9 @@ interface Local {
 
 const scratch = { offset: 0, length: 0 };
 
+/** Immediate Data that this layer keeps for itself between two of our own endpoints. */
+const isOurs = (immediate: bigint): boolean => isGrant(immediate) || isFarewell(immediate);
+
 /**
  * An established connection. Made by {@link connect} and by a server. Operations start in the order of the calls; when the queue is full or
  * the peer has no room they wait in line.
@@ -94,6 +98,10 @@ export class Connection {
   readonly #readers = new Waiters<Message | null>();
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
   #state: 'open' | 'closing' | 'closed' = 'open';
+  /** The peer has said farewell. */
+  #peerLeaves = false;
+  /** Set from our own farewell on. */
+  #cancelPatience: CancelTimer | null = null;
   #closeInfo: CloseInfo | undefined;
   #resolveClosed!: (info: CloseInfo) => void;
 
@@ -112,7 +120,8 @@ export class Connection {
     this.#cm = cm;
     this.#r = resources;
     this.#peer = peer;
-    this.#credits = peer === null ? null : new Credits(peer.credits, endpoint.receives);
+    const credits = peer !== null && peer.extensions && endpoint.extensions;
+    this.#credits = credits ? new Credits(peer.credits, endpoint.receives) : null;
     this.#operations = new Operations(qp, endpoint.sends, this.#credits, endpoint.rnic.scheduler);
     if (peer !== null) qp.setPeerExtensions(peer.extensions);
     this.privateData = privateData;
@@ -240,7 +249,7 @@ export class Connection {
 
   /**
    * Send eight octets of Immediate Data (RFC 7306): a message without a body. ERR_NOT_SUPPORTED if the peer told us that it cannot. Values
-   * whose upper half is 0x69576372 are taken: they carry the credits.
+   * whose upper half is 0x69576372 or 0x69576362 are taken: they carry the credits and announce the close.
    */
   async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean } = {}): Promise<void> {
     const signal = this.#checkCall(options);
@@ -365,11 +374,45 @@ export class Connection {
     if (this.#state === 'open') {
       this.#state = 'closing';
       await this.#operations.whenIdle(undefined);
-      this.#cm.disconnect(); // does nothing if it is gone already
+      this.#leave();
     }
     const info = await this.closed;
     signal?.removeEventListener('abort', onAbort);
     return info;
+  }
+
+  /**
+   * iWARP has no half-close: what crosses our FIN is an error, and a grant or a message of the peer may just be on its way. So between our
+   * own endpoints the one that wants to leave says so and the other one, which then starts nothing more, closes when its work is done.
+   */
+  #leave(): void {
+    if (this.#credits === null || this.#peerLeaves) {
+      this.#cm.disconnect(); // does nothing if it is gone already
+      return;
+    }
+    this.#operations.sayFarewell();
+    this.#waitForPeer();
+  }
+
+  /** As long as something comes, the peer is at work; silence for the close time-out ends the wait. */
+  #waitForPeer(): void {
+    const { rnic: { scheduler }, policy } = this.#r.endpoint;
+    const before = this.#cm.counters().octetsIn;
+    this.#cancelPatience = scheduler.at(scheduler.now() + policy.closeTimeout, () => {
+      if (this.#cm.counters().octetsIn === before) this.#cm.disconnect();
+      else this.#waitForPeer();
+    });
+  }
+
+  /** The peer's farewell has come. */
+  async #followPeer(): Promise<void> {
+    this.#peerLeaves = true;
+    const closing = this.#state === 'closing';
+    this.#state = 'closing';
+    this.#operations.stop(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer is closing the connection'));
+    await this.#operations.whenIdle(undefined);
+    // If a close of our own is under way and has not come to its farewell, it sees that the peer leaves.
+    if (!closing || this.#cancelPatience !== null) this.#cm.disconnect();
   }
 
   /** Drop the connection with a reset; pending operations are rejected. */
@@ -390,6 +433,7 @@ export class Connection {
     if (event.type === 'closing' && this.#state === 'open') this.#state = 'closing';
     if (event.type !== 'disconnected') return;
     this.#poll();
+    this.#cancelPatience?.();
     this.#state = 'closed';
     const failed = event.cause !== 'graceful';
     const error = closeError(event.cause, event.error, event.terminate);
@@ -410,9 +454,10 @@ export class Connection {
 
   #checkImmediate(value: bigint): void {
     checkU64('value', value);
-    if (this.#peer === null) return;
-    if (isGrant(BigInt(value))) throw new IwarpError('ERR_INVALID_ARGUMENT', 'value: its upper half 0x69576372 is reserved for credits');
-    if (!this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
+    if (this.#credits !== null && isOurs(BigInt(value))) {
+      throw new IwarpError('ERR_INVALID_ARGUMENT', 'value: upper halves 0x69576372 and 0x69576362 are reserved for credits and close');
+    }
+    if (this.#peer !== null && !this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
   }
 
   #local(name: string, memory: LocalMemory, access: number): Local {
@@ -476,10 +521,14 @@ export class Connection {
 
   #received(index: number, wc: WorkCompletion): void {
     const { immediate } = wc;
-    if (this.#credits !== null && immediate !== undefined && isGrant(immediate)) {
-      this.#credits.granted(immediate);
-      this.#post(index);
-      return;
+    if (this.#credits !== null) {
+      if (immediate !== undefined && isOurs(immediate)) {
+        this.#post(index);
+        if (isFarewell(immediate)) void this.#followPeer();
+        else this.#credits.granted(immediate);
+        return;
+      }
+      this.#credits.received();
     }
     const start = index * this.#r.endpoint.maxMessage;
     const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? wc.byteLength : 0));

@@ -2,9 +2,11 @@
  * Credit arithmetic between two of our own endpoints. Each side counts the messages it has sent and the messages it has been granted room
  * for; the receiver grants as buffers come back. Grants are absolute counts modulo 2^32, so nothing is lost if several are told by one.
  *
- * Why it cannot stall: a sender without credit has sent all that was granted. Once its peer has released those messages, at least half of
- * the credits are unannounced, and the grant goes out as soon as its one reserved queue entry is free. Why it cannot overrun: a grant uses
- * a receive at the sender, but at most two can be unread there before it must have read one to be able to send on.
+ * A grant is due when half of the credits have come back, and, so that nobody waits for a peer that keeps messages for long, when one has
+ * come back and the peer has none left. Why it cannot stall: a sender without credit has sent all that was granted; as soon as one buffer is
+ * free a grant is due, and it goes out when its one reserved queue entry is free. Why it cannot overrun: a grant uses a receive at the
+ * sender, but one for less than a half is only made when all the others have been used, so read; and no more than one half fits behind it.
+ * At most two are unread.
  */
 
 /**
@@ -12,11 +14,22 @@
  * since the connection began, modulo 2^32. Immediate Data uses no octet of a receive buffer, so a grant costs the peer nothing.
  */
 export const GRANT_MARK = 0x69_57_63_72;
-/** Receives kept beyond the granted ones, for grants: two can be unread, two more are to spare. */
+/** The last word before an orderly close, see {@link Connection.close}. */
+export const FAREWELL_MARK = 0x69_57_63_62;
+/** Receives kept beyond the granted ones: two grants and the farewell can be unread; one is to spare. */
 export const RESERVED_RECEIVES = 4;
 
 const MARK = BigInt(GRANT_MARK);
+const FAREWELL = BigInt(FAREWELL_MARK);
 const TWO_32 = 0x1_0000_0000;
+
+/** The farewell, as Immediate Data. */
+export const FAREWELL_VALUE: bigint = FAREWELL << 32n;
+
+/** True for Immediate Data that says farewell. */
+export function isFarewell(immediate: bigint): boolean {
+  return immediate >> 32n === FAREWELL;
+}
 
 /** True for Immediate Data that is a grant. */
 export function isGrant(immediate: bigint): boolean {
@@ -28,6 +41,7 @@ export class Credits {
   #limit: number;
   #sent: number;
   #room: number;
+  #received: number;
   #announced: number;
 
   /** `peer`: messages that the peer is ready for at the start, `own`: that we are. `origin` is where counting begins: tests put it near the wrap. */
@@ -37,6 +51,7 @@ export class Credits {
     this.#sent = origin;
     this.#room = origin + own;
     this.#announced = this.#room;
+    this.#received = origin;
   }
 
   /** Messages that may be sent now. */
@@ -57,14 +72,20 @@ export class Credits {
     return true;
   }
 
+  /** A message of the peer has come. */
+  received(): void {
+    this.#received++;
+  }
+
   /** A buffer has been posted again. */
   released(): void {
     this.#room++;
   }
 
-  /** Half of the credits have come back and the peer does not know. */
+  /** Credits have come back, and it is time to let the peer know. */
   get due(): boolean {
-    return this.#room - this.#announced >= (this.#own + 1) >> 1;
+    const back = this.#room - this.#announced;
+    return back >= (this.#own + 1) >> 1 || (back > 0 && this.#received >= this.#announced);
   }
 
   /** The grant to send now. */

@@ -20,6 +20,8 @@ export interface EndpointOptions {
   readonly sends?: number;
   /** Announce and use credits between two of our own endpoints. Default true; switch off for peers that read private data closely. */
   readonly credits?: boolean;
+  /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits: grants are Immediate Data. */
+  readonly extensions?: boolean;
   /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
   readonly pd?: ProtectionDomain;
   /** Device, transport and clock; the process's own by default. */
@@ -48,6 +50,7 @@ export interface Endpoint {
   readonly maxMessage: number;
   readonly sends: number;
   readonly credits: boolean;
+  readonly extensions: boolean;
   readonly pd: ProtectionDomain | null;
   readonly rnic: Rnic;
   readonly policy: ConnectionPolicy;
@@ -77,6 +80,7 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
     maxMessage,
     sends: checkInteger('options.sends', options.sends ?? DEFAULT_SENDS, 1, limits.maxQpWr - RESERVED_SENDS),
     credits: checkBoolean('options.credits', options.credits ?? true),
+    extensions: checkBoolean('options.extensions', options.extensions ?? true),
     pd: pd ?? null,
     rnic,
     policy: resolvePolicy(options.policy, presetPolicy(options.preset)),
@@ -117,7 +121,7 @@ export interface Resources {
 
 /** @internal Queue pair, completion queue and posted receives for one connection. Nothing stays behind if a limit is in the way. */
 export function createResources(endpoint: Endpoint): Resources {
-  const { receives, maxMessage, sends, rnic } = endpoint;
+  const { receives, maxMessage, sends, extensions, rnic } = endpoint;
   const { device } = rnic;
   const total = receives + RESERVED_RECEIVES;
   const undo: (() => void)[] = [];
@@ -127,7 +131,7 @@ export function createResources(endpoint: Endpoint): Resources {
     // As large as both queues together: it cannot overflow.
     const cq = device.createCq(total + sends + RESERVED_SENDS);
     undo.unshift(() => cq.destroy());
-    const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1 });
+    const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, extensions });
     undo.unshift(() => qp.destroy());
     const buffers = pd.registerMemory(new Uint8Array(total * maxMessage), ACCESS.LOCAL_WRITE);
     const resources = { endpoint, pd, cq, qp, buffers };
@@ -154,5 +158,5 @@ export function destroyResources({ qp, cq, buffers, pd, endpoint }: Resources): 
 
 /** @internal What we announce. */
 export function helloOf(endpoint: Endpoint): Hello {
-  return { credits: endpoint.receives, maxMessage: endpoint.maxMessage, extensions: true };
+  return { credits: endpoint.receives, maxMessage: endpoint.maxMessage, extensions: endpoint.extensions };
 }

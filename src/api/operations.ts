@@ -6,7 +6,7 @@ import type { Scheduler } from '../base/clock.ts';
 import type { WorkCompletion } from '../verbs/cq.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
-import type { Credits } from './credits.ts';
+import { FAREWELL_VALUE, type Credits } from './credits.ts';
 import { abortError } from './errors.ts';
 import type { LatencyRecorder } from './latency.ts';
 import { Waiters } from './waiters.ts';
@@ -25,8 +25,10 @@ interface Operation {
   postedAt: number;
 }
 
-/** Operations number from 1; 0 marks a grant of credits. */
+/** Operations number from 2; these mark a grant of credits and the farewell. */
 const GRANT_ID = 0;
+const FAREWELL_ID = 1;
+const FIRST_ID = 2;
 const LAST_ID = 0xffff_ffff;
 
 export class Operations {
@@ -41,7 +43,8 @@ export class Operations {
   readonly #flushed: Operation[] = [];
   readonly #idle = new Waiters<void>();
   #granting = false;
-  #nextId = 1;
+  #quiet = false;
+  #nextId = FIRST_ID;
   #ended: IwarpError | null = null;
   latency: LatencyRecorder | null = null;
 
@@ -108,7 +111,7 @@ export class Operations {
 
   #takeId(): number {
     const id = this.#nextId;
-    this.#nextId = id === LAST_ID ? 1 : id + 1;
+    this.#nextId = id === LAST_ID ? FIRST_ID : id + 1;
     return id;
   }
 
@@ -127,16 +130,31 @@ export class Operations {
   /** One grant at a time; the next one tells all that has come back meanwhile. */
   #grant(): void {
     const credits = this.#credits;
-    if (credits === null || this.#granting || !credits.due || this.#qp.state !== 'rts') return;
+    if (credits === null || this.#granting || this.#quiet || !credits.due || this.#qp.state !== 'rts') return;
     this.#granting = true;
     this.#qp.postSend({ opcode: 'immediate', immediate: credits.announce(), wrId: GRANT_ID });
+  }
+
+  /** Behind everything else, and nothing after it: the peer closes when it has read this. Only when idle: there is an entry free then. */
+  sayFarewell(): void {
+    if (this.#ended !== null || this.#qp.state !== 'rts') return;
+    this.#quiet = true;
+    this.#qp.postSend({ opcode: 'immediate', immediate: FAREWELL_VALUE, wrId: FAREWELL_ID });
+  }
+
+  /** Start nothing more: what waits in line ends with this. What has been posted goes on. */
+  stop(error: IwarpError): void {
+    this.#quiet = true;
+    for (const operation of this.#line) settle(operation, error);
+    this.#line.clear();
+    this.pump();
   }
 
   /** A completion of the send queue. */
   complete(wc: WorkCompletion): void {
     const id = Number(wc.wrId);
-    if (id === GRANT_ID) {
-      this.#granting = false;
+    if (id === GRANT_ID || id === FAREWELL_ID) {
+      if (id === GRANT_ID) this.#granting = false;
       return;
     }
     const operation = this.#posted.get(id);

@@ -39,16 +39,29 @@ export function checkDepth(name: string, depth: number | undefined, limit: numbe
   return depth === undefined ? undefined : checkInteger(name, depth, 0, Math.min(limit, DEPTH_NOT_NEGOTIATED - 1));
 }
 
+/** Octets of TCP header with the timestamp option, and of the IP header before it. */
+const TCP_OCTETS = 32;
+const IPV4_OCTETS = 20;
+const IPV6_OCTETS = 40;
+/** RFC 5044's own case, for where the interface does not tell. */
+const ETHERNET_MTU = 1_500;
+/** Over loopback a segment carries nearly 64 KiB whatever the headers. */
+const LOOPBACK_EMSS = 65_483;
+/** An EMSS fits in 16 bits, and below this FPDUs have their smallest size all the same (MPA-080). */
+const MAX_EMSS = 65_535;
+const MIN_EMSS = 128;
+
 /**
- * TCP segment payload to fit FPDUs into (MPA-081). Over loopback a segment carries nearly 64 KiB; elsewhere the 1500-octet MTU is
- * assumed, less 40 octets of IP and TCP and 12 of timestamps, since hardware is quick only with one FPDU a segment.
+ * TCP segment payload to fit FPDUs into (MPA-081): what the policy says, else what the interface's MTU leaves. Hardware is quick only with
+ * one FPDU a segment.
  */
-export function resolveEmss(policy: ConnectionPolicy, local: PortAddress): number {
-  const LOOPBACK_EMSS = 65_483;
-  const ETHERNET_EMSS = 1_448;
+export function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAddress' | 'mtu'>): number {
   if (policy.emss !== 'auto') return policy.emss;
-  const loopback = local.address === '::1' || /^(::ffff:)?127\./.test(local.address);
-  return loopback ? LOOPBACK_EMSS : ETHERNET_EMSS;
+  const { address, family } = port.localAddress;
+  const mapped = address.startsWith('::ffff:');
+  if (address === '::1' || /^(::ffff:)?127\./.test(address)) return LOOPBACK_EMSS;
+  const ip = family === 'IPv6' && !mapped ? IPV6_OCTETS : IPV4_OCTETS;
+  return Math.max(MIN_EMSS, Math.min(MAX_EMSS, (port.mtu ?? ETHERNET_MTU) - ip - TCP_OCTETS));
 }
 
 /** What both sides need to make a connection. */
@@ -179,7 +192,7 @@ export abstract class CmConnection implements QpController {
     this.stream = new RdmaStream({
       role,
       policy: this.context.policy,
-      emss: resolveEmss(this.context.policy, port.localAddress),
+      emss: resolveEmss(this.context.policy, port),
       resources: this.context.resources,
       confirm,
     });

@@ -47,7 +47,9 @@ export interface ConnectionPolicy {
   readonly legacyDepths: boolean;
   /** Responder: refuse a Request whose IRD is below this, naming the number in the Reply (ENH-019). 0 asks for nothing. */
   readonly requiredOrd: number;
-  /** TCP segment payload that one FPDU must fit (EMSS), or `auto`: large over loopback, else that of a 1500-octet MTU with timestamps. */
+  /** TCP segment payload that one FPDU must fit (EMSS), or `auto`: what the interface's MTU leaves where the
+   * system tells it, else what 1500 octets leave; nearly 64 KiB over loopback.
+   */
   readonly emss: number | 'auto';
   /** `strict`: as responder send nothing before an FPDU has been received (MPA-028). `relaxed`: send at once, as some stock tools expect. */
   readonly responder: 'strict' | 'relaxed';

@@ -103,7 +103,7 @@ export class Receiver implements DdpUlp {
     if (row === undefined || (row.extension && !this.#c.extensions)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE; // RDMAP-007
     this.segments++;
-    this.payloadOctets += segment.payloadLength;
+    if (row.qn <= QN.SEND) this.payloadOctets += segment.payloadLength; // tagged, or for the ULP; not requests and Terminates
     if (segment.last) this.messages[opcode]!++;
     return FINE;
   }

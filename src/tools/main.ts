@@ -23,6 +23,8 @@ const COMMANDS: readonly Command[] = [
   ['rcopy', 'copy a file over rsockets, with stock rcopy', async () => (await import('./rcopy.ts')).run],
   ['proxy', 'stand between two peers: decode as it goes, record, inject faults', async () => (await import('./proxy.ts')).run],
   ['bench', 'how fast this is, beside TCP, ws and grpc-js', async () => (await import('./bench.ts')).run],
+  ['stat', 'counters and objects of running processes, as rdma statistic and rdma resource', async () => (await import('./stat.ts')).run],
+  ['devinfo', 'devices of running processes, as ibv_devinfo', async () => (await import('./devinfo.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
 ];
 
@@ -44,6 +46,8 @@ export async function main(args: string[], more: readonly Command[] = []): Promi
     process.stderr.write(`iwarp: unknown command ${JSON.stringify(name)}\n\n${usage(commands)}`);
     return 2;
   }
+  // Loaded only when asked for: it brings the whole stack along.
+  if (process.env['IWARP_CONTROL'] === '1') (await import('./support/control-socket.ts')).controlFromEnvironment();
   const run = await command[2]();
   return await run(rest);
 }

@@ -48,6 +48,10 @@ export class PassingPort implements Port, PortHandler {
     this.remoteAddress = inner.remoteAddress;
   }
 
+  get mtu(): number | undefined {
+    return this.inner.mtu;
+  }
+
   attach(handler: PortHandler): void {
     this.handler ??= handler;
     this.inner.attach(this);

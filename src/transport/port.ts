@@ -36,6 +36,8 @@ export interface PortHandler {
 export interface Port {
   readonly localAddress: PortAddress;
   readonly remoteAddress: PortAddress;
+  /** MTU of the local interface, octets, where it is known. */
+  readonly mtu?: number | undefined;
   /** Start delivery. Data that arrived earlier is delivered after this call has returned. Called exactly once. */
   attach(handler: PortHandler): void;
   /** Send `chunks[0..count)` in order, as one write where the system allows. The array itself is read during the call only. */

@@ -12,6 +12,7 @@ import { connect, createServer } from 'node:net';
 import type { OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
 import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { adopt } from './adopt.ts';
+import { interfaceMtu } from './interface-mtu.ts';
 import type {
   CancelConnect,
   ConnectTarget,
@@ -217,6 +218,10 @@ class TcpPort implements Port {
     this.#socket = socket;
     this.localAddress = localAddress;
     this.remoteAddress = remoteAddress;
+  }
+
+  get mtu(): number | undefined {
+    return interfaceMtu(this.localAddress.address);
   }
 
   /** Start listening to the socket's events. */

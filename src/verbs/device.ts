@@ -125,6 +125,8 @@ export class Device {
   readonly defer: (task: () => void) => void;
   /** Objects alive, by kind. */
   readonly objects: DeviceObjects = { pd: new Set(), cq: new Set(), qp: new Set(), srq: new Set(), mr: new Set(), mw: new Set() };
+  /** @internal Sees each asynchronous event when it is raised, beside the handler. */
+  observer: ((device: Device, event: AsyncEvent) => void) | null = null;
   #state: 'open' | 'failed' | 'closed' = 'open';
   #handler: ((event: AsyncEvent) => void) | null = null;
   #nextHandle = 1;
@@ -238,6 +240,7 @@ export class Device {
 
   /** @internal Deliver an asynchronous event behind the present call stack. */
   raise(event: AsyncEvent): void {
+    this.observer?.(this, event);
     const handler = this.#handler;
     if (handler !== null) this.defer(() => handler(event));
   }

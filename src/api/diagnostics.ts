@@ -1,0 +1,82 @@
+/**
+ * What happens to connections and devices, on `node:diagnostics_channel`, named `iwarp:<object>:<event>`. Nobody subscribed: one comparison
+ * an event, of which a connection has less than a dozen in its life.
+ */
+import { channel, type Channel } from 'node:diagnostics_channel';
+import { trace, type Transition } from '../base/fsm.ts';
+import { IwarpError, show } from '../base/errors.ts';
+import type { CmConnection } from '../cm/connection.ts';
+import type { CmEvent } from '../cm/events.ts';
+import type { AsyncEvent } from '../verbs/events.ts';
+import type { Device } from '../verbs/device.ts';
+
+/** Message on the channels `iwarp:connection:*`; the last part of the name is `event.type`. */
+export interface ConnectionDiagnostics {
+  readonly connection: CmConnection;
+  readonly event: CmEvent;
+}
+
+/** Message on the channels `iwarp:device:*`; the last part of the name is `event.type`. */
+export interface DeviceDiagnostics {
+  readonly device: Device;
+  readonly event: AsyncEvent;
+}
+
+/** Tables instead of lists, so that an event without a channel does not compile. */
+const CONNECTION_EVENTS: readonly string[] = Object.keys({
+  'connect-response': true, established: true, rejected: true, unreachable: true, 'connect-error': true, terminate: true, closing: true,
+  disconnected: true,
+} satisfies Record<CmEvent['type'], true>);
+const DEVICE_EVENTS: readonly string[] = Object.keys({
+  'terminate-received': true, 'terminate-sent': true, 'llp-closing': true, 'llp-close-complete': true, 'bad-close': true,
+  'llp-connection-lost': true, 'llp-connection-reset': true, 'cq-overflow': true, 'srq-limit': true, 'srq-catastrophic': true, 'rq-limit': true,
+  'device-fatal': true,
+} satisfies Record<AsyncEvent['type'], true>);
+
+const named = (object: string, events: readonly string[]): ReadonlyMap<string, Channel> =>
+  new Map(events.map((event) => [event, channel(`iwarp:${object}:${event}`)]));
+const connectionChannels = named('connection', CONNECTION_EVENTS);
+const deviceChannels = named('device', DEVICE_EVENTS);
+
+/** Names of all channels, to subscribe to. */
+export const DIAGNOSTICS_CHANNELS: readonly string[] = [
+  ...CONNECTION_EVENTS.map((event) => `iwarp:connection:${event}`),
+  ...DEVICE_EVENTS.map((event) => `iwarp:device:${event}`),
+];
+
+/** @internal */
+export function publishConnection(connection: CmConnection, event: CmEvent): void {
+  const target = connectionChannels.get(event.type);
+  if (target?.hasSubscribers === true) target.publish({ connection, event } satisfies ConnectionDiagnostics);
+}
+
+/** @internal */
+export function publishDevice(device: Device, event: AsyncEvent): void {
+  const target = deviceChannels.get(event.type);
+  if (target?.hasSubscribers === true) target.publish({ device, event } satisfies DeviceDiagnostics);
+}
+
+const listeners = new Set<(transition: Transition) => void>();
+
+/**
+ * See every step of every state machine of the process: start-up, stream, queue pair. Call the result to stop. The listener runs in the
+ * middle of protocol work: it must not call into the stack.
+ *
+ * @throws ERR_INVALID_ARGUMENT
+ *
+ * @example
+ * const stop = traceTransitions(({ table, from, input, to }) => console.log(`${table}: ${from} -- ${input} -> ${to}`));
+ */
+export function traceTransitions(listener: (transition: Transition) => void): () => void {
+  if (typeof listener !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `listener must be a function, got ${show(listener)}`);
+  // A listener of its own each time, so that the same function given twice is told twice and stopped once.
+  const own = (transition: Transition): void => listener(transition);
+  listeners.add(own);
+  trace.transition = (transition) => {
+    for (const each of listeners) each(transition);
+  };
+  return () => {
+    listeners.delete(own);
+    if (listeners.size === 0) trace.transition = null;
+  };
+}

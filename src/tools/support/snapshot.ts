@@ -1,0 +1,106 @@
+/** The state of this process's devices as plain data, for the control socket. Keep it JSON: no bigint, no undefined that matters. */
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { openRnics, type Rnic } from '../../api/environment.ts';
+import type { CmConnection } from '../../cm/connection.ts';
+import type { DeviceCounters } from '../../cm/census.ts';
+import type { StreamCounters } from '../../rdmap/stream-types.ts';
+import type { PortAddress } from '../../transport/port.ts';
+import type { DeviceAttributes } from '../../verbs/device.ts';
+
+export interface ConnectionSnapshot {
+  readonly role: 'active' | 'passive';
+  /** Null before a queue pair carries it. */
+  readonly lqpn: number | null;
+  readonly local: PortAddress | null;
+  readonly remote: PortAddress | null;
+  readonly established: boolean;
+  readonly counters: StreamCounters;
+}
+
+export interface QpSnapshot {
+  readonly lqpn: number;
+  readonly pdn: number;
+  readonly state: string;
+  readonly maxSendWr: number;
+  readonly maxRecvWr: number;
+  readonly sendOutstanding: number;
+  readonly recvPosted: number;
+  readonly ird: number;
+  readonly ord: number;
+}
+
+export interface DeviceSnapshot {
+  readonly attributes: DeviceAttributes;
+  readonly crc32c: string;
+  readonly counters: DeviceCounters;
+  readonly connections: readonly ConnectionSnapshot[];
+  readonly qps: readonly QpSnapshot[];
+  readonly cqs: readonly { readonly cqn: number; readonly cqe: number; readonly users: number; readonly length: number; readonly overflows: number }[];
+  readonly mrs: readonly { readonly mrn: number; readonly pdn: number; readonly mrlen: number; readonly access: number; readonly valid: boolean }[];
+  readonly pds: readonly { readonly pdn: number; readonly users: number }[];
+}
+
+export interface ProcessSnapshot {
+  readonly pid: number;
+  readonly comm: string;
+  readonly version: string;
+  readonly node: string;
+  readonly devices: readonly DeviceSnapshot[];
+}
+
+/** Everything there is to see of this process. STag keys are left out: an index names a region well enough. */
+export function snapshot(): ProcessSnapshot {
+  const script = process.argv[1];
+  return {
+    pid: process.pid,
+    comm: script === undefined ? 'node' : basename(script),
+    version: packageVersion(),
+    node: process.version,
+    devices: openRnics().map(deviceSnapshot),
+  };
+}
+
+function deviceSnapshot({ device, cm }: Rnic): DeviceSnapshot {
+  const { qp, cq, mr, pd } = device.objects;
+  return {
+    attributes: device.query(),
+    crc32c: device.resources.crc.name,
+    counters: cm.counters(),
+    connections: [...cm.connections].map(connectionSnapshot),
+    qps: [...qp].map((one) => {
+      const { number, state, maxSendWr, maxRecvWr, sendOutstanding, recvPosted, ird, ord } = one.query();
+      return { lqpn: number, pdn: one.pd.handle, state, maxSendWr, maxRecvWr, sendOutstanding, recvPosted, ird, ord };
+    }),
+    cqs: [...cq].map((one) => {
+      const { handle, capacity, workQueues, length, overflows } = one.query();
+      return { cqn: handle, cqe: capacity, users: workQueues, length, overflows };
+    }),
+    mrs: [...mr].map((one) => ({ mrn: one.rkey >>> 8, pdn: one.pd.handle, mrlen: one.length, access: one.access, valid: one.valid })),
+    pds: [...pd].map(({ handle, users }) => ({ pdn: handle, users })),
+  };
+}
+
+function connectionSnapshot(connection: CmConnection): ConnectionSnapshot {
+  return {
+    role: connection.role,
+    lqpn: connection.qp?.number ?? null,
+    local: connection.localAddress ?? null,
+    remote: connection.remoteAddress ?? null,
+    established: connection.negotiated !== undefined,
+    counters: connection.counters(),
+  };
+}
+
+/** The version in package.json, which is one folder further up for compiled files. */
+export function packageVersion(): string {
+  for (const path of ['../../../package.json', '../../../../package.json']) {
+    try {
+      const found = JSON.parse(readFileSync(new URL(path, import.meta.url), 'utf8')) as { name?: string; version?: string };
+      if (found.name === 'iwarp' && found.version !== undefined) return found.version;
+    } catch {
+      // not there
+    }
+  }
+  return '0.0.0';
+}

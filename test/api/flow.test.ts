@@ -1,0 +1,157 @@
+/** Order and flow: what is started in an order arrives in it, and no message is lost, however small queues and credits are. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { seededRandom } from '../../src/base/random.ts';
+import { RemoteBuffer, type Connection } from '../../src/index.ts';
+import { pairOf, pattern, WORLDS, type Ends, type World } from './support.ts';
+
+const open: Ends[] = [];
+
+async function pair(...args: Parameters<typeof pairOf>): Promise<Ends> {
+  const ends = await pairOf(...args);
+  open.push(ends);
+  return ends;
+}
+
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((ends) => ends.close()));
+});
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Take `count` numbered messages, now and then holding some for a while. */
+async function take(at: Connection, count: number, random: () => number, hold: number): Promise<number[]> {
+  const seen: number[] = [];
+  const held: (() => void)[] = [];
+  for (let i = 0; i < count; i++) {
+    const message = (await at.receive())!;
+    seen.push(message.immediate === undefined ? new DataView(message.data.buffer, message.data.byteOffset).getUint32(0, true) : Number(message.immediate));
+    held.push(() => message.release());
+    while (held.length > hold || (held.length > 0 && random() % 3 === 0)) held.shift()!();
+    if (random() % 16 === 0) await turn();
+  }
+  for (const release of held) release();
+  return seen;
+}
+
+describe.each(WORLDS)('numbered messages over %s', (world: World) => {
+  it.each([[1, 1], [2, 1], [3, 2], [5, 7], [64, 256]])('both ways at once with receives %i and sends %i', async (receives, sends) => {
+    const seed = receives * 1000 + sends;
+    const random = seededRandom(seed);
+    const COUNT = 300;
+    const options = { receives, sends, maxMessage: 16 };
+    const { client, server } = await pair(world, options, options);
+    const push = async (from: Connection): Promise<void> => {
+      // All at once: the line keeps the order, whatever queue and credit allow.
+      await Promise.all(Array.from({ length: COUNT }, (_, i) => (i % 5 === 4 ? from.sendImmediate(BigInt(i)) : from.send(Uint32Array.of(i, 7)))));
+    };
+    const hold = receives - 1;
+    const [, , there, here] = await Promise.all([push(client), push(server), take(server, COUNT, random, hold), take(client, COUNT, random, hold)]);
+    const all = Array.from({ length: COUNT }, (_, i) => i);
+    expect({ seed, there, here }).toEqual({ seed, there: all, here: all });
+    expect([client.pending, server.pending]).toEqual([0, 0]);
+  });
+
+  it('Writes, Reads and messages keep the order of the calls while credit is short', async () => {
+    const { client, server } = await pair(world, { sends: 3 }, { receives: 1 });
+    const region = server.register(new Uint32Array(1));
+    const remote = server.share(region);
+    const seen: number[] = [];
+    const reading = (async () => {
+      for (let i = 0; i < 100; i++) {
+        const message = (await server.receive())!;
+        seen.push(new DataView(region.bytes.buffer, region.bytes.byteOffset).getUint32(0, true));
+        message.release();
+      }
+    })();
+    // The Write in front of each message is in place when it comes; the next one is not there before it has been released.
+    const calls = Array.from({ length: 100 }, (_, i) => [client.write(Uint32Array.of(i), remote), client.send('written')]).flat();
+    await Promise.all(calls);
+    await reading;
+    for (const [i, value] of seen.entries()) expect(value).toBeGreaterThanOrEqual(i);
+    expect(seen.at(-1)).toBe(99);
+  });
+});
+
+describe('the line', () => {
+  it('is not overtaken by a call that comes while it moves', async () => {
+    const { client, server } = await pair('memory', {}, { receives: 1 });
+    const order: number[] = [];
+    const send = (i: number): Promise<unknown> => client.send(Uint32Array.of(i)).then(() => order.push(i));
+    const first = [send(0), send(1), send(2)];
+    for (let i = 0; i < 6; i++) {
+      const message = (await server.receive())!;
+      if (i < 3) first.push(send(3 + i)); // just when the credit comes back
+      message.release();
+    }
+    await Promise.all(first);
+    expect(order).toEqual([0, 1, 2, 3, 4, 5]);
+  });
+
+  it('lets what follows an aborted operation go on', async () => {
+    const { client, server } = await pair('memory', {}, { receives: 1 });
+    const remote = server.share(server.register(new Uint8Array(4)));
+    await client.send('takes the credit');
+    const stop = new AbortController();
+    const blocked = client.send('waits', { signal: stop.signal });
+    const written = client.write(pattern(4), remote);
+    const rejected = expect(blocked).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    stop.abort();
+    await rejected;
+    await written;
+    expect(client.pending).toBe(0);
+  });
+
+  it('an abort behind the posting rejects, and the connection and its memory stay sound', async () => {
+    const { client, server } = await pair('memory');
+    const region = server.register(pattern(1 << 16));
+    const stop = new AbortController();
+    const reading = client.read(server.share(region), undefined, { signal: stop.signal });
+    stop.abort();
+    await expect(reading).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    await client.drain();
+    expect(await client.read(server.share(region))).toEqual(pattern(1 << 16));
+    expect([...client.pd.device.objects.mr].filter((mr) => mr.pd === client.pd)).toHaveLength(1); // the receive buffers
+  });
+
+  it('close lets everything that was started finish, and refuses what comes after', async () => {
+    const { client, server } = await pair('memory', { sends: 2 }, { receives: 2 });
+    const sends = Array.from({ length: 20 }, (_, i) => client.send(Uint32Array.of(i)));
+    const closing = client.close();
+    await expect(client.send('late')).rejects.toMatchObject({ code: 'ERR_CONNECTION_CLOSED' });
+    const seen: number[] = [];
+    for await (const message of server) {
+      seen.push(message.data[0]!);
+      message.release();
+    }
+    await Promise.all(sends);
+    expect(seen).toHaveLength(20);
+    expect((await closing).cause).toBe('graceful');
+  });
+
+  it('close with a signal drops a connection whose peer never reads', async () => {
+    const { client } = await pair('memory', {}, { receives: 1 });
+    await client.send('read');
+    const stuck = expect(client.send('never read')).rejects.toMatchObject({ code: 'ERR_CONNECTION_RESET' });
+    const info = await client.close({ signal: AbortSignal.timeout(20) });
+    expect(info.cause).toBe('reset');
+    await stuck;
+  });
+});
+
+describe('peers without RFC 7306', () => {
+  it('are known before anything is tried, and take messages without credits', async () => {
+    const { client, server } = await pair('memory', {}, { extensions: false, maxMessage: 100 });
+    expect(client.peer).toEqual({ maxMessage: 100, extensions: false });
+    expect([client.flowControlled, server.flowControlled]).toEqual([false, false]);
+    const remote = new RemoteBuffer(1, 0, 8);
+    await expect(client.sendImmediate(1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    await expect(client.writeImmediate(new Uint8Array(1), remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    await expect(client.fetchAdd(remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    await expect(client.compareSwap(remote, 1n, 2n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    await client.send('plain');
+    expect((await server.receive())!.data).toHaveLength(5);
+    // The other way round nothing stands against it.
+    await server.sendImmediate(77n);
+    expect((await client.receive())!.immediate).toBe(77n);
+  });
+});
