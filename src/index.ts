@@ -6,8 +6,6 @@
  *
  * @packageDocumentation
  */
-import { controlFromEnvironment } from './tools/support/control-socket.ts';
-
 export {
   connect, createServer, Server,
   type ConnectionFunction, type ConnectOptions, type ServerListenOptions, type ServerOptions, type ServerRequest,
@@ -18,13 +16,13 @@ export {
 export type { EndpointOptions } from './api/endpoint.ts';
 export {
   DIAGNOSTICS_CHANNELS, traceTransitions, type ConnectionDiagnostics, type DeviceDiagnostics,
-} from './api/diagnostics.ts';
+} from './observe/diagnostics.ts';
 export type { Transition } from './base/fsm.ts';
 export type { DeviceCounters } from './cm/census.ts';
 export type { Latency, LatencyKind } from './api/latency.ts';
 export { Message } from './api/message.ts';
 export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
-export { CONTROL_VARIABLE, serveControl, type ControlServer } from './tools/support/control-socket.ts';
+export { CONTROL_VARIABLE, serveControl, type ControlServer } from './observe/control-socket.ts';
 export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
 export { RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
@@ -37,6 +35,3 @@ export { PRESETS, type PresetName } from './mpa/presets.ts';
 export type { TerminateInfo } from './rdmap/terminate.ts';
 export type { CloseCause, MessageCounters, StreamCounters } from './rdmap/stream-types.ts';
 export type { PortAddress } from './transport/port.ts';
-
-// IWARP_CONTROL=1: programs can be looked into without a change to them.
-controlFromEnvironment();

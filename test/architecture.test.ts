@@ -20,16 +20,18 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   verbs: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap'],
   transport: ['base'],
   cm: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'transport/port.ts'],
+  // What a process shows of itself: below the promise layer, whose devices it is told of when they are opened.
+  observe: ['base', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'inspect', 'transport'],
   // The promise layer is where the stack meets the machine, in the one file environment.ts.
-  api: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'transport/port.ts', 'transport/tcp.ts', 'transport/scheduler.ts'],
+  api: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'observe', 'transport/port.ts', 'transport/tcp.ts', 'transport/scheduler.ts'],
   engine: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'api', 'transport'],
   sockets: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'api', 'transport'],
   inspect: ['base', 'crc32c', 'mpa/wire.ts', 'mpa/deframer.ts', 'ddp/wire.ts', 'rdmap/wire.ts', 'rdmap/terminate.ts'],
-  tools: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'api', 'transport', 'inspect', 'sockets', 'engine'],
+  tools: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'observe', 'api', 'transport', 'inspect', 'sockets', 'engine'],
 };
 
 /** Rooms that may touch Node's modules, and what the others may: nothing. */
-const NODE_ROOMS = new Set(['transport', 'engine', 'sockets', 'inspect', 'tools']);
+const NODE_ROOMS = new Set(['transport', 'engine', 'observe', 'sockets', 'inspect', 'tools']);
 /** Modules without I/O that the promise layer may use. */
 const API_NODE_MODULES = new Set(['node:diagnostics_channel', 'node:perf_hooks', 'node:os']);
 

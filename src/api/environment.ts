@@ -4,7 +4,8 @@
 import type { Scheduler } from '../base/clock.ts';
 import { IwarpError, show } from '../base/errors.ts';
 import { ConnectionManager } from '../cm/manager.ts';
-import { publishConnection, publishDevice } from './diagnostics.ts';
+import { controlFromEnvironment } from '../observe/control-socket.ts';
+import { observe } from '../observe/devices.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
@@ -28,20 +29,6 @@ export interface RnicOptions extends DeviceOptions {
 }
 
 const known = new WeakSet<object>();
-/** Weak, so that a device that nobody uses any more can go. */
-let opened: WeakRef<Rnic>[] = [];
-const openListeners = new Set<() => void>();
-
-/** @internal Every device that is in use. */
-export function openRnics(): Rnic[] {
-  opened = opened.filter((ref) => ref.deref() !== undefined);
-  return opened.flatMap((ref) => ref.deref() ?? []);
-}
-
-/** @internal Told of each device that is opened. */
-export function onRnicOpened(listener: () => void): void {
-  openListeners.add(listener);
-}
 
 /** @internal True for what {@link openRnic} has made. */
 export function isRnic(value: unknown): value is Rnic {
@@ -64,11 +51,9 @@ export function openRnic(options: RnicOptions = {}): Rnic {
   // Reads land in memory of the CRC engine, where they are checked without a copy.
   const tcp = transport ?? new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
   const rnic: Rnic = { device, cm: new ConnectionManager(device, tcp, scheduler), scheduler };
-  rnic.cm.census.observer = publishConnection;
-  device.observer = publishDevice;
   known.add(rnic);
-  opened.push(new WeakRef(rnic));
-  for (const listener of openListeners) listener();
+  observe(rnic);
+  controlFromEnvironment();
   return rnic;
 }
 

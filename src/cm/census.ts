@@ -3,6 +3,7 @@ import { addCounters, noCounters } from '../rdmap/counters.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { CmConnection } from './connection.ts';
 import type { CmEvent } from './events.ts';
+import type { CmListener } from './manager.ts';
 
 /** Counts over all connections since the manager was made, the present ones included. */
 export interface DeviceCounters extends StreamCounters {
@@ -10,6 +11,8 @@ export interface DeviceCounters extends StreamCounters {
   established: number;
   /** Requests that were answered with a rejection. */
   rejected: number;
+  /** Connections turned away because a listener had its `maxPending` in start-up. */
+  refused: number;
   /** TCP connections that could not be made, or whose start-up failed. */
   failed: number;
   /** Established connections that ended in order, and otherwise. */
@@ -23,14 +26,21 @@ export type CmObserver = (connection: CmConnection, event: CmEvent) => void;
 export class Census {
   /** Connections with a port: in start-up, established, or closing. */
   readonly live: Set<CmConnection> = new Set();
+  /** Listeners that are bound. */
+  readonly listeners: Set<CmListener> = new Set();
   /** One observer, null by default. */
   observer: CmObserver | null = null;
   readonly #past = noCounters();
   readonly #established = new WeakSet<CmConnection>();
-  readonly #events = { established: 0, rejected: 0, failed: 0, closed: 0, broken: 0 };
+  readonly #events = { established: 0, rejected: 0, refused: 0, failed: 0, closed: 0, broken: 0 };
 
   begin(connection: CmConnection): void {
     this.live.add(connection);
+  }
+
+  /** A connection was turned away before it was one. */
+  refuse(): void {
+    this.#events.refused++;
   }
 
   note(connection: CmConnection, event: CmEvent): void {

@@ -358,12 +358,14 @@ export class CmListener {
   bound(listener: PortListener): void {
     this.#listener = listener;
     if (this.#closed) listener.close();
+    else this.#context.census.listeners.add(this);
   }
 
   /** @internal */
   incoming(port: Port): void {
     if (this.#pending.size >= this.#maxPending || this.#closed) {
       this.refused++;
+      this.#context.census.refuse();
       port.attach(REFUSED);
       port.reset();
       return;
@@ -386,6 +388,7 @@ export class CmListener {
       return;
     }
     this.#closed = true;
+    this.#context.census.listeners.delete(this);
     for (const connection of [...this.#pending]) connection.abort();
     this.#listener?.close(done);
   }

@@ -1,11 +1,13 @@
 /** `iwarp devinfo`: the devices of the running processes of this user, in the layout of `ibv_devinfo`. See `stat.ts` for who is shown. */
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
-import { askAll } from './support/control-socket.ts';
-import type { DeviceSnapshot, ProcessSnapshot } from './support/snapshot.ts';
+import { askAll } from '../observe/control-socket.ts';
+import type { DeviceSnapshot, ProcessSnapshot } from '../observe/snapshot.ts';
+import type { DeviceCapabilities } from '../verbs/device.ts';
 
-const USAGE = `usage: iwarp devinfo [-d DEV] [-v] [-l]
+const USAGE = `usage: iwarp devinfo [-d DEV] [-i PORT] [-v] [-l]
   -d, --ib-dev DEV   this device only
+  -i, --ib-port PORT 1: there is one port a device
   -v, --verbose      every limit
   -l, --list         names only
 
@@ -16,11 +18,12 @@ export async function run(args: string[]): Promise<number> {
   let found: { readonly owner: ProcessSnapshot; readonly device: DeviceSnapshot }[];
   let verbose: boolean;
   let list: boolean;
+  let name: string | undefined;
   try {
     const { values } = parseArgs({
       args,
       options: {
-        'ib-dev': { type: 'string', short: 'd' }, verbose: { type: 'boolean', short: 'v' }, list: { type: 'boolean', short: 'l' },
+        'ib-dev': { type: 'string', short: 'd' }, 'ib-port': { type: 'string', short: 'i', default: '1' }, verbose: { type: 'boolean', short: 'v' }, list: { type: 'boolean', short: 'l' },
         help: { type: 'boolean', short: 'h' },
       },
     });
@@ -30,7 +33,8 @@ export async function run(args: string[]): Promise<number> {
     }
     verbose = values.verbose === true;
     list = values.list === true;
-    const name = values['ib-dev'];
+    name = values['ib-dev'];
+    if (values['ib-port'] !== '1') throw new IwarpError('ERR_INVALID_ARGUMENT', 'Invalid port requested for device');
     found = (await askAll()).flatMap((owner) => owner.devices.map((device) => ({ owner, device })))
       .filter(({ device }) => name === undefined || device.attributes.name === name);
   } catch (error) {
@@ -38,7 +42,7 @@ export async function run(args: string[]): Promise<number> {
     return 2;
   }
   if (found.length === 0) {
-    process.stderr.write('No IB devices found\n');
+    process.stderr.write(name === undefined ? 'No IB devices found\n' : `IB device '${name}' wasn't found\n`);
     return 1;
   }
   if (list) {
@@ -57,35 +61,63 @@ function line(depth: number, name: string, value: string | number): string {
   return `${'\t'.repeat(depth)}${name}:${'\t'.repeat(tabs)}${value}\n`;
 }
 
+type Lines = readonly (readonly [name: string, value: string | number])[];
+
 function block(owner: ProcessSnapshot, device: DeviceSnapshot, index: number, verbose: boolean): string {
   const guid = guidOf(owner.pid, index);
   const { attributes } = device;
-  const port: readonly (readonly [string, string | number])[] = [
+  const head: Lines = [
+    ['transport', 'iWARP (1)'], ['fw_ver', owner.version], ['node_guid', guid], ['sys_image_guid', guid],
+    ['vendor_id', '0x0000'], ['vendor_part_id', 0], ['hw_ver', '0x0'], ['phys_port_cnt', 1],
+  ];
+  const port: Lines = [
     ['state', attributes.state === 'open' ? 'PORT_ACTIVE (4)' : 'PORT_DOWN (1)'],
     ['max_mtu', '4096 (5)'], ['active_mtu', '1024 (3)'], ['sm_lid', 0], ['port_lid', 0], ['port_lmc', '0x00'], ['link_layer', 'Ethernet'],
-  ];
-  const head: readonly (readonly [string, string | number])[] = [
-    ['transport', 'iWARP (1)'], ['fw_ver', owner.version], ['node_guid', guid], ['sys_image_guid', guid],
-    ['vendor_id', '0x000000'], ['vendor_part_id', 0], ['hw_ver', '0x0'], ['phys_port_cnt', 1],
+    ...(verbose ? [['max_msg_sz', hex(attributes.limits.maxMessage)], ['port_cap_flags', '0x00000000']] as const : []),
   ];
   return [
     `hca_id:\t${attributes.name}\n`,
     ...head.map(([name, value]) => line(1, name, value)),
-    ...(verbose ? limits(device, owner).map(([name, value]) => line(1, name, value)) : []),
+    ...(verbose ? limits(device, owner) : []),
     '\t\tport:\t1\n',
     ...port.map(([name, value]) => line(3, name, value)),
     '\n',
   ].join('');
 }
 
-/** Limits by the names of ibv_device_attr, and at the end what only a process has. */
-function limits({ attributes: { limits: l, capabilities }, crc32c }: DeviceSnapshot, owner: ProcessSnapshot): readonly (readonly [string, string | number])[] {
+const hex = (value: number): string => `0x${value.toString(16)}`;
+
+/** Flags of ibv_device_attr that say what our devices can do, with their bits in ibverbs. */
+const CAPABILITY_FLAGS: readonly (readonly [name: string, bit: number, has: (capabilities: DeviceCapabilities) => boolean])[] = [
+  ['RESIZE_MAX_WR', 0, () => true],
+  ['SRQ_RESIZE', 13, ({ sharedReceiveQueues }) => sharedReceiveQueues],
+  ['MEM_WINDOW', 17, ({ memoryWindows }) => memoryWindows],
+  ['MEM_MGT_EXTENSIONS', 21, ({ fastRegistration }) => fastRegistration],
+];
+
+/** Limits by the names of ibv_device_attr, zero for what iWARP does not have, and at the end what only a process has. */
+function limits({ attributes: { limits: l, capabilities }, crc32c }: DeviceSnapshot, owner: ProcessSnapshot): readonly string[] {
+  const flags = CAPABILITY_FLAGS.filter(([, , has]) => has(capabilities));
+  const word = flags.reduce((sum, [, bit]) => sum | (1 << bit), 0);
+  const none = (...names: string[]): Lines => names.map((name) => [name, 0] as const);
+  const before: Lines = [['max_mr_size', hex(l.maxMessage)], ['page_size_cap', '0x0'], ['max_qp', l.maxQp], ['max_qp_wr', l.maxQpWr]];
+  const after: Lines = [
+    ['max_sge', l.maxSge], ['max_sge_rd', 1], ['max_cq', l.maxCq], ['max_cqe', l.maxCqe], ['max_mr', l.maxMr], ['max_pd', l.maxPd],
+    ['max_qp_rd_atom', l.maxQpRdAtom], ...none('max_ee_rd_atom'), ['max_res_rd_atom', l.maxQpRdAtom * l.maxQp],
+    ['max_qp_init_rd_atom', l.maxQpInitRdAtom], ...none('max_ee_init_rd_atom'),
+    ['atomic_cap', capabilities.atomics === 'none' ? 'ATOMIC_NONE (0)' : 'ATOMIC_HCA (1)'], ...none('max_ee', 'max_rdd'), ['max_mw', l.maxMr],
+    ...none(
+      'max_raw_ipv6_qp', 'max_raw_ethy_qp', 'max_mcast_grp', 'max_mcast_qp_attach', 'max_total_mcast_qp_attach', 'max_ah', 'max_fmr',
+    ),
+    ['max_srq', l.maxSrq], ['max_srq_wr', l.maxSrqWr], ['max_srq_sge', l.maxSge], ...none('max_pkeys', 'local_ca_ack_delay'),
+    ['max_inline_data', l.maxInline], ['crc32c_engine', crc32c], ['pid', owner.pid], ['comm', owner.comm], ['node', owner.node],
+  ];
+  const show = (lines: Lines): string[] => lines.map(([name, value]) => line(1, name, value));
   return [
-    ['max_mr_size', `0x${l.maxMessage.toString(16)}`], ['max_qp', l.maxQp], ['max_qp_wr', l.maxQpWr], ['max_sge', l.maxSge], ['max_sge_rd', 1],
-    ['max_cq', l.maxCq], ['max_cqe', l.maxCqe], ['max_mr', l.maxMr], ['max_pd', l.maxPd], ['max_qp_rd_atom', l.maxQpRdAtom],
-    ['max_qp_init_rd_atom', l.maxQpInitRdAtom], ['atomic_cap', capabilities.atomics === 'none' ? 'ATOMIC_NONE (0)' : 'ATOMIC_HCA (1)'],
-    ['max_mw', l.maxMr], ['max_srq', l.maxSrq], ['max_srq_wr', l.maxSrqWr], ['max_srq_sge', l.maxSge], ['max_inline_data', l.maxInline],
-    ['max_msg_sz', `0x${l.maxMessage.toString(16)}`], ['crc32c_engine', crc32c], ['pid', owner.pid], ['comm', owner.comm], ['node', owner.node],
+    ...show(before),
+    line(1, 'device_cap_flags', `0x${word.toString(16).padStart(8, '0')}`),
+    ...flags.map(([name]) => `\t\t\t\t\t${name}\n`),
+    ...show(after),
   ];
 }
 

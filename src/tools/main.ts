@@ -46,8 +46,6 @@ export async function main(args: string[], more: readonly Command[] = []): Promi
     process.stderr.write(`iwarp: unknown command ${JSON.stringify(name)}\n\n${usage(commands)}`);
     return 2;
   }
-  // Loaded only when asked for: it brings the whole stack along.
-  if (process.env['IWARP_CONTROL'] === '1') (await import('./support/control-socket.ts')).controlFromEnvironment();
   const run = await command[2]();
   return await run(rest);
 }

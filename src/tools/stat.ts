@@ -6,45 +6,55 @@ import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { askAll } from './support/control-socket.ts';
-import type { ConnectionSnapshot, DeviceSnapshot, ProcessSnapshot } from './support/snapshot.ts';
+import { askAll } from '../observe/control-socket.ts';
+import type { ConnectionSnapshot, DeviceSnapshot, ProcessSnapshot } from '../observe/snapshot.ts';
 
-const USAGE = `usage: iwarp stat [-j] [-p] [--pid PID] [WHAT]
+const USAGE = `usage: iwarp stat [-d] [-j] [-p] [--pid PID] [WHAT] [show]
   WHAT           device (default): counters of each device, as rdma statistic
                  qp: counters of each connection, as rdma statistic qp
                  resource: how many objects each device has, as rdma resource
                  resource pd|cq|qp|cm_id|mr: the objects, as rdma resource show
+  -d             details: what rdma has no word for
   -j             JSON
-  -p             JSON in lines
+  -p             one counter a line; JSON with line breaks
   --pid PID      this process only
 
 Processes show themselves when started with IWARP_CONTROL=1, or by serveControl().
 `;
 
-type Fields = Readonly<Record<string, string | number>>;
-/** One line: what comes before the fields, and the fields. */
-interface Row {
-  readonly head: string;
-  readonly fields: Fields;
+type Fields = Readonly<Record<string, string | number | readonly number[]>>;
+/** What a device is called: its number among all that are shown, its name, and whose it is. */
+interface Shown {
+  readonly ifindex: number;
+  readonly name: string;
+  readonly owner: { readonly pid: number; readonly comm: string };
 }
 
-/** Every process's every device, one after the other. */
-function rowsOf(processes: readonly ProcessSnapshot[], make: (device: DeviceSnapshot, link: string, owner: Fields) => readonly Row[]): Row[] {
-  return processes.flatMap((one) =>
-    one.devices.flatMap((device) => make(device, device.attributes.name, { pid: one.pid, comm: one.comm })));
+/** One line: `0: NAME:`, `dev NAME` or `link NAME/1`, then names and values. `details` are only shown when asked for. */
+interface Row {
+  readonly head: 'index' | 'dev' | 'link';
+  readonly fields: Fields;
+  readonly counters?: Readonly<Record<string, number>>;
+  readonly details?: Fields;
+}
+
+type View = (device: DeviceSnapshot, owner: Shown['owner']) => readonly Row[];
+
+interface Format {
+  readonly json: boolean;
+  readonly pretty: boolean;
+  readonly details: boolean;
 }
 
 export async function run(args: string[]): Promise<number> {
-  let processes: ProcessSnapshot[];
-  let rows: Row[];
-  let json: boolean;
-  let pretty: boolean;
+  let text: string;
   try {
     const { values, positionals } = parseArgs({
       args,
       allowPositionals: true,
       options: {
-        json: { type: 'boolean', short: 'j' }, pretty: { type: 'boolean', short: 'p' }, pid: { type: 'string' }, help: { type: 'boolean', short: 'h' },
+        json: { type: 'boolean', short: 'j', default: false }, pretty: { type: 'boolean', short: 'p', default: false },
+        details: { type: 'boolean', short: 'd', default: false }, pid: { type: 'string' }, help: { type: 'boolean', short: 'h' },
       },
     });
     if (values.help === true) {
@@ -52,32 +62,42 @@ export async function run(args: string[]): Promise<number> {
       return 0;
     }
     const view = viewOf(positionals);
-    pretty = values.pretty === true;
-    json = values.json === true || pretty;
-    processes = (await askAll()).filter((one) => values.pid === undefined || String(one.pid) === values.pid);
-    rows = rowsOf(processes, view);
+    const processes = (await askAll()).filter((one) => values.pid === undefined || String(one.pid) === values.pid);
+    if (processes.length === 0) {
+      process.stderr.write('stat: no process shows itself (start one with IWARP_CONTROL=1)\n');
+      return 1;
+    }
+    text = render(processes, view, values);
   } catch (error) {
     process.stderr.write(`stat: ${(error as Error).message}\n${error instanceof IwarpError && error.code !== 'ERR_INVALID_ARGUMENT' ? '' : USAGE}`);
     return 2;
   }
-  if (processes.length === 0) {
-    process.stderr.write('stat: no process shows itself (start one with IWARP_CONTROL=1)\n');
-    return 1;
-  }
-  const text = json
-    ? `${JSON.stringify(rows.map(({ head, fields }) => ({ ...headFields(head), ...fields })), null, pretty ? 4 : 0)}\n`
-    : rows.map(({ head, fields }) => `${[head, ...Object.entries(fields).map(([name, value]) => `${name} ${value}`)].join(' ')} \n`).join('');
   process.stdout.write(text);
   return 0;
 }
 
-/** `link iwarp0/1` as JSON fields. */
-function headFields(head: string): Fields {
-  const [kind, name = ''] = head.split(' ');
-  return kind === 'link' || kind === 'dev' ? { [kind === 'link' ? 'ifname' : 'dev']: name } : { ifname: kind!.replace(/:$/, '') };
+/** Every process's every device, one after the other. */
+function render(processes: readonly ProcessSnapshot[], view: View, { json, pretty, details }: Format): string {
+  const devices = processes.flatMap(({ pid, comm, devices: all }) => all.map((device) => ({ device, owner: { pid, comm } })));
+  const rows = devices.flatMap(({ device, owner }, ifindex) => {
+    const shown = { ifindex, name: device.attributes.name, owner };
+    return view(device, owner).map((row) => (json ? jsonRow(shown, row, details) : textRow(shown, row, pretty, details)));
+  });
+  return json ? `${JSON.stringify(rows, null, pretty ? 4 : 0)}\n` : rows.join('');
 }
 
-type View = (device: DeviceSnapshot, name: string, owner: Fields) => readonly Row[];
+function textRow({ ifindex, name }: Shown, { head, fields, counters = {}, details = {} }: Row, pretty: boolean, detailed: boolean): string {
+  const heads = { index: `${ifindex}: ${name}:`, dev: `dev ${name}`, link: `link ${name}/1` };
+  const { lqpn, ...rest } = fields;
+  const list = Array.isArray(lqpn);
+  const pairs = Object.entries({ ...(list ? rest : fields), ...(detailed ? details : {}) }).map(([key, value]) => `${key} ${String(value)} `);
+  const counts = Object.entries(counters).map(([key, value]) => `${pretty ? '\n    ' : ''}${key} ${value} `);
+  return `${heads[head]} ${pairs.join('')}${counts.join('')}${list ? `\n    LQPN: <${lqpn.join(',')}>` : ''}\n`;
+}
+
+function jsonRow({ ifindex, name }: Shown, { head, fields, counters, details }: Row, detailed: boolean): Fields {
+  return { ifindex, ...(head === 'link' ? { port: 1 } : {}), ifname: name, ...fields, ...(detailed ? details : {}), ...counters };
+}
 
 function viewOf(positionals: readonly string[]): View {
   const words = positionals.filter((word) => word !== 'show');
@@ -88,7 +108,7 @@ function viewOf(positionals: readonly string[]): View {
 }
 
 /** Counter names in the manner of the RNIC drivers' hardware counters. */
-function counterFields(c: StreamCounters): Fields {
+function counterFields(c: StreamCounters): Readonly<Record<string, number>> {
   return {
     in_fpdus: c.fpdusIn, out_fpdus: c.fpdusOut, in_octets: c.octetsIn, out_octets: c.octetsOut,
     in_payload_octets: c.payloadIn, out_payload_octets: c.payloadOut,
@@ -103,45 +123,65 @@ function counterFields(c: StreamCounters): Fields {
 }
 
 const COUNTERS: Readonly<Record<string, View>> = {
-  device: ({ counters }, name, owner) => [{
-    head: `link ${name}/1`,
-    fields: {
+  device: ({ counters }, owner) => [{
+    head: 'link',
+    fields: {},
+    counters: {
       ...counterFields(counters), connections_established: counters.established, connections_rejected: counters.rejected,
-      connections_failed: counters.failed, connections_closed: counters.closed, connections_broken: counters.broken, ...owner,
+      connections_refused: counters.refused, connections_failed: counters.failed, connections_closed: counters.closed,
+      connections_broken: counters.broken,
     },
+    details: { ...owner },
   }],
-  qp: ({ connections }, name, owner) => connections
+  qp: ({ connections }, owner) => connections
     .filter(({ lqpn }) => lqpn !== null)
-    .map(({ lqpn, counters }) => ({ head: `link ${name}/1`, fields: { lqpn: lqpn!, ...owner, ...counterFields(counters) } })),
+    .map(({ lqpn, counters }) => ({
+      head: 'link', fields: { cntn: lqpn!, 'qp-type': 'RC', ...owner, lqpn: [lqpn!] }, counters: counterFields(counters),
+    })),
 };
 
-const QP_STATES: Readonly<Record<string, string>> = { idle: 'IDLE', rts: 'RTS', closing: 'CLOSING', terminate: 'TERMINATE', error: 'ERROR' };
+/** The states of the verbs draft by the names that rdma has for the states of other transports, where there is one. */
+const QP_STATES: Readonly<Record<string, string>> = { idle: 'INIT', rts: 'RTS', closing: 'SQD', terminate: 'SQE', error: 'ERR' };
 
 const RESOURCES: Readonly<Record<string, View>> = {
-  '': ({ attributes: { inUse }, connections }, name, owner) => [{
-    head: `${name}:`, fields: { pd: inUse.pd, cq: inUse.cq, qp: inUse.qp, cm_id: connections.length, mr: inUse.mr, mw: inUse.mw, srq: inUse.srq, ...owner },
+  '': ({ attributes: { inUse }, connections, listeners }, owner) => [{
+    head: 'index',
+    fields: { pd: inUse.pd, cq: inUse.cq, qp: inUse.qp, cm_id: connections.length + listeners.length, mr: inUse.mr, ctx: 1, srq: inUse.srq },
+    details: { mw: inUse.mw, ...owner },
   }],
-  pd: ({ pds }, name, owner) => pds.map(({ pdn, users }) => ({ head: `dev ${name}`, fields: { pdn, users, ...owner } })),
-  cq: ({ cqs }, name, owner) => cqs.map(({ cqn, cqe, users }) => ({ head: `dev ${name}`, fields: { cqn, cqe, users, ...owner } })),
-  qp: ({ qps }, name, owner) => qps.map(({ lqpn, pdn, state, sendOutstanding, recvPosted }) => ({
-    head: `link ${name}/1`,
-    fields: {
-      lqpn, type: 'RC', state: QP_STATES[state] ?? state, 'sq-psn': 0, pdn, 'sq-outstanding': sendOutstanding, 'rq-posted': recvPosted, ...owner,
+  pd: ({ pds }, owner) => pds.map(({ pdn, users }) => ({ head: 'dev', fields: { pdn, users, ...owner } })),
+  cq: ({ cqs }, owner) => cqs.map(({ cqn, cqe, users, length, overflows }) => ({
+    head: 'dev', fields: { cqn, cqe, users, ...owner }, details: { drv_waiting: length, drv_overflows: overflows },
+  })),
+  qp: ({ qps }, owner) => qps.map(({ lqpn, pdn, state, ...more }) => ({
+    head: 'link',
+    fields: { lqpn, pdn, type: 'RC', state: QP_STATES[state] ?? state, 'sq-psn': 0, ...owner },
+    details: {
+      drv_state: state, drv_sq_outstanding: more.sendOutstanding, drv_sq_depth: more.maxSendWr, drv_rq_posted: more.recvPosted,
+      drv_rq_depth: more.maxRecvWr, drv_ird: more.ird, drv_ord: more.ord,
     },
   })),
-  cm_id: ({ connections }, name, owner) => connections.map((one, index) => ({
-    head: `link ${name}/1`,
-    fields: { 'cm-idn': index, ...(one.lqpn === null ? {} : { lqpn: one.lqpn, 'qp-type': 'RC' }), state: cmState(one), ps: 'TCP', ...owner, ...addresses(one) },
+  cm_id: ({ connections, listeners }, owner) => [
+    ...listeners.map((address): Fields => ({ state: 'LISTEN', ps: 'TCP', ...owner, 'src-addr': textOf(address) })),
+    ...connections.map((one): Fields => ({
+      ...(one.lqpn === null ? {} : { lqpn: one.lqpn, 'qp-type': 'RC' }), state: 'CONNECT', ps: 'TCP', ...owner, ...addresses(one),
+    })),
+  ].map((fields, index) => {
+    const { 'src-addr': from, 'dst-addr': to, ...rest } = fields;
+    return {
+      head: 'link',
+      fields: { ...rest, 'cm-idn': index, ...(from === undefined ? {} : { 'src-addr': from }), ...(to === undefined ? {} : { 'dst-addr': to }) },
+    };
+  }),
+  mr: ({ mrs }, owner) => mrs.map(({ mrn, mrlen, pdn, access, valid }) => ({
+    head: 'dev', fields: { mrn, mrlen, pdn, ...owner }, details: { drv_access: access, drv_valid: Number(valid) },
   })),
-  mr: ({ mrs }, name, owner) => mrs.map(({ mrn, mrlen, pdn }) => ({ head: `dev ${name}`, fields: { mrn, mrlen, pdn, ...owner } })),
 };
 
-function cmState(connection: ConnectionSnapshot): string {
-  if (connection.established) return 'CONNECT';
-  return connection.role === 'active' ? 'CONNECTING' : 'ACCEPTING';
+function textOf({ address, port }: PortAddress): string {
+  return `${address}:${port}`;
 }
 
 function addresses({ local, remote }: ConnectionSnapshot): Fields {
-  const text = ({ address, port, family }: PortAddress): string => (family === 'IPv6' ? `[${address}]:${port}` : `${address}:${port}`);
-  return { ...(local === null ? {} : { 'src-addr': text(local) }), ...(remote === null ? {} : { 'dst-addr': text(remote) }) };
+  return { ...(local === null ? {} : { 'src-addr': textOf(local) }), ...(remote === null ? {} : { 'dst-addr': textOf(remote) }) };
 }

@@ -1,12 +1,12 @@
 /** The state of this process's devices as plain data, for the control socket. Keep it JSON: no bigint, no undefined that matters. */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { openRnics, type Rnic } from '../../api/environment.ts';
-import type { CmConnection } from '../../cm/connection.ts';
-import type { DeviceCounters } from '../../cm/census.ts';
-import type { StreamCounters } from '../../rdmap/stream-types.ts';
-import type { PortAddress } from '../../transport/port.ts';
-import type { DeviceAttributes } from '../../verbs/device.ts';
+import type { CmConnection } from '../cm/connection.ts';
+import type { DeviceCounters } from '../cm/census.ts';
+import type { StreamCounters } from '../rdmap/stream-types.ts';
+import type { PortAddress } from '../transport/port.ts';
+import type { DeviceAttributes } from '../verbs/device.ts';
+import { observedDevices, type ObservedDevice } from './devices.ts';
 
 export interface ConnectionSnapshot {
   readonly role: 'active' | 'passive';
@@ -35,6 +35,7 @@ export interface DeviceSnapshot {
   readonly crc32c: string;
   readonly counters: DeviceCounters;
   readonly connections: readonly ConnectionSnapshot[];
+  readonly listeners: readonly PortAddress[];
   readonly qps: readonly QpSnapshot[];
   readonly cqs: readonly { readonly cqn: number; readonly cqe: number; readonly users: number; readonly length: number; readonly overflows: number }[];
   readonly mrs: readonly { readonly mrn: number; readonly pdn: number; readonly mrlen: number; readonly access: number; readonly valid: boolean }[];
@@ -54,20 +55,26 @@ export function snapshot(): ProcessSnapshot {
   const script = process.argv[1];
   return {
     pid: process.pid,
-    comm: script === undefined ? 'node' : basename(script),
+    comm: script === undefined ? 'node' : printable(basename(script)),
     version: packageVersion(),
     node: process.version,
-    devices: openRnics().map(deviceSnapshot),
+    devices: observedDevices().map(deviceSnapshot),
   };
 }
 
-function deviceSnapshot({ device, cm }: Rnic): DeviceSnapshot {
+/** The names of files may hold anything; what is shown in a line of text may not. */
+function printable(name: string): string {
+  return name.replaceAll(/[^!-~]/g, '_');
+}
+
+function deviceSnapshot({ device, cm }: ObservedDevice): DeviceSnapshot {
   const { qp, cq, mr, pd } = device.objects;
   return {
     attributes: device.query(),
     crc32c: device.resources.crc.name,
     counters: cm.counters(),
     connections: [...cm.connections].map(connectionSnapshot),
+    listeners: [...cm.census.listeners].map(({ address }) => address),
     qps: [...qp].map((one) => {
       const { number, state, maxSendWr, maxRecvWr, sendOutstanding, recvPosted, ird, ord } = one.query();
       return { lqpn: number, pdn: one.pd.handle, state, maxSendWr, maxRecvWr, sendOutstanding, recvPosted, ird, ord };
@@ -94,7 +101,7 @@ function connectionSnapshot(connection: CmConnection): ConnectionSnapshot {
 
 /** The version in package.json, which is one folder further up for compiled files. */
 export function packageVersion(): string {
-  for (const path of ['../../../package.json', '../../../../package.json']) {
+  for (const path of ['../../package.json', '../../../package.json']) {
     try {
       const found = JSON.parse(readFileSync(new URL(path, import.meta.url), 'utf8')) as { name?: string; version?: string };
       if (found.name === 'iwarp' && found.version !== undefined) return found.version;

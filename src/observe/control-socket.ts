@@ -1,0 +1,187 @@
+/**
+ * The control socket: lets `iwarp stat` and `iwarp devinfo` look into a running process. A process that wants to be looked into serves a
+ * local socket in a folder that nobody but its user can enter; whoever connects is told the state as one JSON text, and nothing else can be
+ * asked for or changed. Off unless the program calls {@link serveControl} or its environment has `IWARP_CONTROL=1` when its first device is
+ * opened. Whatever goes wrong here costs the program nothing but the look.
+ */
+import { chmodSync, lstatSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { threadId } from 'node:worker_threads';
+import { IwarpError } from '../base/errors.ts';
+import { snapshot, type ProcessSnapshot } from './snapshot.ts';
+
+/** Environment variable that turns the control socket on. */
+export const CONTROL_VARIABLE = 'IWARP_CONTROL';
+
+/** A peer that does not read is not kept. */
+const PATIENCE_MS = 2_000;
+/** The state of a device with tens of thousands of objects is some megabytes; a runaway answer is cut off here. */
+const MAX_ANSWER_OCTETS = 256 * 1024 * 1024;
+/** Processes of one number that share a folder: containers. More of them than this is somebody's mistake. */
+const MAX_NAMESAKES = 16;
+
+/** A control socket that is open. */
+export interface ControlServer {
+  readonly path: string;
+  close(): Promise<void>;
+}
+
+let serving: Promise<ControlServer> | null = null;
+
+/**
+ * Serve the control socket of this process; it does not keep the process alive. Calling again gives the same one.
+ *
+ * Rejects with ERR_NOT_SUPPORTED where the system has no sockets that only one user can open, ERR_ACCESS if the folder for it cannot be
+ * made, belongs to others, or is open to others, ERR_CONNECT if the socket cannot be had.
+ *
+ * @example
+ * const control = await serveControl(); // now `npx iwarp stat` shows this process
+ */
+export function serveControl(): Promise<ControlServer> {
+  if (serving !== null) return serving;
+  const opening = open();
+  serving = opening;
+  opening.catch(() => (serving = null));
+  return opening;
+}
+
+/** Decided once, when the first device is opened. */
+let environmentRead = false;
+
+/** @internal With `IWARP_CONTROL=1` serve the control socket. A failure is a warning of type `IwarpWarning` with the error's code. */
+export function controlFromEnvironment(): void {
+  if (environmentRead) return;
+  environmentRead = true;
+  if (process.env[CONTROL_VARIABLE] !== '1') return;
+  serveControl().catch((error: IwarpError) => {
+    process.emitWarning(`${CONTROL_VARIABLE}=1 has no effect: ${error.message}`, { type: 'IwarpWarning', code: error.code });
+  });
+}
+
+async function open(): Promise<ControlServer> {
+  const folder = controlFolder();
+  const server = createServer(answer);
+  const path = await bind(server, folder);
+  // Later failures (no descriptor left to accept with) concern the one who asks, not this program.
+  server.on('error', () => undefined);
+  server.unref();
+  const atExit = (): void => remove(path);
+  process.on('exit', atExit);
+  const close = async (): Promise<void> => {
+    serving = null;
+    process.off('exit', atExit);
+    await new Promise<void>((resolve) => server.close(() => resolve()));
+  };
+  return { path, close };
+}
+
+/** Tell the state and hang up. */
+function answer(socket: Socket): void {
+  socket.unref();
+  socket.on('error', () => socket.destroy());
+  socket.setTimeout(PATIENCE_MS, () => socket.destroy());
+  socket.resume();
+  try {
+    socket.end(`${JSON.stringify(snapshot())}\n`);
+  } catch {
+    socket.destroy(); // being looked at must not end the program that is looked at
+  }
+}
+
+/** The number of the process names the socket; a name that a dead process left is taken over, one that is served is not. */
+async function bind(server: Server, folder: string): Promise<string> {
+  const name = threadId === 0 ? `${process.pid}` : `${process.pid}.${threadId}`;
+  for (let namesake = 0; namesake < MAX_NAMESAKES; namesake++) {
+    const path = join(folder, namesake === 0 ? `${name}.sock` : `${name}-${namesake}.sock`);
+    let error = await listen(server, path);
+    if (error?.code === 'EADDRINUSE' && (await ask(path)) === null) error = await listen(server, path);
+    if (error === null) return path;
+    if (error.code !== 'EADDRINUSE') throw new IwarpError('ERR_CONNECT', `cannot serve ${path}: ${error.message}`, { cause: error });
+  }
+  throw new IwarpError('ERR_CONNECT', `${folder} has ${MAX_NAMESAKES} sockets of processes with the number ${process.pid}`);
+}
+
+function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | null> {
+  return new Promise((resolve) => {
+    const failed = (error: Error): void => resolve(error);
+    server.once('error', failed);
+    server.listen(path, () => {
+      server.off('error', failed);
+      try {
+        chmodSync(path, 0o600); // the folder guards it already
+        resolve(null);
+      } catch (error) {
+        server.close();
+        resolve(error as Error);
+      }
+    });
+  });
+}
+
+/** Ask every process of this user that serves a control socket. */
+export async function askAll(): Promise<ProcessSnapshot[]> {
+  const folder = controlFolder();
+  const names = readdirSync(folder).filter((name) => /^[\d.-]+\.sock$/.test(name));
+  const answers = await Promise.all(names.map((name) => ask(join(folder, name))));
+  return answers.filter((one) => one !== null).sort((a, b) => a.pid - b.pid);
+}
+
+/** One process's state; null if nobody serves the socket, which is then cleared away, or if it does not answer in time. */
+function ask(path: string): Promise<ProcessSnapshot | null> {
+  return new Promise((resolve) => {
+    const parts: Buffer[] = [];
+    let octets = 0;
+    const socket = connect(path);
+    socket.setTimeout(PATIENCE_MS, () => socket.destroy());
+    socket.on('data', (part) => {
+      parts.push(part);
+      octets += part.length;
+      if (octets > MAX_ANSWER_OCTETS) socket.destroy();
+    });
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNREFUSED') remove(path);
+    });
+    socket.on('close', () => resolve(parse(Buffer.concat(parts).toString('utf8'))));
+  });
+}
+
+function parse(text: string): ProcessSnapshot | null {
+  try {
+    return JSON.parse(text) as ProcessSnapshot;
+  } catch {
+    return null; // cut off: the process has gone
+  }
+}
+
+/**
+ * The folder of the sockets: in XDG_RUNTIME_DIR, else in the folder for temporary files. Made if need be, and never one that others could
+ * have put there or can enter: not a link, owned by this user, mode 0700.
+ */
+export function controlFolder(): string {
+  const uid = process.geteuid?.();
+  if (uid === undefined) throw new IwarpError('ERR_NOT_SUPPORTED', 'this system has no local sockets that only one user can open');
+  const runtime = process.env['XDG_RUNTIME_DIR'];
+  const folder = runtime === undefined || runtime === '' ? join(tmpdir(), `iwarp-${uid}`) : join(runtime, 'iwarp');
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') {
+      throw new IwarpError('ERR_ACCESS', `cannot make ${folder}: ${(error as Error).message}`, { cause: error });
+    }
+  }
+  const found = lstatSync(folder);
+  if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o077) !== 0) {
+    throw new IwarpError('ERR_ACCESS', `${folder} is not a folder that only user ${uid} can enter`);
+  }
+  return folder;
+}
+
+function remove(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch {
+    // not there
+  }
+}
