@@ -4,7 +4,7 @@
  * Verbs are in `iwarp/verbs`, the connection manager in `iwarp/cm`, codecs in `iwarp/wire`, and the in-memory network for tests in
  * `iwarp/testing`.
  *
- * @packageDocumentation
+ * @module iwarp
  */
 export {
   connect, createServer, Server,
@@ -18,6 +18,8 @@ export {
   DIAGNOSTICS_CHANNELS, traceTransitions, type ConnectionDiagnostics, type DeviceDiagnostics,
 } from './observe/diagnostics.ts';
 export type { Transition } from './base/fsm.ts';
+export type { RandomU32 } from './base/random.ts';
+export type { Crc32cEngineName } from './crc32c/engine.ts';
 export type { DeviceCounters } from './cm/census.ts';
 export type { Latency, LatencyKind } from './api/latency.ts';
 export { Message } from './api/message.ts';

@@ -1,6 +1,8 @@
 /**
  * `iwarp/testing`: networks for tests. The in-memory one runs under virtual time; the middleware cuts, breaks, delays and records the
  * streams of any transport, TCP included. Hand the result to `openRnic({ transport, scheduler })`.
+ *
+ * @module iwarp/testing
  */
 export { MemoryTransport, type MemoryTransportOptions, type LinkOptions } from './transport/memory.ts';
 export { VirtualTime } from './transport/virtual-time.ts';
@@ -10,7 +12,7 @@ export { HoldingPort, PassingPort, wrapTransport, type PortMiddleware, type Port
 export { segmenting, type Segmentation } from './transport/segmenting.ts';
 export { faulty, randomFaults, type Fault, type FaultDirection, type FaultKind, type FaultRange } from './transport/fault.ts';
 export { tap, type TapDirection, type TapInfo, type TapSink } from './transport/tap.ts';
-export { openPcapFile, pcapTap, type PcapTapOptions } from './transport/pcap-tap.ts';
+export { openPcapFile, pcapTap, type PcapFile, type PcapTapOptions } from './transport/pcap-tap.ts';
 export type {
   CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortHandler, PortListener, Transport, WriteDone,
 } from './transport/port.ts';

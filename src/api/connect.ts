@@ -18,9 +18,13 @@ import { Waiters } from './waiters.ts';
 export interface ConnectOptions extends EndpointOptions {
   /** Default `localhost`. */
   readonly host?: string;
+  /** TCP port of the peer, 1 to 65535. */
   readonly port: number;
+  /** Address to bind to before connecting; the system picks one by default. */
   readonly localAddress?: string;
+  /** Port to bind to before connecting; 0, the default, lets the system pick. */
   readonly localPort?: number;
+  /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
   readonly family?: 4 | 6;
   /** Octets for the peer to see with the request. Up to 492 octets, 508 with `credits: false`. */
   readonly privateData?: ArrayBufferView;
@@ -51,15 +55,21 @@ export interface ServerListenOptions {
   readonly host?: string;
   /** 0, the default, picks a free one, which `address` then tells. */
   readonly port?: number;
+  /** TCP connections that the system may hold for us before they are taken; 511 by default. */
   readonly backlog?: number;
+  /** With an IPv6 host: do not take IPv4 connections too. */
   readonly ipv6Only?: boolean;
 }
 
 /** A request as {@link ServerOptions.onRequest} sees it. */
 export interface ServerRequest {
+  /** The octets of the client's `privateData`, without our own announcement. */
   readonly privateData: Uint8Array;
+  /** Where the request comes from. */
   readonly remoteAddress: PortAddress;
+  /** Reads the client is ready to serve at a time (RFC 6581 9); undefined if its frame does not say. */
   readonly ird: number | undefined;
+  /** Reads the client wants to have outstanding here; undefined if its frame does not say. */
   readonly ord: number | undefined;
 }
 
@@ -250,6 +260,7 @@ export class Server {
     await Promise.all([...this.#connections].map((connection) => connection.close(options)));
   }
 
+  /** The same as `close()`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -109,7 +109,9 @@ export class Connection {
   readonly privateData: Uint8Array;
   /** What start-up settled: revision, CRC, markers, read depths. */
   readonly negotiated: Negotiated;
+  /** Our end of the TCP connection. */
   readonly localAddress: PortAddress;
+  /** The peer's end of the TCP connection. */
   readonly remoteAddress: PortAddress;
   /** Settles when the connection has ended, with the reason; it never rejects. */
   readonly closed: Promise<CloseInfo>;
@@ -145,6 +147,7 @@ export class Connection {
     return this.#r.qp;
   }
 
+  /** The protection domain whose regions this connection can use. Hand it to another connection to share regions with it. */
   get pd(): ProtectionDomain {
     return this.#r.pd;
   }
@@ -349,6 +352,10 @@ export class Connection {
     for (let message = await this.receive(options); message !== null; message = await this.receive(options)) yield message;
   }
 
+  /**
+   * Messages in the order they came. The loop ends when the peer closes in order and throws when the connection breaks; release each
+   * message, or the peer is held back.
+   */
   [Symbol.asyncIterator](): AsyncGenerator<Message, void, undefined> {
     return this.messages();
   }
@@ -422,6 +429,7 @@ export class Connection {
     this.#cm.abort();
   }
 
+  /** The same as `close()`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -28,9 +28,11 @@ export interface EndpointOptions {
   readonly rnic?: Rnic;
   /** Start from what suits this kind of peer; `policy` then changes single points of it. */
   readonly preset?: PresetName;
+  /** What this connection asks for and grants in start-up and on the wire, as a difference from the preset or from {@link DEFAULT_POLICY}. */
   readonly policy?: Partial<ConnectionPolicy>;
   /** Reads and atomics that the peer, and we, may have outstanding; what the policy says by default. */
   readonly ird?: number;
+  /** Reads and atomics that we may have outstanding at the peer (ORD); what the policy says by default. */
   readonly ord?: number;
 }
 

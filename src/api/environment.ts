@@ -16,8 +16,11 @@ import { Device, type DeviceOptions } from '../verbs/device.ts';
  * use.
  */
 export interface Rnic {
+  /** The device: protection domains, queues, limits. */
   readonly device: Device;
+  /** The connection manager that carries the device's connections. */
   readonly cm: ConnectionManager;
+  /** The clock of its time limits. */
   readonly scheduler: Scheduler;
 }
 
@@ -25,6 +28,7 @@ export interface Rnic {
 export interface RnicOptions extends DeviceOptions {
   /** Default: TCP. `iwarp/testing` has an in-memory one. */
   readonly transport?: Transport;
+  /** Clock and timers; the real ones by default, virtual time for tests. */
   readonly scheduler?: Scheduler;
 }
 

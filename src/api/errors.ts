@@ -30,9 +30,11 @@ export class RejectedError extends IwarpError {
 
 /** Why a connection ended. */
 export interface CloseInfo {
+  /** How it ended; `graceful` is the only one that is nobody's fault. */
   readonly cause: CloseCause;
   /** Set unless the connection was closed in order. */
   readonly error: IwarpError | undefined;
+  /** The Terminate message that ended the stream, sent or received, decoded. */
   readonly terminate: TerminateInfo | undefined;
 }
 

@@ -25,6 +25,7 @@ export class LatencyRecorder {
  * its octets have been handed to TCP, a Read or atomic when the answer is here.
  */
 export interface Latency {
+  /** One `node:perf_hooks` histogram a kind, in nanoseconds from 1 to 60 s; longer ones count as 60 s. */
   readonly histograms: Readonly<Record<LatencyKind, Histogram>>;
   /** Stop recording. The histograms stay readable. */
   stop(): void;

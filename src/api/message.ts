@@ -39,6 +39,7 @@ export class Message {
     release?.();
   }
 
+  /** The same as `release()`, for `using`. */
   [Symbol.dispose](): void {
     this.release();
   }

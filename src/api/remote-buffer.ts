@@ -20,8 +20,11 @@ export const REMOTE_BUFFER_OCTETS = 16;
  * const remote = RemoteBuffer.fromBytes(message.data);
  */
 export class RemoteBuffer {
+  /** STag of the region: u32, and with an access right to it all that a peer needs, so treat it as a secret. */
   readonly rkey: number;
+  /** Tagged offset of the first octet: u64. */
   readonly address: bigint;
+  /** Octets, 0 to 2^32 - 1. */
   readonly length: number;
 
   constructor(rkey: number, address: bigint | number, length: number) {
@@ -44,6 +47,7 @@ export class RemoteBuffer {
     return new RemoteBuffer(this.rkey, this.address + BigInt(offset), length);
   }
 
+  /** Sixteen octets, big-endian: address u64, rkey u32, length u32. */
   toBytes(): Uint8Array {
     const bytes = new Uint8Array(REMOTE_BUFFER_OCTETS);
     const view = new DataView(bytes.buffer);
@@ -64,6 +68,7 @@ export class RemoteBuffer {
     return new RemoteBuffer(view.getUint32(8), toBigInt(view.getUint32(0), view.getUint32(4)), view.getUint32(12));
   }
 
+  /** What `JSON.stringify` writes; the address is a decimal string, for a number has 53 bits only. */
   toJSON(): { rkey: number; address: string; length: number } {
     return { rkey: this.rkey, address: this.address.toString(), length: this.length };
   }

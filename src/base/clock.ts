@@ -7,6 +7,7 @@ export type CancelTimer = () => void;
 
 /** What a driver needs of the world besides a port. Times are milliseconds on a monotonic clock. */
 export interface Scheduler {
+  /** Milliseconds, from an origin of its own. */
   now(): number;
   /** Run `task` once, at or after `time`. */
   at(time: number, task: () => void): CancelTimer;

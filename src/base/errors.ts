@@ -45,6 +45,7 @@ export type IwarpErrorCode = keyof typeof ERROR_CODES;
  * }
  */
 export class IwarpError extends Error {
+  /** What went wrong, as a stable name of {@link ERROR_CODES}. */
   readonly code: IwarpErrorCode;
 
   constructor(code: IwarpErrorCode, message: string, options?: ErrorOptions) {

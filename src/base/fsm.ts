@@ -20,8 +20,11 @@ export interface Transition {
   readonly table: string;
   /** The machine itself: the same object for every step of one queue pair or stream. */
   readonly machine: object;
+  /** State before. */
   readonly from: string;
+  /** What happened. */
   readonly input: string;
+  /** State after. */
   readonly to: string;
 }
 

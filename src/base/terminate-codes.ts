@@ -7,46 +7,79 @@
 export const FINE = 0;
 
 /**
- * Packed Terminate codes. LOCAL_CATASTROPHIC is 0/0/00 on the wire, which would collide with {@link FINE}: inside it carries bit 16,
+ * Packed Terminate codes. LOCAL_CATASTROPHIC is 0/0/00 on the wire, which would collide with FINE, "no error": inside it carries bit 16,
  * which encoding cuts off.
  */
 export const TERM = {
+  /** 0/0/00: local catastrophic error. */
   LOCAL_CATASTROPHIC: 0x1_0000,
 
+  /** 0/1/00: invalid STag. */
   RDMAP_INVALID_STAG: 0x0100,
+  /** 0/1/01: base or bounds violation. */
   RDMAP_BOUNDS: 0x0101,
+  /** 0/1/02: access rights violation. */
   RDMAP_ACCESS: 0x0102,
+  /** 0/1/03: STag not associated with the RDMAP stream. */
   RDMAP_NOT_ASSOCIATED: 0x0103,
+  /** 0/1/04: TO wrap. */
   RDMAP_TO_WRAP: 0x0104,
+  /** 0/1/09: STag cannot be invalidated. */
   RDMAP_CANNOT_INVALIDATE: 0x0109,
+  /** 0/1/FF: unspecified remote protection error. */
   RDMAP_PROTECTION_UNSPECIFIED: 0x01ff,
 
+  /** 0/2/05: invalid RDMAP version. */
   RDMAP_VERSION: 0x0205,
+  /** 0/2/06: unexpected opcode. */
   RDMAP_UNEXPECTED_OPCODE: 0x0206,
+  /** 0/2/07: catastrophic error, localized to the RDMAP stream. */
   RDMAP_STREAM_CATASTROPHIC: 0x0207,
+  /** 0/2/08: catastrophic error, global. */
   RDMAP_GLOBAL_CATASTROPHIC: 0x0208,
+  /** 0/2/09: STag cannot be invalidated. */
   RDMAP_OPERATION_CANNOT_INVALIDATE: 0x0209,
+  /** 0/2/FF: unspecified remote operation error. */
   RDMAP_OPERATION_UNSPECIFIED: 0x02ff,
 
+  /** 1/0/00: DDP local catastrophic error. */
   DDP_LOCAL_CATASTROPHIC: 0x1000,
+  /** 1/1/00: invalid STag. */
   DDP_INVALID_STAG: 0x1100,
+  /** 1/1/01: base or bounds violation. */
   DDP_BOUNDS: 0x1101,
+  /** 1/1/02: STag not associated with the DDP stream. */
   DDP_NOT_ASSOCIATED: 0x1102,
+  /** 1/1/03: TO wrap. */
   DDP_TO_WRAP: 0x1103,
+  /** 1/1/04: invalid DDP version. */
   DDP_TAGGED_VERSION: 0x1104,
+  /** 1/2/01: invalid QN. */
   DDP_INVALID_QN: 0x1201,
+  /** 1/2/02: invalid MSN, no buffer available. */
   DDP_NO_BUFFER: 0x1202,
+  /** 1/2/03: invalid MSN, MSN range is not valid. */
   DDP_MSN_RANGE: 0x1203,
+  /** 1/2/04: invalid MO. */
   DDP_INVALID_MO: 0x1204,
+  /** 1/2/05: message too long for the available buffer. */
   DDP_TOO_LONG: 0x1205,
+  /** 1/2/06: invalid DDP version. */
   DDP_UNTAGGED_VERSION: 0x1206,
 
+  /** 2/0/01: TCP connection closed, terminated or lost. */
   MPA_CONNECTION_LOST: 0x2001,
+  /** 2/0/02: MPA CRC mismatch. */
   MPA_CRC: 0x2002,
+  /** 2/0/03: MPA marker and ULPDU_Length disagree. */
   MPA_MARKER: 0x2003,
+  /** 2/0/04: invalid MPA Request or Reply frame. */
   MPA_STARTUP_FRAME: 0x2004,
+  /** 2/0/05: MPA local catastrophic error. */
   MPA_LOCAL_CATASTROPHIC: 0x2005,
+  /** 2/0/06: insufficient IRD resources. */
   MPA_INSUFFICIENT_IRD: 0x2006,
+  /** 2/0/07: no matching RTR option. */
   MPA_NO_MATCHING_RTR: 0x2007,
 } as const;
 

@@ -17,6 +17,7 @@ export interface DeviceCounters extends StreamCounters {
   failed: number;
   /** Established connections that ended in order, and otherwise. */
   closed: number;
+  /** Established connections that ended otherwise: Terminate, reset, loss, time-out. */
   broken: number;
 }
 

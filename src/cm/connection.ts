@@ -79,9 +79,13 @@ export interface ConnectionContext {
 export abstract class CmConnection implements QpController {
   /** Which side of the connection this is. */
   abstract readonly role: 'active' | 'passive';
+  /** @internal */
   protected readonly context: ConnectionContext;
+  /** @internal */
   protected driver: StreamDriver | null = null;
+  /** @internal */
   protected stream: RdmaStream | null = null;
+  /** @internal */
   protected qpInUse: QueuePair | null = null;
   #handler: ((event: CmEvent) => void) | null = null;
   #waiting: CmEvent[] = [];
@@ -91,6 +95,7 @@ export abstract class CmConnection implements QpController {
   #established = false;
   #finished = false;
 
+  /** @internal Made by {@link ConnectionManager.connect} and by a listener. */
   constructor(context: ConnectionContext) {
     this.context = context;
   }
@@ -100,6 +105,7 @@ export abstract class CmConnection implements QpController {
     return this.qpInUse;
   }
 
+  /** What start-up settled; undefined before `established`. */
   get negotiated(): Negotiated | undefined {
     return this.#negotiated;
   }
@@ -109,10 +115,12 @@ export abstract class CmConnection implements QpController {
     return this.#parameters;
   }
 
+  /** Our end of the TCP connection; undefined while there is none. */
   get localAddress(): PortAddress | undefined {
     return this.driver?.port.localAddress;
   }
 
+  /** The peer's end of the TCP connection; undefined while there is none. */
   get remoteAddress(): PortAddress | undefined {
     return this.driver?.port.remoteAddress;
   }
@@ -146,10 +154,12 @@ export abstract class CmConnection implements QpController {
 
   // ------------------------------------------------------------------------------------------------- QpController
 
+  /** @internal There is something to send. */
   kick(): void {
     this.driver?.kick();
   }
 
+  /** The same as {@link disconnect}, under the name that a queue pair calls. */
   close(): void {
     if (this.driver === null) {
       this.cancel();
@@ -160,20 +170,27 @@ export abstract class CmConnection implements QpController {
     this.driver.drain();
   }
 
+  /**
+   * End the stream with a Terminate of this code, packed as `layer << 12 | type << 8 | code` (`TERM` of `iwarp/wire`). Nothing happens
+   * without a connection.
+   */
   terminate(code: number): void {
     if (this.driver === null) return;
     this.stream!.terminate(this.driver.now(), code);
     this.driver.drain();
   }
 
+  /** Reads and atomics that may be outstanding at the peer; 0 without a connection. */
   get ord(): number {
     return this.stream?.ord ?? 0;
   }
 
+  /** @internal For {@link QueuePair.modify}, which checks it. */
   setOrd(ord: number): void {
     if (this.stream !== null) this.stream.ord = ord;
   }
 
+  /** Counts since the connection began; only while there is a TCP connection. */
   counters(): StreamCounters {
     return this.stream!.counters();
   }
@@ -185,9 +202,10 @@ export abstract class CmConnection implements QpController {
 
   // ------------------------------------------------------------------------------------------------- for subclasses
 
-  /** Give up before there is a port. */
+  /** @internal Give up before there is a port. */
   protected abstract cancel(): void;
 
+  /** @internal */
   protected run(role: 'initiator' | 'responder', port: Port, confirm: boolean): StreamDriver {
     this.stream = new RdmaStream({
       role,
@@ -201,6 +219,7 @@ export abstract class CmConnection implements QpController {
     return this.driver;
   }
 
+  /** @internal */
   protected raise(event: CmEvent): void {
     if (this.#finished) return;
     if (event.type === 'disconnected' || event.type === 'unreachable') this.#finished = true;
@@ -214,15 +233,17 @@ export abstract class CmConnection implements QpController {
     this.context.defer(() => this.#handler!(event));
   }
 
+  /** @internal */
   protected requestArrived(_request: StartupFrame): void {
     // Only the passive side gets requests.
   }
 
-  /** The stream has ended before the connection was established. */
+  /** @internal The stream has ended before the connection was established. */
   protected neverEstablished(): void {
     this.qpInUse?.detach();
   }
 
+  /** @internal */
   protected setParameters(privateData: Uint8Array, ird: number | undefined, ord: number | undefined, revision: number): ConnectionParameters {
     const known = (depth: number | undefined): number | undefined => (depth === DEPTH_NOT_NEGOTIATED ? undefined : depth);
     this.#parameters = { privateData, responderResources: known(ird), initiatorDepth: known(ord), revision };

@@ -10,6 +10,7 @@ export interface ConnectionParameters {
   readonly privateData: Uint8Array;
   /** The peer's inbound and outbound read depths (ENH-023); undefined where its frame did not say. */
   readonly responderResources: number | undefined;
+  /** Reads that the peer wants to have outstanding here; undefined where its frame did not say. */
   readonly initiatorDepth: number | undefined;
   /** MPA revision of the frame (MPA-016). */
   readonly revision: number;
@@ -19,6 +20,7 @@ export interface ConnectionParameters {
 export type CmEvent =
   /** Active side with `confirm`: the peer accepted; `establish()` or `disconnect()`. */
   | { readonly type: 'connect-response'; readonly parameters: ConnectionParameters }
+  /** Start-up is through: the queue pair is in RTS. */
   | { readonly type: 'established'; readonly negotiated: Negotiated; readonly parameters: ConnectionParameters }
   /** The peer answered with R=1 (MPA-033). */
   | { readonly type: 'rejected'; readonly parameters: ConnectionParameters; readonly markersAsked: boolean }
@@ -26,6 +28,7 @@ export type CmEvent =
   | { readonly type: 'unreachable'; readonly error: Error }
   /** TCP was there, but start-up failed. */
   | { readonly type: 'connect-error'; readonly reason: StartupFailure }
+  /** A Terminate was sent or received; `disconnected` follows. */
   | { readonly type: 'terminate'; readonly terminate: TerminateInfo }
   /** A close has begun, by whom it says; work still out will complete or be flushed. */
   | { readonly type: 'closing'; readonly by: 'local' | 'peer' }

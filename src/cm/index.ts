@@ -1,4 +1,8 @@
-/** `iwarp/cm`: the connection manager. */
+/**
+ * `iwarp/cm`: the connection manager, after librdmacm. Calls return at once; how it goes arrives as {@link CmEvent}s.
+ *
+ * @module iwarp/cm
+ */
 export { ConnectionManager, ActiveConnection, PassiveConnection, CmListener, type ConnectOptions, type ListenFailure, type ListenOptions } from './manager.ts';
 export { CmConnection, type ConnParam } from './connection.ts';
 export type { CmObserver, DeviceCounters } from './census.ts';

@@ -15,11 +15,17 @@ import type { CmEvent } from './events.ts';
 
 /** Where and how to connect. */
 export interface ConnectOptions extends ConnParam {
+  /** Host name or address of the peer. */
   readonly host: string;
+  /** TCP port of the peer, 1 to 65535. */
   readonly port: number;
+  /** Address to bind to before connecting; the system picks one by default. */
   readonly localAddress?: string;
+  /** Port to bind to before connecting; 0, the default, lets the system pick. */
   readonly localPort?: number;
+  /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
   readonly family?: 4 | 6;
+  /** Differences from {@link DEFAULT_POLICY}. */
   readonly policy?: Partial<ConnectionPolicy>;
   /** Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). */
   readonly confirm?: boolean;
@@ -27,11 +33,15 @@ export interface ConnectOptions extends ConnParam {
 
 /** Where and how to listen. */
 export interface ListenOptions {
+  /** Address to bind to; every address by default. */
   readonly host?: string;
   /** 0 picks a free port. */
   readonly port?: number;
+  /** TCP connections that the system may hold for us before they are taken; 511 by default. */
   readonly backlog?: number;
+  /** With an IPv6 host: do not take IPv4 connections too. */
   readonly ipv6Only?: boolean;
+  /** Differences from {@link DEFAULT_POLICY}, for each connection that comes here. */
   readonly policy?: Partial<ConnectionPolicy>;
   /**
    * Connections that may be in start-up or waiting for the ULP's decision at a time; further ones are reset (SEC-033). The default holds
@@ -44,7 +54,9 @@ export interface ListenOptions {
 
 /** A connection that never became a request. */
 export interface ListenFailure {
+  /** What was wrong. */
   readonly reason: StartupFailure;
+  /** Who it was; undefined if the connection was gone before it could be asked. */
   readonly remoteAddress: PortAddress | undefined;
 }
 
@@ -58,6 +70,7 @@ const DEFAULT_BACKLOG = 511;
  * connection.setHandler((event) => console.log(event.type));
  */
 export class ConnectionManager {
+  /** The device whose queue pairs it connects. */
   readonly device: Device;
   /** @internal */
   readonly census: Census = new Census();
@@ -205,6 +218,7 @@ export class ActiveConnection extends CmConnection {
     super.terminate(code);
   }
 
+  /** @internal */
   protected override cancel(): void {
     if (this.#cancelConnect === null) return;
     this.#cancelConnect();
@@ -245,10 +259,12 @@ export class PassiveConnection extends CmConnection {
     driver.begin();
   }
 
+  /** @internal */
   protected override requestArrived(_request: StartupFrame): void {
     this.context.defer(() => this.#onRequest(this));
   }
 
+  /** @internal */
   protected override raise(event: CmEvent): void {
     // Before the request nobody knows this connection: the listener speaks for it.
     if (event.type === 'connect-error' && this.parameters === undefined) {
@@ -299,6 +315,7 @@ export class PassiveConnection extends CmConnection {
     this.#settle();
   }
 
+  /** @internal */
   protected override neverEstablished(): void {
     super.neverEstablished();
     this.#settle();
@@ -310,6 +327,7 @@ export class PassiveConnection extends CmConnection {
     this.#onDecided();
   }
 
+  /** @internal */
   protected override cancel(): void {
     // A passive connection always has its port.
   }
@@ -345,6 +363,7 @@ export class CmListener {
     this.#depthLimit = depthLimit;
   }
 
+  /** Where it listens; a port that was asked for as 0 is filled in. */
   get address(): PortAddress {
     return this.#listener!.address;
   }

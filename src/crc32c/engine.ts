@@ -12,6 +12,7 @@ import { firstFault } from './self-test.ts';
 import { createSimdEngine, simdSupported } from './simd.ts';
 import { createWasmEngine, wasmSupported } from './wasm.ts';
 
+/** The engines: WebAssembly SIMD, plain WebAssembly, JavaScript, and the `crc-32` package. */
 export type Crc32cEngineName = 'simd' | 'wasm' | 'js' | 'crc-32';
 
 export interface Crc32cEngine {

@@ -10,10 +10,15 @@ import { addWraps, distance } from '../base/u64.ts';
 
 /** Access rights, with libibverbs' values. Local read is always granted. */
 export const ACCESS = {
+  /** Receives and Reads may write here. */
   LOCAL_WRITE: 1,
+  /** The peer may write; needs LOCAL_WRITE. */
   REMOTE_WRITE: 2,
+  /** The peer may read. */
   REMOTE_READ: 4,
+  /** The peer may do atomics; needs LOCAL_WRITE. */
   REMOTE_ATOMIC: 8,
+  /** Windows may be bound. */
   MW_BIND: 16,
 } as const;
 const ALL_ACCESS = 31;

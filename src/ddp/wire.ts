@@ -2,26 +2,53 @@
  * DDP on the wire: RFC 5041 4. The one place for DDP's offsets and masks; offsets count from the first octet of the ULPDU.
  */
 
+/** The DDP control octet. */
 export const DDP_CONTROL_OFFSET = 0;
 /** RsvdULP octet 0: the RDMAP control octet. */
 export const RSVDULP_OFFSET = 1;
 
 /** Masks of the DDP control octet. */
-export const DDP_CONTROL = { TAGGED: 0x80, LAST: 0x40, RESERVED: 0x3c, VERSION: 0x03 } as const;
+export const DDP_CONTROL = {
+  /** T: the segment is tagged. */
+  TAGGED: 0x80,
+  /** L: the last segment of its message. */
+  LAST: 0x40,
+  /** Sent as zero, not looked at. */
+  RESERVED: 0x3c,
+  /** DV: 1, or 0 in the RDMA Consortium mode. */
+  VERSION: 0x03,
+} as const;
 
+/** Octets of a tagged header (RFC 5041 4.2). */
 export const TAGGED_HEADER_OCTETS = 14;
+/** STag, u32. */
 export const TAGGED_STAG_OFFSET = 2;
+/** Tagged Offset, u64. */
 export const TAGGED_TO_OFFSET = 6;
 
+/** Octets of an untagged header (RFC 5041 4.3). */
 export const UNTAGGED_HEADER_OCTETS = 18;
 /** RsvdULP octets 1..4: the Invalidate STag field. */
 export const UNTAGGED_ULP_WORD_OFFSET = 2;
+/** Queue Number, u32. */
 export const UNTAGGED_QN_OFFSET = 6;
+/** Message Sequence Number, u32. */
 export const UNTAGGED_MSN_OFFSET = 10;
+/** Message Offset, u32: where in the message the payload belongs. */
 export const UNTAGGED_MO_OFFSET = 14;
 
 /** Untagged queue numbers (RFC 5040 3.1, RFC 7306 10.2). */
-export const QN = { SEND: 0, READ_REQUEST: 1, TERMINATE: 2, ATOMIC_RESPONSE: 3 } as const;
+export const QN = {
+  /** Sends and Immediate Data. */
+  SEND: 0,
+  /** Read and Atomic Requests. */
+  READ_REQUEST: 1,
+  /** The Terminate. */
+  TERMINATE: 2,
+  /** Atomic Responses. */
+  ATOMIC_RESPONSE: 3,
+} as const;
+/** Queues that RDMAP uses; higher numbers are an error. */
 export const QUEUE_COUNT = 4;
 /** MSN of the first message on each queue and direction (DDP-014). */
 export const FIRST_MSN = 1;
@@ -59,22 +86,37 @@ export function putUntaggedHeader(
  * The octets are borrowed.
  */
 export interface Segment {
+  /** Where the segment lies. */
   bytes: Uint8Array;
-  /** First octet of the DDP header and the octets of the whole segment. */
+  /** Index in `bytes` of the first octet of the DDP header. */
   start: number;
+  /** Octets of the whole segment, header and payload. */
   length: number;
+  /** T: which of the fields below were filled. */
   tagged: boolean;
+  /** L: the last segment of its message. */
   last: boolean;
+  /** DV. */
   version: number;
+  /** RsvdULP octet 0: the RDMAP control octet. */
   ulpControl: number;
+  /** STag of a tagged segment. */
   stag: number;
+  /** Upper half of the Tagged Offset of a tagged segment. */
   toHi: number;
+  /** Lower half of the Tagged Offset. */
   toLo: number;
+  /** RsvdULP octets 1..4 of an untagged segment: the STag to invalidate. */
   ulpWord: number;
+  /** Queue Number of an untagged segment. */
   qn: number;
+  /** Message Sequence Number of an untagged segment. */
   msn: number;
+  /** Message Offset of an untagged segment. */
   mo: number;
+  /** Index in `bytes` of the first octet of payload. */
   payload: number;
+  /** Octets of payload. */
   payloadLength: number;
 }
 

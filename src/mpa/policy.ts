@@ -155,18 +155,25 @@ function checkRtr(name: string, kinds: unknown): void {
 
 /** What start-up settled; fixed for the life of the connection, but for ORD, which a user may lower. */
 export interface Negotiated {
+  /** Which side of the start-up we were; the initiator speaks first. */
   readonly role: 'initiator' | 'responder';
+  /** MPA revision in force: that of the responder's Reply. */
   readonly revision: number;
+  /** Both frames had the enhanced format (RFC 6581). */
   readonly enhanced: boolean;
+  /** CRC is generated and checked, in both directions (MPA-054). */
   readonly crc: boolean;
   /** We put markers into what we send, because the peer asked. */
   readonly sendMarkers: boolean;
   /** We asked for markers and the peer puts them. */
   readonly receiveMarkers: boolean;
+  /** Reads and atomics of the peer that we serve at a time. */
   readonly ird: number;
+  /** Reads and atomics that we keep outstanding at the peer. */
   readonly ord: number;
   /** The peer's own numbers as they stood in its frame (ENH-023); undefined without the enhanced format. */
   readonly peerIrd: number | undefined;
+  /** The peer's outbound read depth, from its frame. */
   readonly peerOrd: number | undefined;
   /** The RTR message that opens the responder's direction; null in the client-server model. */
   readonly rtr: RtrKind | null;

@@ -4,8 +4,10 @@
  */
 import type { ConnectionPolicy } from './policy.ts';
 
+/** Names of the presets. */
 export type PresetName = 'siw' | 'softiwarp' | 'chelsio' | 'intel' | 'strict';
 
+/** The presets, by name; give the name as `preset`, or spread one into a policy. */
 export const PRESETS: Readonly<Record<PresetName, Readonly<Partial<ConnectionPolicy>>>> = {
   /**
    * Linux siw. As responder it picks the Write RTR by itself, serves 128 reads, and can miss the first FPDUs behind its Reply until another

@@ -12,6 +12,7 @@ export const MAX_PRIVATE_DATA = 512;
 export const ENHANCED_OCTETS = 4;
 /** Octets of the IRD and ORD header that SMB Direct puts in front of the private data on revision 1 (MS-SMBD 6.1). */
 export const LEGACY_DEPTHS_OCTETS = 8;
+/** Octets of the largest start-up frame. */
 export const MAX_STARTUP_FRAME: number = STARTUP_HEADER_OCTETS + MAX_PRIVATE_DATA;
 
 const KEY_TEXT = 'MPA ID Req Frame';
@@ -20,15 +21,28 @@ export const REQUEST_KEY: Uint8Array = Uint8Array.from(KEY_TEXT, (c) => c.charCo
 /** `MPA ID Rep Frame` (MPA-003). */
 export const REPLY_KEY: Uint8Array = Uint8Array.from(KEY_TEXT.replace('Req', 'Rep'), (c) => c.charCodeAt(0));
 
+/** Octet of the flags, {@link STARTUP_FLAG}. */
 export const STARTUP_FLAGS_OFFSET = 16;
+/** Octet of the MPA revision. */
 export const STARTUP_REVISION_OFFSET = 17;
+/** PD_Length, u16. */
 export const STARTUP_PD_LENGTH_OFFSET = 18;
 
 /** Flag masks of octet 16 (RFC 5044 7.1.1; S from RFC 6581 6). */
-export const STARTUP_FLAG = { MARKERS: 0x80, CRC: 0x40, REJECT: 0x20, ENHANCED: 0x10 } as const;
+export const STARTUP_FLAG = {
+  /** M: whoever sends this wants markers in what it receives. */
+  MARKERS: 0x80,
+  /** C: CRC is wanted; one side is enough to turn it on. */
+  CRC: 0x40,
+  /** R: the connection is rejected; only in a Reply. */
+  REJECT: 0x20,
+  /** S: the private data begins with the four enhanced octets. */
+  ENHANCED: 0x10,
+} as const;
 
 /** IRD and ORD are 14 bits; all ones means "not negotiated here" (RFC 6581 9.1). */
 export const DEPTH_MASK = 0x3fff;
+/** The depth is settled elsewhere (ENH-024). */
 export const DEPTH_NOT_NEGOTIATED = 0x3fff;
 const HIGH_BIT = 0x8000;
 const SECOND_BIT = 0x4000;
@@ -43,24 +57,35 @@ export interface EnhancedData {
   readonly rtrWrite: boolean;
   /** D: a zero-length RDMA Read serves as RTR. */
   readonly rtrRead: boolean;
+  /** Reads that the sender of the frame serves at a time, 14 bits; {@link DEPTH_NOT_NEGOTIATED} if it does not say. */
   readonly ird: number;
+  /** Reads that the sender of the frame wants to have outstanding, 14 bits. */
   readonly ord: number;
 }
 
 /** IRD and ORD as SMB Direct tells them on revision 1. */
 export interface LegacyDepths {
+  /** Reads that the sender of the header serves at a time: u32. */
   readonly ird: number;
+  /** Reads that the sender of the header wants to have outstanding: u32. */
   readonly ord: number;
 }
 
 /** A decoded start-up frame. `privateData` is the ULP's part only, behind the enhanced octets. */
 export interface StartupFrame {
+  /** Which key it begins with. */
   readonly kind: 'request' | 'reply';
+  /** M. */
   readonly markers: boolean;
+  /** C. */
   readonly crc: boolean;
+  /** R. */
   readonly reject: boolean;
+  /** Rev, 0 to 255 as it stands. */
   readonly revision: number;
+  /** The four enhanced octets with S=1, else null. */
   readonly enhanced: EnhancedData | null;
+  /** Octets for the program on the other side, at most {@link MAX_PRIVATE_DATA} with what stands in front of them. */
   readonly privateData: Uint8Array;
   /** The header in front of the private data, where both sides' programs agree that there is one. */
   readonly legacyDepths?: LegacyDepths;
@@ -117,14 +142,18 @@ export function startupPdLength(bytes: Uint8Array, at: number): number {
 
 /** Octets of ULPDU_Length in front of the ULPDU. */
 export const ULPDU_LENGTH_OCTETS = 2;
+/** Octets of the CRC32c behind the PAD, least significant octet first (MPA-069). */
 export const CRC_OCTETS = 4;
 /** ULPDU_Length is 16 bits: a receiver handles all of it (MPA-091), a sender stays at {@link MAX_MULPDU}. */
 export const MAX_ULPDU_FIELD = 0xffff;
 /** MULPDU lies between these (MPA-077). */
 export const MIN_MULPDU = 128;
+/** The largest MULPDU (MPA-077). */
 export const MAX_MULPDU = 64768;
 
+/** Octets of TCP stream from one marker to the next (MPA-095). */
 export const MARKER_SPACING = 512;
+/** Octets of a marker: two reserved, two FPDUPTR. */
 export const MARKER_OCTETS = 4;
 /** FPDU octets between two markers. */
 export const MARKER_RUN: number = MARKER_SPACING - MARKER_OCTETS;

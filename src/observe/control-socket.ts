@@ -24,7 +24,9 @@ const MAX_NAMESAKES = 16;
 
 /** A control socket that is open. */
 export interface ControlServer {
+  /** The socket's path: a folder of the user, named after the process id. */
   readonly path: string;
+  /** Stop serving and remove the socket. */
   close(): Promise<void>;
 }
 

@@ -12,13 +12,17 @@ import type { Device } from '../verbs/device.ts';
 
 /** Message on the channels `iwarp:connection:*`; the last part of the name is `event.type`. */
 export interface ConnectionDiagnostics {
+  /** The connection, as the connection manager knows it. */
   readonly connection: CmConnection;
+  /** What happened to it. */
   readonly event: CmEvent;
 }
 
 /** Message on the channels `iwarp:device:*`; the last part of the name is `event.type`. */
 export interface DeviceDiagnostics {
+  /** The device. */
   readonly device: Device;
+  /** The asynchronous event, with the resource it concerns. */
   readonly event: AsyncEvent;
 }
 

@@ -84,29 +84,45 @@ export interface StreamConfig {
 
 /** Messages of one direction, by kind. Reads and atomics are counted by their requests; a message counts with its last segment. */
 export interface MessageCounters {
+  /** Sends of all four kinds. */
   sends: number;
+  /** RDMA Writes. */
   writes: number;
+  /** RDMA Read Requests. */
   reads: number;
+  /** RDMA Read Responses. */
   readResponses: number;
+  /** Immediate Data messages, with and without Solicited Event. */
   immediates: number;
+  /** Atomic Requests. */
   atomics: number;
+  /** Terminates: one at the most. */
   terminates: number;
 }
 
 /** Counts since the stream began. */
 export interface StreamCounters {
+  /** FPDUs taken in with a good CRC. */
   fpdusIn: number;
+  /** FPDUs handed to TCP. */
   fpdusOut: number;
   /** Octets of messages: neither headers nor markers nor CRC. */
   payloadIn: number;
+  /** The same for what we sent. */
   payloadOut: number;
   /** Octets of TCP, start-up frames included. */
   octetsIn: number;
+  /** The same for what we sent. */
   octetsOut: number;
+  /** Messages received. */
   readonly messagesIn: MessageCounters;
+  /** Messages sent. */
   readonly messagesOut: MessageCounters;
+  /** FPDUs with a wrong CRC; the first ends the stream (Terminate 2/0/02). */
   crcErrors: number;
+  /** Markers that do not point at the start of their FPDU; the first ends the stream (Terminate 2/0/03). */
   markerErrors: number;
+  /** Zero-length RDMA Writes sent to a peer that stayed silent ({@link ConnectionPolicy.silentPeerNudge}). */
   nudges: number;
 }
 

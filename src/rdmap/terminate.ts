@@ -15,9 +15,13 @@ import {
 
 /** A Terminate, sent or received, decoded. */
 export interface TerminateInfo {
+  /** `local`: we found the error and sent it. `remote`: the peer did. */
   readonly origin: 'local' | 'remote';
+  /** Layer of the error (RFC 5040 4.8): 0 RDMAP, 1 DDP, 2 MPA and below. */
   readonly layer: number;
+  /** Error type, four bits; what it means depends on the layer. */
   readonly type: number;
+  /** Error code, eight bits; what it means depends on layer and type. */
   readonly code: number;
   /** `layer/type/code (name)`. */
   readonly description: string;

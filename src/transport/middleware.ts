@@ -37,9 +37,13 @@ export function wrapTransport(transport: Transport, ...layers: readonly PortMidd
 
 /** Passes calls down and events up. Middleware overrides what it changes. */
 export class PassingPort implements Port, PortHandler {
+  /** Our end. */
   readonly localAddress: PortAddress;
+  /** The peer's end. */
   readonly remoteAddress: PortAddress;
+  /** The port below. */
   protected readonly inner: Port;
+  /** The user's handler, once attached. */
   protected handler: PortHandler | undefined;
 
   constructor(inner: Port) {
@@ -73,6 +77,7 @@ export class PassingPort implements Port, PortHandler {
     this.inner.pause();
   }
 
+  /** Deliver again. */
   resume(): void {
     this.inner.resume();
   }
@@ -96,6 +101,7 @@ export class PassingPort implements Port, PortHandler {
  * close with an error overtakes, as a reset does.
  */
 export abstract class HoldingPort extends PassingPort {
+  /** The clock for what is delivered later. */
   protected readonly scheduler: Scheduler;
   #paused = false;
   #held: Uint8Array[] = [];
@@ -121,10 +127,12 @@ export abstract class HoldingPort extends PassingPort {
     return false;
   }
 
+  /** The user has paused delivery. */
   protected get paused(): boolean {
     return this.#paused;
   }
 
+  /** The user has been told of the close: nothing may follow. */
   protected get closed(): boolean {
     return this.#close === 'told';
   }
@@ -143,6 +151,7 @@ export abstract class HoldingPort extends PassingPort {
     super.pause();
   }
 
+  /** Deliver again, what was held back first. */
   override resume(): void {
     if (!this.#paused) return;
     this.#paused = false;

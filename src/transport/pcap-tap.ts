@@ -66,8 +66,16 @@ export function pcapTap(output: (bytes: Uint8Array) => void, options: PcapTapOpt
   return (info) => new PcapSink(output, info, mss, options);
 }
 
+/** A capture file that is being written. */
+export interface PcapFile {
+  /** Append octets; nothing happens once it is closed. */
+  output(bytes: Uint8Array): void;
+  /** Close the file. */
+  close(): void;
+}
+
 /** A capture file to give to {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in the file. */
-export function openPcapFile(path: string): { output(bytes: Uint8Array): void; close(): void } {
+export function openPcapFile(path: string): PcapFile {
   const file = openSync(path, 'w');
   let state: 'open' | 'closed' = 'open';
   return {

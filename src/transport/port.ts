@@ -9,8 +9,11 @@
 
 /** A transport address. */
 export interface PortAddress {
+  /** IP address as text, without a zone or brackets. */
   readonly address: string;
+  /** TCP port. */
   readonly port: number;
+  /** Which kind of address it is. */
   readonly family: 'IPv4' | 'IPv6';
 }
 
@@ -34,7 +37,9 @@ export interface PortHandler {
 
 /** One established byte-stream connection. */
 export interface Port {
+  /** Our end. */
   readonly localAddress: PortAddress;
+  /** The peer's end. */
   readonly remoteAddress: PortAddress;
   /** MTU of the local interface, octets, where it is known. */
   readonly mtu?: number | undefined;
@@ -48,15 +53,21 @@ export interface Port {
   reset(): void;
   /** Stop and restart delivery; data waits in the system's buffers meanwhile. */
   pause(): void;
+  /** Deliver again. */
   resume(): void;
 }
 
 /** Where to connect to. */
 export interface ConnectTarget {
+  /** Host name or address. */
   readonly host: string;
+  /** TCP port to connect to. */
   readonly port: number;
+  /** Address to bind to before connecting; the system picks one by default. */
   readonly localAddress?: string;
+  /** Port to bind to before connecting; 0, the default, lets the system pick. */
   readonly localPort?: number;
+  /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
   readonly family?: 4 | 6;
 }
 
@@ -65,8 +76,11 @@ export type CancelConnect = () => void;
 
 /** Where to listen. */
 export interface ListenTarget {
+  /** Address to bind to; every address by default. */
   readonly host?: string;
+  /** TCP port; 0 picks a free one. */
   readonly port?: number;
+  /** Connections that the system may hold before they are taken. */
   readonly backlog?: number;
   /** IPv6 only, instead of also accepting mapped IPv4. */
   readonly ipv6Only?: boolean;
@@ -74,6 +88,7 @@ export interface ListenTarget {
 
 /** A bound listener. */
 export interface PortListener {
+  /** Where it listens, the picked port filled in. */
   readonly address: PortAddress;
   /** Stop accepting; `done` follows when the address is free. Accepted ports live on. */
   close(done?: () => void): void;

@@ -14,8 +14,11 @@ export type TapDirection = 'in' | 'out';
 
 /** Whose connection it is. */
 export interface TapInfo {
+  /** Our end. */
   readonly localAddress: PortAddress;
+  /** The peer's end. */
   readonly remoteAddress: PortAddress;
+  /** Which side connected. */
   readonly role: PortRole;
   /** When the tap was put in, on the scheduler's clock. */
   readonly time: number;

@@ -38,6 +38,7 @@ export class VirtualTime implements Scheduler {
     this.#now = start;
   }
 
+  /** Milliseconds of virtual time. */
   now(): number {
     return this.#now;
   }

@@ -10,11 +10,15 @@ import type { QueuePair } from './qp.ts';
 
 /** One completion (VERBS-110). Objects are the caller's and filled again by each poll. */
 export interface WorkCompletion {
+  /** The number that the request was posted with. */
   wrId: bigint | number;
+  /** `success`, or what went wrong; the other fields but `wrId` and `qpNumber` then mean nothing. */
   status: WcStatus;
+  /** What kind of request it was. */
   opcode: WcOpcode;
   /** Octets received, or read; for Sends and Writes the octets of the message. */
   byteLength: number;
+  /** Number of the queue pair it was posted to; with a shared receive queue, the one the message came to. */
   qpNumber: number;
   /** The STag that a Send with Invalidate took away, if one did (VERBS-159). */
   invalidatedStag: number | undefined;
@@ -34,13 +38,19 @@ export function createWorkCompletion(): WorkCompletion {
 
 /** The answer of {@link CompletionQueue.query}. */
 export interface CqAttributes {
+  /** Number of the queue on its device. */
   readonly handle: number;
+  /** Entries that fit. */
   readonly capacity: number;
+  /** Completions waiting to be polled. */
   readonly length: number;
   /** Send and receive queues that report here. */
   readonly workQueues: number;
+  /** Completions lost because the queue was full. */
   readonly overflows: number;
+  /** Notification asked for and not given yet. */
   readonly armed: NotifyKind | null;
+  /** The handler of notifications. */
   readonly handler: ((cq: CompletionQueue) => void) | null;
 }
 
@@ -56,7 +66,9 @@ export type NotifyKind = 'next' | 'solicited';
  * for (let i = 0; i < n; i++) console.log(out[i].wrId, out[i].status);
  */
 export class CompletionQueue {
+  /** The device it belongs to; queue pairs of other devices cannot report here. */
   readonly device: Device;
+  /** Number of the queue on its device. */
   readonly handle: number;
   #entries: (SendWqe | ReceiveWqe | null)[];
   #qps: (QueuePair | null)[];
@@ -89,6 +101,7 @@ export class CompletionQueue {
     return this.#head - this.#tail;
   }
 
+  /** True after {@link CompletionQueue.destroy}, for good. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

@@ -25,16 +25,21 @@ export interface DeviceLimits {
   readonly maxQpWr: number;
   /** Scatter/gather elements of a Send, Write or receive. A Read has one. */
   readonly maxSge: number;
+  /** Completion queues at a time. */
   readonly maxCq: number;
   /** Entries of one completion queue. */
   readonly maxCqe: number;
   /** Memory regions and windows at a time. */
   readonly maxMr: number;
+  /** Protection domains at a time. */
   readonly maxPd: number;
+  /** Shared receive queues at a time. */
   readonly maxSrq: number;
+  /** Entries of one shared receive queue. */
   readonly maxSrqWr: number;
   /** Inbound and outbound read depth of one queue pair. */
   readonly maxQpRdAtom: number;
+  /** Reads and atomics of ours outstanding on one queue pair (ORD). */
   readonly maxQpInitRdAtom: number;
   /** Largest inline data. */
   readonly maxInline: number;
@@ -61,22 +66,33 @@ export const DEFAULT_LIMITS: DeviceLimits = {
 
 /** Objects of a device, by kind. */
 export interface DeviceObjects {
+  /** Protection domains. */
   readonly pd: Set<ProtectionDomain>;
+  /** Completion queues. */
   readonly cq: Set<CompletionQueue>;
+  /** Queue pairs. */
   readonly qp: Set<QueuePair>;
+  /** Shared receive queues. */
   readonly srq: Set<SharedReceiveQueue>;
+  /** Memory regions. */
   readonly mr: Set<MemoryRegion>;
+  /** Memory windows. */
   readonly mw: Set<MemoryWindow>;
 }
 
 /** What every device of this package can do. */
 export interface DeviceCapabilities {
+  /** Several queue pairs can take receives from one queue (VERBS-127). */
   readonly sharedReceiveQueues: boolean;
+  /** Windows can be bound to regions. */
   readonly memoryWindows: boolean;
+  /** Regions can be registered through a send queue (`reg-mr`). */
   readonly fastRegistration: boolean;
+  /** Completion queues can change their size. */
   readonly resizeCq: boolean;
   /** RFC 7306: Immediate Data, and FetchAdd and CmpSwap with masks. */
   readonly immediateData: boolean;
+  /** How far an atomic is atomic: among the streams of the device, or on a SharedArrayBuffer among all threads of the process too. */
   readonly atomics: 'none' | 'device' | 'device-and-process';
 }
 
@@ -87,16 +103,23 @@ const CAPABILITIES: DeviceCapabilities = {
 
 /** The answer of {@link Device.query}. */
 export interface DeviceAttributes {
+  /** The name of the device. */
   readonly name: string;
+  /** Nothing can be made on a device that is not `open`. */
   readonly state: 'open' | 'failed' | 'closed';
+  /** What it can hold. */
   readonly limits: DeviceLimits;
+  /** Objects alive, by kind. */
   readonly inUse: Readonly<Record<keyof DeviceObjects, number>>;
+  /** What it can do. */
   readonly capabilities: DeviceCapabilities;
 }
 
 /** Options of {@link Device}. */
 export interface DeviceOptions {
+  /** Name to tell several devices apart; `iwarp0` by default. */
   readonly name?: string;
+  /** Differences from {@link DEFAULT_LIMITS}. */
   readonly limits?: Partial<DeviceLimits>;
   /** CRC32c engine by name, or `auto`. */
   readonly crc32c?: Crc32cEngineName | 'auto';
@@ -115,7 +138,9 @@ export interface DeviceOptions {
  * const cq = device.createCq(256);
  */
 export class Device {
+  /** The name of the device, for people and for `iwarp stat`. */
   readonly name: string;
+  /** What the device can hold; fixed for its life. */
   readonly limits: DeviceLimits;
   /** @internal */
   readonly stags: StagTable;

@@ -17,7 +17,9 @@ export type AsyncEvent =
   | { readonly type: 'llp-close-complete'; readonly qp: QueuePair }
   /** Data arrived after our FIN, or work was cut off. */
   | { readonly type: 'bad-close'; readonly qp: QueuePair }
+  /** The connection was lost, or a close took too long. */
   | { readonly type: 'llp-connection-lost'; readonly qp: QueuePair; readonly error: Error | undefined }
+  /** The connection was reset, by the peer or here. */
   | { readonly type: 'llp-connection-reset'; readonly qp: QueuePair; readonly error: Error | undefined }
   /** A completion found its queue full (VERBS-010). */
   | { readonly type: 'cq-overflow'; readonly cq: CompletionQueue; readonly qp: QueuePair }

@@ -1,4 +1,10 @@
-/** `iwarp/verbs`: device, protection domain, memory region, completion queue, queue pair, shared receive queue. */
+/**
+ * `iwarp/verbs`: device, protection domain, memory region and window, completion queue, queue pair, shared receive queue. Names and
+ * meanings follow libibverbs and draft-hilland-rddp-verbs-00. A wrong call throws an `IwarpError` at once and changes nothing; what
+ * the network does arrives as a completion or as an {@link AsyncEvent}. Queue pairs are connected with `iwarp/cm`.
+ *
+ * @module iwarp/verbs
+ */
 export { ACCESS } from '../ddp/stag-table.ts';
 export {
   Device, DEFAULT_LIMITS, type DeviceAttributes, type DeviceCapabilities, type DeviceLimits, type DeviceObjects, type DeviceOptions,

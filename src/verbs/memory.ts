@@ -37,25 +37,37 @@ export interface FastRegionOptions {
 
 /** What {@link MemoryRegion.reregister} changes; what is absent stays. */
 export interface ReregisterOptions {
+  /** New memory; its octets, whatever view it is. */
   readonly memory?: ArrayBufferView;
+  /** New rights: a union of {@link ACCESS}. */
   readonly access?: number;
+  /** Move to another protection domain of the same device. */
   readonly pd?: ProtectionDomain;
+  /** New tagged offset of the first octet; the region is then addressed. */
   readonly iova?: bigint | number;
 }
 
 /** The answer of {@link MemoryRegion.query} (VERBS-152). */
 export interface RegionAttributes {
+  /** The STag: 24 bits of index, 8 bits of key. */
   readonly stag: number;
   /** The low eight bits of the STag. */
   readonly key: number;
+  /** Whether the STag can be used at present. */
   readonly state: 'valid' | 'invalid';
+  /** `shared`: several registrations or streams use the memory, and no peer can invalidate it. */
   readonly type: 'shared' | 'non-shared';
+  /** Rights: a union of {@link ACCESS}. */
   readonly access: number;
   /** The region may have remote rights (VERBS-147). */
   readonly remote: boolean;
+  /** Handle of the protection domain. */
   readonly pd: number;
+  /** Tagged offsets count from 0 (VERBS-140). */
   readonly zeroBased: boolean;
+  /** Tagged offset of the first octet: u64. */
   readonly addr: bigint;
+  /** Octets registered. */
   readonly length: number;
   /** Octets that a fast registration may cover. */
   readonly maxLength: number;
@@ -101,6 +113,7 @@ export class MemoryRegion implements PostedMemory {
     pd.device.objects.mr.add(this);
   }
 
+  /** The protection domain; only its queue pairs can use the region. */
   get pd(): ProtectionDomain {
     return this.#pd;
   }
@@ -126,10 +139,12 @@ export class MemoryRegion implements PostedMemory {
     return toBigInt(baseHi, baseLo);
   }
 
+  /** Octets registered. */
   get length(): number {
     return this.bytes.length;
   }
 
+  /** Rights: a union of {@link ACCESS}. Local read is always granted. */
   get access(): number {
     return (this.posted ?? this.entry).access;
   }
@@ -139,6 +154,7 @@ export class MemoryRegion implements PostedMemory {
     return this.entry.valid;
   }
 
+  /** True after {@link MemoryRegion.deregister}, for good. */
   get deregistered(): boolean {
     return this.#gone;
   }
@@ -328,8 +344,11 @@ export function checkRegister(pd: ProtectionDomain, options: RegisterOptions): {
 
 /** One element of a scatter/gather list: `length` octets from `offset` of a region. Both default to the whole region. */
 export interface Sge {
+  /** Region of the queue pair's protection domain; receiving and reading into it needs LOCAL_WRITE. */
   readonly mr: MemoryRegion;
+  /** First octet, counted from the start of the region. Default 0. */
   readonly offset?: number;
+  /** Octets. Default: to the end of the region. */
   readonly length?: number;
 }
 

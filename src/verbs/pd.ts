@@ -16,6 +16,7 @@ import { MemoryWindow } from './window.ts';
  * const mr = pd.registerMemory(new Uint8Array(4096), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ);
  */
 export class ProtectionDomain {
+  /** The device it belongs to. */
   readonly device: Device;
   /** Unique on the device (VERBS-002). */
   readonly handle: number;
@@ -29,6 +30,7 @@ export class ProtectionDomain {
     this.handle = handle;
   }
 
+  /** True after `deallocate()`, for good. */
   get deallocated(): boolean {
     return this.#deallocated;
   }

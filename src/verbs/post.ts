@@ -27,10 +27,13 @@ type MemoryCommon = SendCommon;
 
 /** A Send, with Solicited Event or Invalidate as asked. */
 export interface SendRequest extends SendCommon {
+  /** Names the kind of request. */
   readonly opcode: 'send';
+  /** Local memory to gather the payload from, in order; none makes the message empty. Not together with `inline`. */
   readonly sges?: readonly Sge[];
   /** Octets copied when posted, instead of a list. */
   readonly inline?: ArrayBufferView;
+  /** Ask for a solicited event at the peer (RFC 5040 5.3). */
   readonly solicited?: boolean;
   /** STag of the peer to invalidate on delivery. */
   readonly invalidate?: number;
@@ -41,11 +44,17 @@ export interface SendRequest extends SendCommon {
  * as the next message: one request, one completion, and the peer learns by a receive that the Write is there (RFC 7306 6).
  */
 export interface WriteRequest extends SendCommon {
+  /** Names the kind of request. */
   readonly opcode: 'rdma-write';
+  /** Local memory to gather the payload from, in order; none makes the message empty. Not together with `inline`. */
   readonly sges?: readonly Sge[];
+  /** Octets copied when posted, instead of a list. */
   readonly inline?: ArrayBufferView;
+  /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
+  /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
   readonly remoteAddr: bigint | number;
+  /** Eight octets of Immediate Data to follow, as a u64; sent big-endian. */
   readonly immediate?: bigint | number;
   /** The Immediate Data causes a solicited event. */
   readonly solicited?: boolean;
@@ -53,10 +62,13 @@ export interface WriteRequest extends SendCommon {
 
 /** An RDMA Read of `sges[0].length` octets from the peer into one local element. */
 export interface ReadRequest extends SendCommon {
+  /** Names the kind of request. */
   readonly opcode: 'rdma-read';
   /** At most one element (VERBS-083); none reads zero octets. */
   readonly sges?: readonly Sge[];
+  /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
+  /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
   readonly remoteAddr: bigint | number;
   /** Invalidate the sink's STag behind the response and before the completion (VERBS-102). */
   readonly localInvalidate?: boolean;
@@ -64,17 +76,25 @@ export interface ReadRequest extends SendCommon {
 
 /** Eight octets of Immediate Data (RFC 7306 6), as a big-endian number. */
 export interface ImmediateRequest extends SendCommon {
+  /** Names the kind of request. */
   readonly opcode: 'immediate';
+  /** The eight octets as a u64; sent big-endian. */
   readonly immediate: bigint | number;
+  /** Ask for a solicited event at the peer. */
   readonly solicited?: boolean;
 }
 
 /** FetchAdd (RFC 7306 5.1.1): the original value goes, in this machine's byte order, to the 8 octets of `sges[0]`. */
 export interface FetchAddRequest extends SendCommon {
+  /** Names the kind of request. */
   readonly opcode: 'atomic-fetch-add';
+  /** One element of 8 octets, where the original value goes. */
   readonly sges: readonly Sge[];
+  /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
+  /** Tagged offset of the 64-bit integer there: u64, the octet behind it a multiple of 8 in its memory. */
   readonly remoteAddr: bigint | number;
+  /** What to add: u64, modulo 2^64. */
   readonly add: bigint | number;
   /** Bits that end a field: no carry leaves them. Default 0, one 64-bit field. */
   readonly addMask?: bigint;
@@ -82,26 +102,39 @@ export interface FetchAddRequest extends SendCommon {
 
 /** CmpSwap (RFC 7306 5.1.2). */
 export interface CmpSwapRequest extends SendCommon {
+  /** Names the kind of request. */
   readonly opcode: 'atomic-cmp-swap';
+  /** One element of 8 octets, where the original value goes. */
   readonly sges: readonly Sge[];
+  /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
+  /** Tagged offset of the 64-bit integer there: u64. */
   readonly remoteAddr: bigint | number;
+  /** What the value there must equal in the bits of `compareMask`: u64. */
   readonly compare: bigint | number;
+  /** What is written if it does, in the bits of `swapMask`: u64. */
   readonly swap: bigint | number;
+  /** Bits that are compared. Default: all. */
   readonly compareMask?: bigint;
+  /** Bits that are written. Default: all. */
   readonly swapMask?: bigint;
 }
 
 /** Make an STag of ours unusable until its next registration or bind (VERBS-153). */
 export interface LocalInvalidateRequest extends MemoryCommon {
+  /** Names the kind of request. */
   readonly opcode: 'local-invalidate';
+  /** Region or window whose STag ends. */
   readonly target: MemoryRegion | MemoryWindow;
 }
 
 /** Give a region in state Invalid new memory: fast registration (VERBS-148). */
 export interface FastRegisterRequest extends MemoryCommon {
+  /** Names the kind of request. */
   readonly opcode: 'reg-mr';
+  /** Region of `allocateFastRegion`, or another that is in state Invalid and not shared. */
   readonly mr: MemoryRegion;
+  /** Its new memory, up to the octets it was made for. */
   readonly memory: ArrayBufferView;
   /** A union of `ACCESS`. */
   readonly access: number;
@@ -113,11 +146,15 @@ export interface FastRegisterRequest extends MemoryCommon {
 
 /** Bind a window in state Invalid to `length` octets from `offset` of a region (VERBS-161). */
 export interface BindRequest extends MemoryCommon {
+  /** Names the kind of request. */
   readonly opcode: 'bind-mw';
+  /** The window, in state Invalid. */
   readonly mw: MemoryWindow;
   /** Addressed (registered with `iova`), with MW_BIND. */
   readonly mr: MemoryRegion;
+  /** First octet, counted from the start of the region. Default 0. */
   readonly offset?: number;
+  /** Octets. Default: to the end of the region. */
   readonly length?: number;
   /** A union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC; the last two need LOCAL_WRITE of the region (VERBS-162). */
   readonly access: number;
@@ -141,6 +178,7 @@ export type SendWorkRequest =
 
 /** What {@link QueuePair.postRecv} takes. */
 export interface ReceiveWorkRequest {
+  /** The caller's own number, given back in the completion; any u64. Default 0. */
   readonly wrId?: bigint | number;
   /** Where the message goes; none for zero octets. */
   readonly sges?: readonly Sge[];

@@ -49,28 +49,37 @@ const MODIFY_TABLE: Readonly<Record<QpState, readonly QpState[]>> = {
 
 /** Options of {@link ProtectionDomain.createQp}. */
 export interface QueuePairOptions {
+  /** Where requests complete; a queue of the same device. */
   readonly sendCq: CompletionQueue;
+  /** Where receives complete; may be the same one. */
   readonly recvCq: CompletionQueue;
   /** Entries of each queue; with `srq` the receive queue is the shared one (VERBS-127). */
   readonly maxSendWr?: number;
+  /** Entries of the receive queue. Default 128. */
   readonly maxRecvWr?: number;
+  /** Elements of a Send or Write. Default 4. */
   readonly maxSendSge?: number;
+  /** Elements of a receive. Default 4. */
   readonly maxRecvSge?: number;
   /** Largest inline data, octets. */
   readonly maxInline?: number;
+  /** Take receives from this shared queue instead of an own one. */
   readonly srq?: SharedReceiveQueue;
   /** Whether a request without `signaled` gives a completion on success. Default true. */
   readonly signalAll?: boolean;
   /** Let the peer write, read (VERBS-142). Both default to true: regions grant, queue pairs may forbid. */
   readonly inboundWrite?: boolean;
+  /** Let the peer read. Default true. */
   readonly inboundRead?: boolean;
   /** Accept RFC 7306 opcodes. Default true. */
   readonly extensions?: boolean;
   /** Reads and atomics of the peer (IRD) and of ours (ORD) at a time; start-up may settle on less. Default: the device's limits (VERBS-018). */
   readonly ird?: number;
+  /** Reads and atomics of ours at a time. Default: the device's limit. */
   readonly ord?: number;
   /** Let memory windows be bound, regions be registered, through this queue pair. Both default to true. */
   readonly allowBind?: boolean;
+  /** Let regions be registered through this queue pair. Default true. */
   readonly allowFastRegister?: boolean;
   /**
    * Right that the sink of a Read needs. The verbs draft asks for `remote-write`, since a Read Response is placed like a Write (VERBS-087);
@@ -89,6 +98,7 @@ export interface QpChange {
   readonly ord?: number;
   /** Depths; not below the entries in use (VERBS-025). The receive queue's only without a shared one. */
   readonly maxSendWr?: number;
+  /** Depth of the receive queue. */
   readonly maxRecvWr?: number;
   /** Arms the receive limit again (VERBS-134). */
   readonly rqLimit?: number;
@@ -107,14 +117,23 @@ export interface QpController {
 
 /** The answer of {@link QueuePair.query}. */
 export interface QpAttributes {
+  /** Number of the queue pair on its device. */
   readonly number: number;
+  /** State (verbs draft 6.2). */
   readonly state: QpState;
+  /** Entries of the send queue. */
   readonly maxSendWr: number;
+  /** Entries of the receive queue. */
   readonly maxRecvWr: number;
+  /** Elements of a Send or Write. */
   readonly maxSendSge: number;
+  /** Elements of a receive. */
   readonly maxRecvSge: number;
+  /** Largest inline data, octets. */
   readonly maxInline: number;
+  /** Reads and atomics of the peer at a time. */
   readonly ird: number;
+  /** Reads and atomics of ours at a time. */
   readonly ord: number;
   /** Requests posted and not completed. */
   readonly sendOutstanding: number;
@@ -122,18 +141,25 @@ export interface QpAttributes {
   readonly recvPosted: number;
   /** Receives that messages of this queue pair have taken, ever and not yet polled (SEC-027). */
   readonly recvTaken: number;
+  /** Of these, the receives that have not been polled yet. */
   readonly recvInProgress: number;
   /** The armed receive limit; 0 when it has fired or none is set. */
   readonly rqLimit: number;
+  /** Requests without `signaled` give a completion on success. */
   readonly signalAll: boolean;
+  /** The peer may write. */
   readonly inboundWrite: boolean;
+  /** The peer may read. */
   readonly inboundRead: boolean;
+  /** RFC 7306 opcodes are accepted. */
   readonly extensions: boolean;
   /** Whether the peer has RFC 7306, as far as {@link QueuePair.setPeerExtensions} was told. */
   readonly peerExtensions: boolean | undefined;
+  /** Memory windows bound through it. */
   readonly boundWindows: number;
   /** The Terminate sent or received, in states Terminate and Error (VERBS-029). */
   readonly terminate: TerminateInfo | undefined;
+  /** What start-up settled; undefined without a connection. */
   readonly negotiated: Negotiated | undefined;
 }
 
@@ -149,10 +175,15 @@ const DEFAULT_INLINE = 256;
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
 export class QueuePair implements WorkOwner, WindowBinder {
+  /** The protection domain; its regions and windows can be used here. */
   readonly pd: ProtectionDomain;
+  /** Number of the queue pair on its device, as completions tell it. */
   readonly number: number;
+  /** Where requests complete. */
   readonly sendCq: CompletionQueue;
+  /** Where receives complete. */
   readonly recvCq: CompletionQueue;
+  /** The shared receive queue, if it has one. */
   readonly srq: SharedReceiveQueue | null;
   /** @internal */
   readonly sq: SendQueue;
@@ -240,6 +271,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     pd.device.objects.qp.add(this);
   }
 
+  /** State (verbs draft 6.2): `idle` before and after a connection, `rts` with one. */
   get state(): QpState {
     return this.#machine.state;
   }
@@ -390,6 +422,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     this.#context.peerExtensions = supported;
   }
 
+  /** Attributes, queue contents, and what the connection settled (VERBS-029). */
   query(): QpAttributes {
     return {
       number: this.number,
@@ -472,6 +505,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     this.pd.device.forget('qp', this);
   }
 
+  /** True after {@link QueuePair.destroy}, for good. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

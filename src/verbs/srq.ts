@@ -17,11 +17,17 @@ export interface SrqOptions {
 
 /** The answer of {@link SharedReceiveQueue.query}. */
 export interface SrqAttributes {
+  /** Entries that fit. */
   readonly maxWr: number;
+  /** Scatter elements of an entry. */
   readonly maxSge: number;
+  /** Receives posted and not taken by a message. */
   readonly posted: number;
+  /** The armed limit; 0 when it has fired or none is set. */
   readonly limit: number;
+  /** Queue pairs that take receives from here. */
   readonly queuePairs: number;
+  /** Handle of the protection domain. */
   readonly pd: number;
 }
 
@@ -30,7 +36,9 @@ const NOTHING = (): void => undefined;
 
 /** Receives for many queue pairs. Every one of them can use all its entries (VERBS-129). */
 export class SharedReceiveQueue {
+  /** The protection domain that the memory of its receives belongs to. */
   readonly pd: ProtectionDomain;
+  /** Scatter elements of an entry. */
   readonly maxSge: number;
   /** @internal */
   readonly queue: ReceiveQueue;
@@ -62,6 +70,7 @@ export class SharedReceiveQueue {
     return this.queue.depth;
   }
 
+  /** True after `destroy()`, for good. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

@@ -10,15 +10,23 @@ import type { ProtectionDomain } from './pd.ts';
 
 /** The answer of {@link MemoryWindow.query}. */
 export interface WindowAttributes {
+  /** The STag: 24 bits of index, 8 bits of key. */
   readonly stag: number;
+  /** The low eight bits of the STag. */
   readonly key: number;
+  /** `valid` while bound. */
   readonly state: 'valid' | 'invalid';
+  /** Rights of the present bind. */
   readonly access: number;
+  /** Handle of the protection domain. */
   readonly pd: number;
+  /** Tagged offset of the first octet: u64. */
   readonly addr: bigint;
+  /** Octets bound; 0 while unbound. */
   readonly length: number;
   /** STag of the region it is bound to, and number of the queue pair that bound it. */
   readonly region: number | undefined;
+  /** Number of the queue pair that bound it: only its peer can use the window. */
   readonly queuePair: number | undefined;
 }
 
@@ -33,6 +41,7 @@ export interface WindowAttributes {
  * qp.postSend({ opcode: 'local-invalidate', target: mw });
  */
 export class MemoryWindow implements PostedMemory {
+  /** The protection domain that the window, its region and the queue pair share. */
   readonly pd: ProtectionDomain;
   /** @internal */
   readonly entry: StagEntry;
@@ -59,6 +68,7 @@ export class MemoryWindow implements PostedMemory {
     return toBigInt(baseHi, baseLo);
   }
 
+  /** Octets bound; 0 while unbound. */
   get length(): number {
     return this.entry.bytes.length;
   }
@@ -68,6 +78,7 @@ export class MemoryWindow implements PostedMemory {
     return this.entry.valid;
   }
 
+  /** True after `deallocate()`, for good. */
   get deallocated(): boolean {
     return this.#gone;
   }
