@@ -2,17 +2,16 @@
  * One connection of the connection manager, either side: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect.
  */
 import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
-import type { Scheduler } from '../base/clock.ts';
 import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
-import { RdmaStream } from '../rdmap/stream.ts';
-import type { StreamCounters, StreamEvent, StreamResources } from '../rdmap/stream-types.ts';
+import { noCounters } from '../rdmap/counters.ts';
+import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
-import type { Port, PortAddress } from '../transport/port.ts';
+import type { PortAddress } from '../transport/port.ts';
 import { QueuePair, type QpController } from '../verbs/qp.ts';
 import type { Census } from './census.ts';
-import { StreamDriver } from './driver.ts';
 import type { CmEvent, ConnectionParameters } from './events.ts';
+import type { LinkHandler, StreamLink } from './link.ts';
 
 const NO_DATA = new Uint8Array(0);
 
@@ -39,35 +38,8 @@ export function checkDepth(name: string, depth: number | undefined, limit: numbe
   return depth === undefined ? undefined : checkInteger(name, depth, 0, Math.min(limit, DEPTH_NOT_NEGOTIATED - 1));
 }
 
-/** Octets of TCP header with the timestamp option, and of the IP header before it. */
-const TCP_OCTETS = 32;
-const IPV4_OCTETS = 20;
-const IPV6_OCTETS = 40;
-/** RFC 5044's own case, for where the interface does not tell. */
-const ETHERNET_MTU = 1_500;
-/** Over loopback a segment carries nearly 64 KiB whatever the headers. */
-const LOOPBACK_EMSS = 65_483;
-/** An EMSS fits in 16 bits, and below this FPDUs have their smallest size all the same (MPA-080). */
-const MAX_EMSS = 65_535;
-const MIN_EMSS = 128;
-
-/**
- * TCP segment payload to fit FPDUs into (MPA-081): what the policy says, else what the interface's MTU leaves. Hardware is quick only with
- * one FPDU a segment.
- */
-export function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAddress' | 'mtu'>): number {
-  if (policy.emss !== 'auto') return policy.emss;
-  const { address, family } = port.localAddress;
-  const mapped = address.startsWith('::ffff:');
-  if (address === '::1' || /^(::ffff:)?127\./.test(address)) return LOOPBACK_EMSS;
-  const ip = family === 'IPv6' && !mapped ? IPV6_OCTETS : IPV4_OCTETS;
-  return Math.max(MIN_EMSS, Math.min(MAX_EMSS, (port.mtu ?? ETHERNET_MTU) - ip - TCP_OCTETS));
-}
-
 /** What both sides need to make a connection. */
 export interface ConnectionContext {
-  readonly scheduler: Scheduler;
-  readonly resources: StreamResources;
   readonly policy: ConnectionPolicy;
   readonly defer: (task: () => void) => void;
   readonly census: Census;
@@ -76,15 +48,13 @@ export interface ConnectionContext {
 /**
  * A connection: events to one handler, and the calls that the state allows.
  */
-export abstract class CmConnection implements QpController {
+export abstract class CmConnection implements QpController, LinkHandler {
   /** Which side of the connection this is. */
   abstract readonly role: 'active' | 'passive';
   /** @internal */
   protected readonly context: ConnectionContext;
   /** @internal */
-  protected driver: StreamDriver | null = null;
-  /** @internal */
-  protected stream: RdmaStream | null = null;
+  link: StreamLink | null = null;
   /** @internal */
   protected qpInUse: QueuePair | null = null;
   #handler: ((event: CmEvent) => void) | null = null;
@@ -117,12 +87,12 @@ export abstract class CmConnection implements QpController {
 
   /** Our end of the TCP connection; undefined while there is none. */
   get localAddress(): PortAddress | undefined {
-    return this.driver?.port.localAddress;
+    return this.link?.localAddress;
   }
 
   /** The peer's end of the TCP connection; undefined while there is none. */
   get remoteAddress(): PortAddress | undefined {
-    return this.driver?.port.remoteAddress;
+    return this.link?.remoteAddress;
   }
 
   /** True after the last event has been raised. */
@@ -144,30 +114,21 @@ export abstract class CmConnection implements QpController {
 
   /** Drop the connection with a reset; outstanding work is flushed. */
   abort(): void {
-    if (this.driver === null) {
-      this.cancel();
-      return;
-    }
-    this.stream!.abort(this.driver.now());
-    this.driver.kick();
+    if (this.link?.opened === true) this.link.abort();
+    else this.cancel();
   }
 
   // ------------------------------------------------------------------------------------------------- QpController
 
   /** @internal There is something to send. */
   kick(): void {
-    this.driver?.kick();
+    this.link?.kick();
   }
 
   /** The same as {@link disconnect}, under the name that a queue pair calls. */
   close(): void {
-    if (this.driver === null) {
-      this.cancel();
-      return;
-    }
-    this.stream!.close(this.driver.now());
-    // The state change is the queue pair's at once; the wire follows.
-    this.driver.drain();
+    if (this.link?.opened === true) this.link.close();
+    else this.cancel();
   }
 
   /**
@@ -175,49 +136,51 @@ export abstract class CmConnection implements QpController {
    * without a connection.
    */
   terminate(code: number): void {
-    if (this.driver === null) return;
-    this.stream!.terminate(this.driver.now(), code);
-    this.driver.drain();
+    if (this.link?.opened === true) this.link.terminate(code);
   }
 
   /** Reads and atomics that may be outstanding at the peer; 0 without a connection. */
   get ord(): number {
-    return this.stream?.ord ?? 0;
+    return this.link?.ord ?? 0;
   }
 
   /** @internal For {@link QueuePair.modify}, which checks it. */
   setOrd(ord: number): void {
-    if (this.stream !== null) this.stream.ord = ord;
+    this.link?.setOrd(ord);
+  }
+
+  /** @internal */
+  get elsewhere(): boolean {
+    return this.link?.elsewhere ?? false;
   }
 
   /** Counts since the connection began; only while there is a TCP connection. */
   counters(): StreamCounters {
-    return this.stream!.counters();
+    return this.link?.opened === true ? this.link.counters() : noCounters();
   }
 
   /** @internal Test hook: MSNs near their wrap (DDP-015). */
   presetMsn(qn: number, msn: number): void {
-    this.stream!.presetMsn(qn, msn);
+    this.link!.presetMsn(qn, msn);
+  }
+
+  // -------------------------------------------------------------------------------------------------- LinkHandler
+
+  /** @internal */
+  opened(): void {
+    this.context.census.begin(this);
+  }
+
+  /** @internal */
+  failed(error: Error): void {
+    this.qpInUse?.detach();
+    this.raise({ type: 'unreachable', error });
   }
 
   // ------------------------------------------------------------------------------------------------- for subclasses
 
   /** @internal Give up before there is a port. */
   protected abstract cancel(): void;
-
-  /** @internal */
-  protected run(role: 'initiator' | 'responder', port: Port, confirm: boolean): StreamDriver {
-    this.stream = new RdmaStream({
-      role,
-      policy: this.context.policy,
-      emss: resolveEmss(this.context.policy, port),
-      resources: this.context.resources,
-      confirm,
-    });
-    this.driver = new StreamDriver(this.stream, port, this.context.scheduler, (event) => this.#handleStream(event));
-    this.context.census.begin(this);
-    return this.driver;
-  }
 
   /** @internal */
   protected raise(event: CmEvent): void {
@@ -250,7 +213,8 @@ export abstract class CmConnection implements QpController {
     return this.#parameters;
   }
 
-  #handleStream(event: StreamEvent): void {
+  /** @internal */
+  event(event: StreamEvent): void {
     if (event.type !== 'closed' || this.#established) this.qpInUse?.handleStreamEvent(event);
     switch (event.type) {
       case 'request': {

@@ -6,12 +6,13 @@ import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts'
 import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
-import type { CancelConnect, Port, PortAddress, PortListener, Transport } from '../transport/port.ts';
+import type { PortAddress, PortListener, Transport } from '../transport/port.ts';
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
 import { Census, type DeviceCounters } from './census.ts';
 import type { CmEvent } from './events.ts';
+import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress, type StreamLink } from './link.ts';
 
 /** Where and how to connect. */
 export interface ConnectOptions extends ConnParam {
@@ -74,13 +75,14 @@ export class ConnectionManager {
   readonly device: Device;
   /** @internal */
   readonly census: Census = new Census();
-  readonly #transport: Transport;
-  readonly #scheduler: Scheduler;
+  readonly #progress: Progress;
 
-  constructor(device: Device, transport: Transport, scheduler: Scheduler) {
+  /** With a transport and a clock, streams run in this thread; a {@link Progress} runs them wherever it likes. */
+  constructor(device: Device, transport: Transport, scheduler: Scheduler);
+  constructor(device: Device, progress: Progress);
+  constructor(device: Device, over: Transport | Progress, scheduler?: Scheduler) {
     this.device = device;
-    this.#transport = transport;
-    this.#scheduler = scheduler;
+    this.#progress = scheduler === undefined ? (over as Progress) : new ThreadProgress(over as Transport, scheduler, device.resources);
   }
 
   /** Connect a queue pair in state Idle (rdma_connect). Returns at once; events tell how it went. */
@@ -92,7 +94,7 @@ export class ConnectionManager {
     const policy = resolvePolicy(options.policy);
     const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
     qp.attach(connection);
-    connection.open(this.#transport, options);
+    connection.open(this.#progress, options);
     return connection;
   }
 
@@ -120,7 +122,7 @@ export class ConnectionManager {
       ...(options.ipv6Only === undefined ? {} : { ipv6Only: checkBoolean('options.ipv6Only', options.ipv6Only) }),
     };
     return new Promise((resolve, reject) => {
-      this.#transport.listen(target, (port) => listener.incoming(port), (bound, error) => {
+      this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {
         if (bound === undefined) {
           reject(new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
           return;
@@ -143,7 +145,7 @@ export class ConnectionManager {
 
   #context(policy: ConnectionPolicy): ConnectionContext {
     const { device, census } = this;
-    return { scheduler: this.#scheduler, resources: device.resources, policy, defer: device.defer, census };
+    return { policy, defer: device.defer, census };
   }
 }
 
@@ -164,7 +166,6 @@ export class ActiveConnection extends CmConnection {
   readonly #privateData: Uint8Array;
   readonly #wishes: { readonly ird: number; readonly ord: number };
   readonly #confirm: boolean;
-  #cancelConnect: CancelConnect | null = null;
 
   /** @internal Use {@link ConnectionManager.connect}. */
   constructor(context: ConnectionContext, qp: QueuePair, options: ConnectOptions, depthLimit: number) {
@@ -181,7 +182,7 @@ export class ActiveConnection extends CmConnection {
   }
 
   /** @internal */
-  open(transport: Transport, options: ConnectOptions): void {
+  open(progress: Progress, options: ConnectOptions): void {
     const { host, port, localAddress, localPort, family } = options;
     const target = {
       host,
@@ -190,39 +191,29 @@ export class ActiveConnection extends CmConnection {
       ...(localPort === undefined ? {} : { localPort }),
       ...(family === undefined ? {} : { family }),
     };
-    this.#cancelConnect = transport.connect(target, (made, error) => {
-      this.#cancelConnect = null;
-      if (made === undefined) {
-        this.#qp.detach();
-        this.raise({ type: 'unreachable', error: error ?? new Error('connection failed') });
-        return;
-      }
-      const driver = this.run('initiator', made, this.#confirm);
-      this.stream!.start(driver.now(), this.#confirm ? null : this.#qp.endpoint, this.#privateData, this.#wishes);
-      driver.begin();
-    });
+    const { policy } = this.context;
+    this.link = progress.connect({
+      target, policy, confirm: this.#confirm, endpoint: this.#qp.endpoint, privateData: this.#privateData, wishes: this.#wishes,
+    }, this);
   }
 
   /** After a `connect-response` event: enter full operation (rdma_establish). */
   establish(): void {
-    if (this.stream?.state !== 'deciding') {
+    if (this.link?.deciding !== true) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
     }
-    this.stream.confirm(this.driver!.now(), this.#qp.endpoint);
-    this.driver!.drain();
+    this.link.confirm(this.#qp.endpoint);
   }
 
   /** Between `connect-response` and `establish()` the Terminate goes out as the first FPDU (ENH-046). */
   override terminate(code: number): void {
-    if (this.stream?.state === 'deciding') this.stream.confirm(this.driver!.now(), this.#qp.endpoint);
-    super.terminate(code);
+    if (this.link?.deciding === true) this.link.confirm(this.#qp.endpoint, code);
+    else super.terminate(code);
   }
 
   /** @internal */
   protected override cancel(): void {
-    if (this.#cancelConnect === null) return;
-    this.#cancelConnect();
-    this.#cancelConnect = null;
+    if (this.link?.cancel() !== true) return;
     this.#qp.detach();
     this.raise({ type: 'disconnected', cause: 'reset', error: undefined, terminate: undefined });
   }
@@ -253,10 +244,9 @@ export class PassiveConnection extends CmConnection {
   }
 
   /** @internal */
-  open(port: Port): void {
-    const driver = this.run('responder', port, false);
-    this.stream!.start(driver.now(), null, new Uint8Array(0), { ird: 0, ord: 0 });
-    driver.begin();
+  open(link: StreamLink): void {
+    this.link = link;
+    this.opened();
   }
 
   /** @internal */
@@ -284,20 +274,18 @@ export class PassiveConnection extends CmConnection {
     const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#depthLimit));
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#depthLimit));
     this.#decide('accept');
-    if (this.stream!.state !== 'deciding') return;
+    if (!this.link!.deciding) return;
     qp.attach(this);
     this.qpInUse = qp;
     const wishes = { ...(ird === undefined ? {} : { ird }), ...(ord === undefined ? {} : { ord }) };
-    this.stream!.accept(this.driver!.now(), qp.endpoint, privateData, wishes);
-    this.driver!.drain();
+    this.link!.accept(qp.endpoint, privateData, wishes);
   }
 
   /** Reject with private data (rdma_reject, MPA-031). */
   reject(privateData?: ArrayBufferView): void {
     const bytes = checkPrivateData('privateData', privateData, this.#room);
     this.#decide('reject');
-    this.stream!.reject(this.driver!.now(), bytes);
-    this.driver!.drain();
+    this.link!.reject(bytes);
   }
 
   #decided = false;
@@ -334,7 +322,7 @@ export class PassiveConnection extends CmConnection {
 }
 
 /** A bound listener. */
-export class CmListener {
+export class CmListener implements ListenHandler {
   readonly #context: ConnectionContext;
   readonly #maxPending: number;
   readonly #onRequest: (connection: PassiveConnection) => void;
@@ -381,14 +369,18 @@ export class CmListener {
   }
 
   /** @internal */
-  incoming(port: Port): void {
-    if (this.#pending.size >= this.#maxPending || this.#closed) {
-      this.refused++;
-      this.#context.census.refuse();
-      port.attach(REFUSED);
-      port.reset();
-      return;
-    }
+  full(): boolean {
+    return this.#pending.size >= this.#maxPending || this.#closed;
+  }
+
+  /** @internal */
+  turnedAway(): void {
+    this.refused++;
+    this.#context.census.refuse();
+  }
+
+  /** @internal */
+  incoming(link: StreamLink): LinkHandler {
     const failed = (failure: ListenFailure): void => {
       this.failed++;
       this.#onFailure?.(failure);
@@ -397,7 +389,8 @@ export class CmListener {
       this.#pending.delete(connection);
     });
     this.#pending.add(connection);
-    connection.open(port);
+    connection.open(link);
+    return connection;
   }
 
   /** Stop listening and drop what has not been answered; established connections live on. */
@@ -412,6 +405,3 @@ export class CmListener {
     this.#listener?.close(done);
   }
 }
-
-/** Handler of a port that is turned away. */
-const REFUSED = { onData: (): void => undefined, onEnd: (): void => undefined, onClose: (): void => undefined };

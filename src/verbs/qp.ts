@@ -112,6 +112,8 @@ export interface QpController {
   abort(): void;
   readonly ord: number;
   setOrd(ord: number): void;
+  /** Another thread works the queues off: only it may flush them as long as the connection lives. */
+  readonly elsewhere: boolean;
   counters(): StreamCounters;
 }
 
@@ -330,7 +332,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     if (this.#controller !== null) {
       this.#controller.kick();
       // VERBS-042: the receive queue has been flushed already when a close is under way.
-      if (state === 'closing' && this.srq === null) flushReceives(this.rq, this);
+      if (state === 'closing' && this.srq === null && !this.#controller.elsewhere) flushReceives(this.rq, this);
     } else if (state === 'error') {
       this.#flushAll();
     }

@@ -247,7 +247,7 @@ describe('the stream as a state machine', () => {
 
   it('RDMAP-087: calls that come too late, or in a state that has no use for them, change nothing and throw nothing', async () => {
     const script = await scripted();
-    const stream = (script.side.connection as unknown as { stream: RdmaStream }).stream;
+    const stream = (script.side.connection!.link as unknown as { stream: RdmaStream }).stream;
     script.end().finish();
     expect(stream.state).toBe('closed');
     stream.close(0);
