@@ -10,9 +10,9 @@ export {
   connect, createServer, Server,
   type ConnectionFunction, type ConnectOptions, type ServerListenOptions, type ServerOptions, type ServerRequest,
 } from './api/connect.ts';
-export {
-  Connection, type AllocateOptions, type LocalMemory, type OperationOptions, type PeerAccess, type SendOptions,
-} from './api/connection.ts';
+export { Connection, type SendOptions } from './api/connection.ts';
+export type { AllocateOptions, LocalMemory, PeerAccess } from './api/local-memory.ts';
+export type { OperationOptions } from './api/operations.ts';
 export type { EndpointOptions } from './api/endpoint.ts';
 export {
   DIAGNOSTICS_CHANNELS, traceTransitions, type ConnectionDiagnostics, type DeviceDiagnostics,
@@ -26,7 +26,7 @@ export { Message } from './api/message.ts';
 export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
 export { CONTROL_VARIABLE, serveControl, type ControlServer } from './observe/control-socket.ts';
 export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
-export { RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
+export { OperationError, RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
 export { ACCESS } from './ddp/stag-table.ts';
 export { MemoryRegion, type RegisterOptions, type Sge } from './verbs/memory.ts';

@@ -5,13 +5,14 @@ import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { Connection, type OperationOptions } from './connection.ts';
+import { Connection } from './connection.ts';
 import {
   checkEndpoint, checkOptionsObject, checkSignal, createResources, destroyResources, helloOf,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { abortError, closeError, RejectedError } from './errors.ts';
 import { decodeHello, encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
+import type { OperationOptions } from './operations.ts';
 import { Waiters } from './waiters.ts';
 
 /** Options of {@link connect}. */

@@ -3,8 +3,7 @@
  *
  * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
  */
-import { checkBoolean, checkBytes, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
-import type { CancelTimer } from '../base/clock.ts';
+import { checkBoolean, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -12,28 +11,23 @@ import type { Negotiated } from '../mpa/policy.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { createWorkCompletion, type WorkCompletion } from '../verbs/cq.ts';
-import { ACCESS, MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
-import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
+import { ACCESS, type MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
+import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { Credits, isFarewell, isGrant } from './credits.ts';
 import { checkOptionsObject, checkSignal, destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
-import { abortError, closeError, type CloseInfo } from './errors.ts';
+import { abortError, closeError, TerminateError, type CloseInfo } from './errors.ts';
+import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
 import { LatencyRecorder, type Latency } from './latency.ts';
+import {
+  allocateBytes, localMemory, memoryFor, rightsOf, ticketTo, type AllocateOptions, type LocalMemory, type PeerAccess,
+} from './local-memory.ts';
 import { Message } from './message.ts';
-import { Operations } from './operations.ts';
-import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
+import { Operations, type OperationOptions } from './operations.ts';
+import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
 import { Waiters } from './waiters.ts';
-
-/** What every call that waits takes. */
-export interface OperationOptions {
-  /**
-   * Gives up waiting: the promise rejects with ERR_ABORTED. An operation still in line is never started. One that is on its way cannot be
-   * called back: its memory stays in use until `drain` or the end of the connection.
-   */
-  readonly signal?: AbortSignal;
-}
 
 /** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
@@ -43,38 +37,9 @@ export interface SendOptions extends OperationOptions {
   readonly invalidate?: number;
 }
 
-/** Memory for an operation: registered, registered in part, or any view (registered for the time of the operation). */
-export type LocalMemory = MemoryRegion | Sge | ArrayBufferView;
-
-/** What the peer may do with a region: by name, or as a union of {@link ACCESS}. */
-export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | number;
-
-/** Options of {@link Connection.allocate}. */
-export interface AllocateOptions extends RegisterOptions {
-  /** Over a SharedArrayBuffer, for use by other threads too. */
-  readonly sharedMemory?: boolean;
-}
-
-const ACCESS_NAMES: Readonly<Record<Exclude<PeerAccess, number>, number>> = {
-  none: ACCESS.LOCAL_WRITE,
-  read: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ,
-  write: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE,
-  'read-write': ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE,
-  all: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC,
-};
 /** Completions taken per poll. */
 const POLL_BATCH = 64;
 const ATOMIC_OCTETS = 8;
-
-/** Memory as an operation uses it. */
-interface Local {
-  readonly sge: Sge;
-  readonly length: number;
-  readonly bytes: Uint8Array;
-  readonly cleanup: (() => void) | null;
-}
-
-const scratch = { offset: 0, length: 0 };
 
 /** Immediate Data that this layer keeps for itself between two of our own endpoints. */
 const isOurs = (immediate: bigint): boolean => isGrant(immediate) || isFarewell(immediate);
@@ -93,15 +58,13 @@ export class Connection {
   readonly #r: Resources;
   readonly #credits: Credits | null;
   readonly #peer: Hello | null;
+  readonly #peerExtensions: boolean | undefined;
   readonly #operations: Operations;
+  readonly #farewell: Farewell;
   readonly #inbox: Message[] = [];
   readonly #readers = new Waiters<Message | null>();
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
   #state: 'open' | 'closing' | 'closed' = 'open';
-  /** The peer has said farewell. */
-  #peerLeaves = false;
-  /** Set from our own farewell on. */
-  #cancelPatience: CancelTimer | null = null;
   #closeInfo: CloseInfo | undefined;
   #resolveClosed!: (info: CloseInfo) => void;
 
@@ -125,7 +88,9 @@ export class Connection {
     const credits = peer !== null && peer.extensions && endpoint.extensions;
     this.#credits = credits ? new Credits(peer.credits, endpoint.receives) : null;
     this.#operations = new Operations(qp, endpoint.sends, this.#credits, endpoint.rnic.scheduler);
-    if (peer !== null) qp.setPeerExtensions(peer.extensions);
+    this.#peerExtensions = peer?.extensions ?? endpoint.peerExtensions;
+    qp.setPeerExtensions(this.#peerExtensions);
+    this.#farewell = new Farewell(cm, this.#operations, endpoint.rnic.scheduler, endpoint.policy.closeTimeout);
     this.privateData = privateData;
     this.negotiated = cm.negotiated!;
     this.localAddress = cm.localAddress!;
@@ -162,6 +127,15 @@ export class Connection {
     return this.#peer === null ? undefined : { maxMessage: this.#peer.maxMessage, extensions: this.#peer.extensions };
   }
 
+  /**
+   * Whether the peer has Immediate Data and atomics (RFC 7306): what it announced, else what `peerExtensions` or the preset says, else
+   * undefined. No octet of start-up tells it of a foreign peer. With `false` those calls reject with ERR_NOT_SUPPORTED; with undefined they
+   * are tried, and a peer without them answers with a Terminate.
+   */
+  get peerExtensions(): boolean | undefined {
+    return this.#peerExtensions;
+  }
+
   /** Operations under way or waiting in line. */
   get pending(): number {
     return this.#operations.size;
@@ -194,7 +168,7 @@ export class Connection {
    * const region = connection.register(new Uint8Array(4096), 'read');
    */
   register(memory: ArrayBufferView, access: PeerAccess = 'all', options: RegisterOptions = {}): MemoryRegion {
-    const rights = typeof access === 'string' ? ACCESS_NAMES[checkOneOf('access', access, Object.keys(ACCESS_NAMES)) as 'none'] : access;
+    const rights = rightsOf(access);
     if (this.#state === 'closed') this.#checkOpen();
     return this.#r.pd.registerMemory(memory, rights, options);
   }
@@ -206,21 +180,13 @@ export class Connection {
    * const region = connection.allocate(1 << 20, 'read-write');
    */
   allocate(octets: number, access: PeerAccess = 'all', options: AllocateOptions = {}): MemoryRegion {
-    checkInteger('octets', octets, 0, 0xffff_ffff);
-    checkOptionsObject(options);
-    const { sharedMemory = false, ...rest } = options;
-    checkBoolean('options.sharedMemory', sharedMemory);
-    return this.register(sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : new Uint8Array(octets), access, rest);
+    const { bytes, options: rest } = allocateBytes(octets, options);
+    return this.register(bytes, access, rest);
   }
 
   /** The ticket that lets the peer use a region, a window, or part of one: send it, print it, put it into private data. */
   share(memory: MemoryRegion | MemoryWindow, offset: number = 0, length?: number): RemoteBuffer {
-    if (!(memory instanceof MemoryRegion) && !(memory instanceof MemoryWindow)) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `memory must be a MemoryRegion or a MemoryWindow, got ${show(memory)}`);
-    }
-    if (memory.pd !== this.#r.pd) throw new IwarpError('ERR_WRONG_PD', 'memory belongs to another protection domain than the connection');
-    if (memory instanceof MemoryRegion && !memory.valid) throw new IwarpError('ERR_INVALID_REGION', 'memory has been deregistered or invalidated');
-    return RemoteBuffer.of(memory).slice(offset, length);
+    return ticketTo(this.#r.pd, memory, offset, length);
   }
 
   // -------------------------------------------------------------------------------------------------- operations
@@ -237,7 +203,7 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { sge, length, cleanup } = this.#local('data', typeof data === 'string' ? new TextEncoder().encode(data) : data, 0);
+    const { sge, length, cleanup } = localMemory(this.#r.pd, 'data', typeof data === 'string' ? new TextEncoder().encode(data) : data, 0);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.();
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
@@ -267,7 +233,7 @@ export class Connection {
   /** RDMA Write: local octets into the peer's memory. Settles when the octets have been handed to TCP. */
   async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
-    const { sge, cleanup } = this.#pair(local, remote, 0);
+    const { sge, cleanup } = memoryFor(this.#r.pd, local, remote, 0);
     await this.#operations.submit({ opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
   }
 
@@ -275,7 +241,7 @@ export class Connection {
   async writeImmediate(local: LocalMemory, remote: RemoteBuffer, value: bigint, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
     this.#checkImmediate(value);
-    const { sge, cleanup } = this.#pair(local, remote, 0);
+    const { sge, cleanup } = memoryFor(this.#r.pd, local, remote, 0);
     await this.#operations.submit(
       { opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address, immediate: value }, true, cleanup, signal,
     );
@@ -283,7 +249,7 @@ export class Connection {
 
   /**
    * RDMA Read: the peer's memory into local memory, by default fresh memory for the whole of `remote` (mind who the ticket's length comes
-   * from). Settles with the octets when they are here.
+   * from). Settles with the octets when they are here. A Read that the peer refuses rejects with an {@link OperationError}.
    *
    * @example
    * const bytes = await connection.read(remote.slice(0, 64));
@@ -291,7 +257,7 @@ export class Connection {
   async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
-    const { sge, bytes, cleanup } = this.#pair(local ?? new Uint8Array(remote.length), remote, ACCESS.LOCAL_WRITE);
+    const { sge, bytes, cleanup } = memoryFor(this.#r.pd, local ?? new Uint8Array(remote.length), remote, ACCESS.LOCAL_WRITE);
     await this.#operations.submit({ opcode: 'rdma-read', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
     return bytes;
   }
@@ -381,45 +347,11 @@ export class Connection {
     if (this.#state === 'open') {
       this.#state = 'closing';
       await this.#operations.whenIdle(undefined);
-      this.#leave();
+      this.#farewell.leave(this.#credits !== null);
     }
     const info = await this.closed;
     signal?.removeEventListener('abort', onAbort);
     return info;
-  }
-
-  /**
-   * iWARP has no half-close: what crosses our FIN is an error, and a grant or a message of the peer may just be on its way. So between our
-   * own endpoints the one that wants to leave says so and the other one, which then starts nothing more, closes when its work is done.
-   */
-  #leave(): void {
-    if (this.#credits === null || this.#peerLeaves) {
-      this.#cm.disconnect(); // does nothing if it is gone already
-      return;
-    }
-    this.#operations.sayFarewell();
-    this.#waitForPeer();
-  }
-
-  /** As long as something comes, the peer is at work; silence for the close time-out ends the wait. */
-  #waitForPeer(): void {
-    const { rnic: { scheduler }, policy } = this.#r.endpoint;
-    const before = this.#cm.counters().octetsIn;
-    this.#cancelPatience = scheduler.at(scheduler.now() + policy.closeTimeout, () => {
-      if (this.#cm.counters().octetsIn === before) this.#cm.disconnect();
-      else this.#waitForPeer();
-    });
-  }
-
-  /** The peer's farewell has come. */
-  async #followPeer(): Promise<void> {
-    this.#peerLeaves = true;
-    const closing = this.#state === 'closing';
-    this.#state = 'closing';
-    this.#operations.stop(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer is closing the connection'));
-    await this.#operations.whenIdle(undefined);
-    // If a close of our own is under way and has not come to its farewell, it sees that the peer leaves.
-    if (!closing || this.#cancelPatience !== null) this.#cm.disconnect();
   }
 
   /** Drop the connection with a reset; pending operations are rejected. */
@@ -439,9 +371,13 @@ export class Connection {
   /** @internal */
   handleEvent(event: CmEvent): void {
     if (event.type === 'closing' && this.#state === 'open') this.#state = 'closing';
-    if (event.type !== 'disconnected') return;
+    if (event.type !== 'terminate' && event.type !== 'disconnected') return;
     this.#poll();
-    this.#cancelPatience?.();
+    if (event.type === 'terminate') {
+      this.#operations.terminated(new TerminateError(event.terminate));
+      return;
+    }
+    this.#farewell.end();
     this.#state = 'closed';
     const failed = event.cause !== 'graceful';
     const error = closeError(event.cause, event.error, event.terminate);
@@ -451,6 +387,13 @@ export class Connection {
     else while (this.#readers.next(null));
     destroyResources(this.#r);
     this.#resolveClosed(this.#closeInfo);
+  }
+
+  /** The peer has said farewell: it waits for us to close. */
+  #follow(): void {
+    const closing = this.#state === 'closing';
+    this.#state = 'closing';
+    void this.#farewell.follow(closing);
   }
 
   #checkCall(options: OperationOptions): AbortSignal | undefined {
@@ -465,45 +408,15 @@ export class Connection {
     if (this.#credits !== null && isOurs(BigInt(value))) {
       throw new IwarpError('ERR_INVALID_ARGUMENT', 'value: upper halves 0x69576372 and 0x69576362 are reserved for credits and close');
     }
-    if (this.#peer !== null && !this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
-  }
-
-  #local(name: string, memory: LocalMemory, access: number): Local {
-    const { pd } = this.#r;
-    let sge: Sge;
-    let cleanup: (() => void) | null = null;
-    if (memory instanceof MemoryRegion) {
-      sge = { mr: memory };
-    } else if (ArrayBuffer.isView(memory)) {
-      // Registration is an entry in a table: memory that is used once needs no ceremony.
-      const region = pd.registerMemory(checkBytes(name, memory), access);
-      cleanup = () => void (region.deregistered || region.deregister());
-      sge = { mr: region };
-    } else if ((memory as Sge | null | undefined)?.mr instanceof MemoryRegion) {
-      sge = memory as Sge;
-    } else {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a MemoryRegion, an Sge or an ArrayBufferView, got ${show(memory)}`);
-    }
-    const mr = checkSge(name, 0, sge, pd, access, scratch);
-    const { offset, length } = scratch;
-    return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
-  }
-
-  /** Local memory and a remote buffer that it fits. */
-  #pair(local: LocalMemory, remote: RemoteBuffer, access: number): Local {
-    checkRemote('remote', remote);
-    const memory = this.#local('local', local, access);
-    if (memory.length <= remote.length) return memory;
-    memory.cleanup?.();
-    throw new IwarpError('ERR_OUT_OF_RANGE', `local memory has ${memory.length} octets, the remote buffer ${remote.length}`);
+    if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
   }
 
   async #atomic(remote: RemoteBuffer, make: (sges: readonly Sge[]) => SendWorkRequest, signal: AbortSignal | undefined): Promise<bigint> {
     checkRemote('remote', remote);
     if (remote.length < ATOMIC_OCTETS) throw new IwarpError('ERR_OUT_OF_RANGE', `an atomic needs 8 octets, the remote buffer has ${remote.length}`);
-    if (this.#peer !== null && !this.#peer.extensions) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
+    if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
     const result = new BigUint64Array(1);
-    const { sge, cleanup } = this.#local('result', result, ACCESS.LOCAL_WRITE);
+    const { sge, cleanup } = localMemory(this.#r.pd, 'result', result, ACCESS.LOCAL_WRITE);
     await this.#operations.submit(make([sge]), false, cleanup, signal);
     return result[0]!;
   }
@@ -532,7 +445,7 @@ export class Connection {
     if (this.#credits !== null) {
       if (immediate !== undefined && isOurs(immediate)) {
         this.#post(index);
-        if (isFarewell(immediate)) void this.#followPeer();
+        if (isFarewell(immediate)) this.#follow();
         else this.#credits.granted(immediate);
         return;
       }

@@ -22,6 +22,11 @@ export interface EndpointOptions {
   readonly credits?: boolean;
   /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits: grants are Immediate Data. */
   readonly extensions?: boolean;
+  /**
+   * Whether a foreign peer has Immediate Data and atomics: nothing on the wire tells. With `false` those calls reject with ERR_NOT_SUPPORTED
+   * before anything is sent. Default: `false` with the presets of peers that lack them, else not known. Our own kind announces it.
+   */
+  readonly peerExtensions?: boolean;
   /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
   readonly pd?: ProtectionDomain;
   /** Device, transport and clock; the process's own by default. */
@@ -53,6 +58,7 @@ export interface Endpoint {
   readonly sends: number;
   readonly credits: boolean;
   readonly extensions: boolean;
+  readonly peerExtensions: boolean | undefined;
   readonly pd: ProtectionDomain | null;
   readonly rnic: Rnic;
   readonly policy: ConnectionPolicy;
@@ -83,12 +89,21 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
     sends: checkInteger('options.sends', options.sends ?? DEFAULT_SENDS, 1, limits.maxQpWr - RESERVED_SENDS),
     credits: checkBoolean('options.credits', options.credits ?? true),
     extensions: checkBoolean('options.extensions', options.extensions ?? true),
+    peerExtensions: checkPeerExtensions(options),
     pd: pd ?? null,
     rnic,
     policy: resolvePolicy(options.policy, presetPolicy(options.preset)),
     ird: depth('ird', limits.maxQpRdAtom),
     ord: depth('ord', limits.maxQpInitRdAtom),
   };
+}
+
+/** No driver behind these presets has RFC 7306 on iWARP. */
+const WITHOUT_EXTENSIONS: ReadonlySet<PresetName> = new Set(['siw', 'softiwarp', 'chelsio', 'intel']);
+
+function checkPeerExtensions({ peerExtensions, preset }: EndpointOptions): boolean | undefined {
+  if (peerExtensions !== undefined) return checkBoolean('options.peerExtensions', peerExtensions);
+  return preset !== undefined && WITHOUT_EXTENSIONS.has(preset) ? false : undefined;
 }
 
 function presetPolicy(preset: PresetName | undefined): ConnectionPolicy {

@@ -2,6 +2,7 @@
 import { IwarpError, type IwarpErrorCode } from '../base/errors.ts';
 import type { CloseCause } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
+import type { WcOpcode, WcStatus } from '../rdmap/work.ts';
 
 /** The stream was ended by a Terminate message, ours or the peer's. */
 export class TerminateError extends IwarpError {
@@ -13,6 +14,22 @@ export class TerminateError extends IwarpError {
     super('ERR_TERMINATED', `${who} Terminate ${terminate.description}`, options);
     this.name = 'TerminateError';
     this.terminate = terminate;
+  }
+}
+
+/** One operation failed, and the connection with it: refused by the peer, or against the rules on this side. */
+export class OperationError extends IwarpError {
+  /** What the work completion says, with libibverbs' meaning: `remote-access-error`, … */
+  readonly status: WcStatus;
+  /** The Terminate that refused it, decoded; undefined where none came. */
+  readonly terminate: TerminateInfo | undefined;
+
+  /** `reason`: what the connection ended with. It is the `cause`. */
+  constructor(opcode: WcOpcode, status: WcStatus, reason: IwarpError) {
+    super('ERR_WORK_COMPLETION', `${opcode} ended with status ${status}: ${reason.message}`, { cause: reason });
+    this.name = 'OperationError';
+    this.status = status;
+    this.terminate = reason instanceof TerminateError ? reason.terminate : undefined;
   }
 }
 

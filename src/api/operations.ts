@@ -7,9 +7,18 @@ import type { WorkCompletion } from '../verbs/cq.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { FAREWELL_VALUE, type Credits } from './credits.ts';
-import { abortError } from './errors.ts';
+import { abortError, OperationError, type TerminateError } from './errors.ts';
 import type { LatencyRecorder } from './latency.ts';
 import { Waiters } from './waiters.ts';
+
+/** What every call that waits takes. */
+export interface OperationOptions {
+  /**
+   * Gives up waiting: the promise rejects with ERR_ABORTED. An operation still in line is never started. One that is on its way cannot be
+   * called back: its memory stays in use until `drain` or the end of the connection.
+   */
+  readonly signal?: AbortSignal;
+}
 
 /** One operation, from the call to the completion. */
 interface Operation {
@@ -25,6 +34,8 @@ interface Operation {
   postedAt: number;
 }
 
+type Outcome = Pick<WorkCompletion, 'opcode' | 'status'>;
+
 /** Operations number from 2; these mark a grant of credits and the farewell. */
 const GRANT_ID = 0;
 const FAREWELL_ID = 1;
@@ -39,13 +50,15 @@ export class Operations {
   /** Not posted yet, first come first. A set, so that an aborted one leaves from the middle at once. */
   readonly #line = new Set<Operation>();
   readonly #posted = new Map<number, Operation>();
-  /** Flushed: the reason comes with the end of the connection. */
-  readonly #flushed: Operation[] = [];
+  /** Failed or flushed: the reason comes with the Terminate, or with the end of the connection. */
+  readonly #failed: { readonly operation: Operation; readonly wc: Outcome }[] = [];
   readonly #idle = new Waiters<void>();
   #granting = false;
   #quiet = false;
   #nextId = FIRST_ID;
   #ended: IwarpError | null = null;
+  /** A Terminate has crossed: whatever fails from now on fails because of it. */
+  #reason: TerminateError | null = null;
   latency: LatencyRecorder | null = null;
 
   constructor(qp: QueuePair, max: number, credits: Credits | null, scheduler: Scheduler) {
@@ -57,7 +70,7 @@ export class Operations {
 
   /** Operations under way or in line. */
   get size(): number {
-    return this.#line.size + this.#posted.size + this.#flushed.length;
+    return this.#line.size + this.#posted.size + this.#failed.length;
   }
 
   /** Operations in line. */
@@ -160,16 +173,27 @@ export class Operations {
     const operation = this.#posted.get(id);
     if (operation === undefined) return; // posted by the user, on the queue pair itself
     this.#posted.delete(id);
-    if (wc.status === 'flushed') {
-      this.#flushed.push(operation);
-      return;
-    }
     if (wc.status !== 'success') {
-      settle(operation, new IwarpError('ERR_WORK_COMPLETION', `${wc.opcode} ended with status ${wc.status}`));
+      const { opcode, status } = wc;
+      this.#failed.push({ operation, wc: { opcode, status } });
+      if (this.#reason !== null) this.#settleFailed(this.#reason);
       return;
     }
     if (operation.postedAt >= 0) this.latency?.record(wc.opcode, this.#scheduler.now() - operation.postedAt);
     settle(operation, null);
+  }
+
+  /** A Terminate has been sent or received: it says why operations fail. */
+  terminated(reason: TerminateError): void {
+    this.#reason = reason;
+    this.#settleFailed(reason);
+  }
+
+  /** The one that was refused says so itself; the others end with what ended the connection. */
+  #settleFailed(reason: IwarpError): void {
+    for (const { operation, wc: { opcode, status } } of this.#failed.splice(0)) {
+      settle(operation, status === 'flushed' ? reason : new OperationError(opcode, status, reason));
+    }
   }
 
   /** Settles when nothing is under way or in line. */
@@ -181,8 +205,8 @@ export class Operations {
   /** The connection is gone: whatever is left ends with this. */
   end(error: IwarpError): void {
     this.#ended = error;
-    for (const operation of [...this.#flushed, ...this.#posted.values(), ...this.#line]) settle(operation, error);
-    this.#flushed.length = 0;
+    this.#settleFailed(error);
+    for (const operation of [...this.#posted.values(), ...this.#line]) settle(operation, error);
     this.#posted.clear();
     this.#line.clear();
     while (this.#idle.next());

@@ -1,7 +1,7 @@
 /** The promise layer: connections, messages, memory, credits, endings. */
 import { afterEach, describe, expect, it } from 'vitest';
 import {
-  connect, createServer, IwarpError, RejectedError, RemoteBuffer, TerminateError, type Connection,
+  connect, createServer, IwarpError, OperationError, RejectedError, RemoteBuffer, TerminateError, type Connection,
 } from '../../src/index.ts';
 import { pairOf, pattern, rnicOf, WORLDS, type Ends } from './support.ts';
 
@@ -113,6 +113,36 @@ describe.each(WORLDS)('over %s', (world) => {
     expect((info.error as TerminateError).terminate).toMatchObject({ origin: 'remote', layer: 1, type: 1, code: 0, segmentLength: 30 });
     await expect(waiting).rejects.toBeInstanceOf(TerminateError);
     expect((await server.closed).terminate).toMatchObject({ origin: 'local', layer: 1, type: 1, code: 0 });
+  });
+
+  it('a refused Read rejects with its status and the decoded Terminate; what is behind it with the Terminate', async () => {
+    const { client, server } = await pair(world);
+    const region = server.register(new Uint8Array(64), 'read');
+    const forged = new RemoteBuffer(region.rkey, region.addr, 100);
+    const [refused, behind] = [client.read(forged), client.read(server.share(region))].map((read) => read.catch((error: unknown) => error));
+    const error = (await refused) as OperationError;
+    expect(error).toBeInstanceOf(OperationError);
+    expect(error).toMatchObject({ code: 'ERR_WORK_COMPLETION', status: 'remote-access-error', terminate: { origin: 'remote', layer: 0, type: 1, code: 1 } });
+    expect(error.cause).toBeInstanceOf(TerminateError);
+    expect(await behind).toMatchObject({ code: 'ERR_TERMINATED', terminate: error.terminate });
+    await expect(client.write(pattern(4), server.share(region))).rejects.toBeInstanceOf(TerminateError);
+    expect((await client.closed).terminate).toEqual(error.terminate);
+    await expect(client.drain()).resolves.toBeUndefined();
+    expect(client.pending).toBe(0);
+  });
+
+  it('Sends and Writes that are out when the Terminate comes reject with it', async () => {
+    const { client, server } = await pair(world, { sends: 2 });
+    const region = server.register(new Uint8Array(1 << 16), 'write');
+    const outcomes = [
+      client.fetchAdd(server.share(region), 1n), // no right to: refused
+      ...Array.from({ length: 40 }, () => client.write(pattern(1 << 16), server.share(region))),
+      client.send('never started'),
+    ].map((operation) => operation.then(() => 'done', (error: IwarpError) => error));
+    const [refused, ...others] = await Promise.all(outcomes);
+    expect(refused).toMatchObject({ code: 'ERR_WORK_COMPLETION', cause: { code: 'ERR_TERMINATED' } });
+    expect(others.at(-1)).toMatchObject({ code: 'ERR_TERMINATED', terminate: { origin: 'remote' } });
+    for (const other of others) if (other !== 'done') expect(other).toBeInstanceOf(TerminateError);
   });
 
   it('destroy rejects what is pending and resets the peer', async () => {

@@ -154,4 +154,42 @@ describe('peers without RFC 7306', () => {
     await server.sendImmediate(77n);
     expect((await client.receive())!.immediate).toBe(77n);
   });
+
+  it('a foreign one is tried, unless the program or the preset says that it has none', async () => {
+    const foreign = { credits: false };
+    const tried = await pair('memory', foreign, foreign);
+    expect([tried.client.peer, tried.client.peerExtensions]).toEqual([undefined, undefined]);
+    await tried.client.sendImmediate(5n);
+    expect((await tried.server.receive())!.immediate).toBe(5n);
+
+    const remote = new RemoteBuffer(1, 0, 8);
+    for (const options of [{ ...foreign, peerExtensions: false }, { ...foreign, preset: 'siw' as const }, { ...foreign, preset: 'intel' as const }]) {
+      const { client, server } = await pair('memory', options, foreign);
+      expect([client.peer, client.peerExtensions]).toEqual([undefined, false]);
+      await expect(client.sendImmediate(1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+      await expect(client.writeImmediate(new Uint8Array(1), remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+      await expect(client.fetchAdd(remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+      expect(() => client.queuePair.postSend({ opcode: 'immediate', immediate: 1n })).toThrow(expect.objectContaining({ code: 'ERR_NOT_SUPPORTED' }));
+      expect(client.queuePair.query().peerExtensions).toBe(false);
+      await client.send('plain'); // nothing was sent, and the connection lives
+      expect((await server.receive())!.data).toHaveLength(5);
+    }
+    // The program's word stands above the preset's, the peer's own announcement above both.
+    const sure = await pair('memory', { ...foreign, preset: 'siw', peerExtensions: true }, foreign);
+    expect(sure.client.peerExtensions).toBe(true);
+    const announced = await pair('memory', { preset: 'siw' });
+    expect([announced.client.peerExtensions, announced.client.flowControlled]).toEqual([true, true]);
+    await announced.client.sendImmediate(6n);
+    expect((await announced.server.receive())!.immediate).toBe(6n);
+  });
+
+  it('a foreign one without them ends the connection with a Terminate that says unexpected opcode', async () => {
+    const { client, server } = await pair('memory', { credits: false }, { credits: false, extensions: false });
+    const region = server.register(new BigUint64Array(1));
+    await expect(client.fetchAdd(server.share(region), 1n)).rejects.toMatchObject({
+      code: 'ERR_WORK_COMPLETION', terminate: { origin: 'remote', layer: 0, type: 2 },
+    });
+    expect((await client.closed).cause).toBe('terminated');
+    expect(new BigUint64Array(region.bytes.buffer)[0]).toBe(0n);
+  });
 });

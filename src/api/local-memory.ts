@@ -1,0 +1,91 @@
+/** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
+import { checkBoolean, checkBytes, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { ACCESS, MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
+import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
+import { checkOptionsObject } from './endpoint.ts';
+import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
+
+/** Memory for an operation: registered, registered in part, or any view (registered for the time of the operation). */
+export type LocalMemory = MemoryRegion | Sge | ArrayBufferView;
+
+/** What the peer may do with a region: by name, or as a union of {@link ACCESS}. */
+export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | number;
+
+/** Options of {@link Connection.allocate}. */
+export interface AllocateOptions extends RegisterOptions {
+  /** Over a SharedArrayBuffer, for use by other threads too. */
+  readonly sharedMemory?: boolean;
+}
+
+const ACCESS_NAMES: Readonly<Record<Exclude<PeerAccess, number>, number>> = {
+  none: ACCESS.LOCAL_WRITE,
+  read: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ,
+  write: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE,
+  'read-write': ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE,
+  all: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC,
+};
+
+/** @internal Memory as an operation uses it. */
+export interface Local {
+  readonly sge: Sge;
+  readonly length: number;
+  readonly bytes: Uint8Array;
+  /** Run once, when the stack is done with the memory. */
+  readonly cleanup: (() => void) | null;
+}
+
+/** @internal The rights behind a name; a number is checked by registration. */
+export function rightsOf(access: PeerAccess): number {
+  return typeof access === 'string' ? ACCESS_NAMES[checkOneOf('access', access, Object.keys(ACCESS_NAMES)) as 'none'] : access;
+}
+
+/** @internal Zeroed memory, and what of the options is for registration. */
+export function allocateBytes(octets: number, options: AllocateOptions): { readonly bytes: Uint8Array; readonly options: RegisterOptions } {
+  checkInteger('octets', octets, 0, 0xffff_ffff);
+  checkOptionsObject(options);
+  const { sharedMemory = false, ...rest } = options;
+  checkBoolean('options.sharedMemory', sharedMemory);
+  return { bytes: sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : new Uint8Array(octets), options: rest };
+}
+
+/** @internal The ticket to a region or window of this domain, or to part of it. */
+export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWindow, offset: number, length: number | undefined): RemoteBuffer {
+  if (!(memory instanceof MemoryRegion) && !(memory instanceof MemoryWindow)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `memory must be a MemoryRegion or a MemoryWindow, got ${show(memory)}`);
+  }
+  if (memory.pd !== pd) throw new IwarpError('ERR_WRONG_PD', 'memory belongs to another protection domain than the connection');
+  if (memory instanceof MemoryRegion && !memory.valid) throw new IwarpError('ERR_INVALID_REGION', 'memory has been deregistered or invalidated');
+  return RemoteBuffer.of(memory).slice(offset, length);
+}
+
+const scratch = { offset: 0, length: 0 };
+
+/** @internal Check memory for an operation that needs `access` of it; a view is registered on the way. */
+export function localMemory(pd: ProtectionDomain, name: string, memory: LocalMemory, access: number): Local {
+  let sge: Sge;
+  let cleanup: (() => void) | null = null;
+  if (memory instanceof MemoryRegion) {
+    sge = { mr: memory };
+  } else if (ArrayBuffer.isView(memory)) {
+    // Registration is an entry in a table: memory that is used once needs no ceremony.
+    const region = pd.registerMemory(checkBytes(name, memory), access);
+    cleanup = () => void (region.deregistered || region.deregister());
+    sge = { mr: region };
+  } else if ((memory as Sge | null | undefined)?.mr instanceof MemoryRegion) {
+    sge = memory as Sge;
+  } else {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a MemoryRegion, an Sge or an ArrayBufferView, got ${show(memory)}`);
+  }
+  const mr = checkSge(name, 0, sge, pd, access, scratch);
+  const { offset, length } = scratch;
+  return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
+}
+
+/** @internal Local memory and a remote buffer that it fits. */
+export function memoryFor(pd: ProtectionDomain, local: LocalMemory, remote: RemoteBuffer, access: number): Local {
+  checkRemote('remote', remote);
+  const memory = localMemory(pd, 'local', local, access);
+  if (memory.length <= remote.length) return memory;
+  memory.cleanup?.();
+  throw new IwarpError('ERR_OUT_OF_RANGE', `local memory has ${memory.length} octets, the remote buffer ${remote.length}`);
+}
