@@ -29,6 +29,8 @@ export const ERROR_CODES = {
   ERR_CONNECTION_RESET: 'The connection was reset or lost.',
   ERR_FLUSHED: 'The work request was flushed because its queue pair left the RTS state.',
   ERR_WORK_COMPLETION: 'The work request completed with an error status; the message names it.',
+  ERR_NOT_SHARED: 'The device works in other threads: memory to register must be over a SharedArrayBuffer.',
+  ERR_ENGINE_FAILED: 'The worker thread that carries the connections of the device has failed or was stopped.',
   ERR_ABORTED: 'The AbortSignal given to the call was aborted.',
   ERR_INTERNAL: 'A state machine met an input that its table does not list: a bug in this package.',
 } as const;

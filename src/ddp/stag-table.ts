@@ -59,6 +59,8 @@ export class StagEntry {
   /** Tagged offset of the first octet. */
   baseHi = 0;
   baseLo = 0;
+  /** A region without an address of its own: tagged offsets count from 0 and no window can be bound to it (VERBS-140). */
+  zeroBased = true;
   /** Several STags or streams share this one, so a peer cannot invalidate it (RDMAP-068, SEC-008). */
   shared = false;
   /** Windows bound to this region; a region with windows cannot be invalidated or deregistered. */
@@ -136,6 +138,17 @@ export class StagTable {
     entry.binder = null;
     entry.qp = 0;
     entry.bytes = EMPTY;
+  }
+
+  /** Take in an entry that another table has allocated; it takes the place of one with the same index. */
+  insert(entry: StagEntry): void {
+    this.#byIndex.set(entry.stag >>> 8, entry);
+    this.#last = null;
+  }
+
+  /** The entry with the index of this STag, whatever its key. */
+  withIndex(stag: number): StagEntry | undefined {
+    return this.#byIndex.get(stag >>> 8);
   }
 
   /** True while the entry stands in the table: neither deregistered nor deallocated. */

@@ -5,6 +5,7 @@
  * Read the verbs draft 8.1, 8.2 first.
  */
 import type { StagEntry } from '../ddp/stag-table.ts';
+import type { LocalOperation } from './local-work.ts';
 
 /** Completion statuses, with libibverbs' meanings (verbs draft figure 36). */
 export type WcStatus =
@@ -134,6 +135,8 @@ export class SendWqe {
   compareMaskLo = 0;
   /** For WORK.LOCAL, and a Read with local invalidate behind its response: does the operation, tells how it went. */
   local: (() => WcStatus) | null = null;
+  /** The same as data, for a queue that is worked off elsewhere. */
+  operation: LocalOperation | null = null;
   memory: PostedMemory | null = null;
   immediate: number = IMMEDIATE.NONE;
   /** The Immediate Data behind a Write asks for a solicited event. */
@@ -163,6 +166,7 @@ export class SendWqe {
     this.stag = this.toHi = this.toLo = 0;
     this.dataHi = this.dataLo = 0;
     this.local = null;
+    this.operation = null;
     this.memory = null;
     this.immediate = IMMEDIATE.NONE;
     this.solicited = false;
@@ -302,6 +306,10 @@ export class ReceiveQueue {
   #posted: (ReceiveWqe | null)[];
   #head = 0;
   #tail = 0;
+  /** Next entry to hand on, where the queue is worked off elsewhere. */
+  #handed = 0;
+  /** Told behind each list of posts, where a shared queue is worked off elsewhere. */
+  onPosted: (() => void) | null = null;
   /** The queue has failed: a stream that wants an entry is terminated (VERBS-137). */
   failed = false;
 
@@ -336,6 +344,17 @@ export class ReceiveQueue {
     this.#head++;
   }
 
+  /** The next posted entry that has not been handed on; it stays posted. Null if there is none. */
+  handOn(): ReceiveWqe | null {
+    if (this.#handed === this.#head) return null;
+    return this.#posted[this.#handed++ % this.#depth]!;
+  }
+
+  /** The entry handed on last has not been taken in there, or (all) nothing that was handed on counts any more. */
+  handBack(all: boolean): void {
+    this.#handed = all ? this.#tail : this.#handed - 1;
+  }
+
   /** The oldest posted entry, for the next message; null if there is none. */
   take(): ReceiveWqe | null {
     if (this.#tail === this.#head) return null;
@@ -343,6 +362,7 @@ export class ReceiveQueue {
     const wqe = this.#posted[at]!;
     this.#posted[at] = null;
     this.#tail++;
+    if (this.#handed < this.#tail) this.#handed = this.#tail;
     return wqe;
   }
 

@@ -5,7 +5,7 @@ import { checkInteger, IwarpError, show } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
-import { StagTable } from '../ddp/stag-table.ts';
+import { StagTable, type StagEntry } from '../ddp/stag-table.ts';
 import { FreeListSlabPool } from '../mpa/deframer.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamResources } from '../rdmap/stream-types.ts';
@@ -80,6 +80,14 @@ export interface DeviceObjects {
   readonly mw: Set<MemoryWindow>;
 }
 
+/** Keeps copies of the STag table where streams run in other threads. */
+export interface StagMirror {
+  /** The entry is new, or a call has changed it. */
+  put(entry: StagEntry): void;
+  /** The entry is about to leave the table: from the return of this call on nobody uses it (VERBS-151). */
+  drop(entry: StagEntry): void;
+}
+
 /** What every device of this package can do. */
 export interface DeviceCapabilities {
   /** Several queue pairs can take receives from one queue (VERBS-127). */
@@ -152,6 +160,10 @@ export class Device {
   readonly objects: DeviceObjects = { pd: new Set(), cq: new Set(), qp: new Set(), srq: new Set(), mr: new Set(), mw: new Set() };
   /** @internal Sees each asynchronous event when it is raised, beside the handler. */
   observer: ((device: Device, event: AsyncEvent) => void) | null = null;
+  /** @internal Streams run in other threads, and see the table through this; registered memory then has to be shared memory. */
+  mirror: StagMirror | null = null;
+  /** @internal Told once, when the device is closed. */
+  onClose: (() => void) | null = null;
   #state: 'open' | 'failed' | 'closed' = 'open';
   #handler: ((event: AsyncEvent) => void) | null = null;
   #nextHandle = 1;
@@ -232,7 +244,9 @@ export class Device {
     if (alive.length > 0) {
       throw new IwarpError('ERR_IN_USE', `the device still has ${alive.map(([kind, objects]) => `${objects.size} ${kind}`).join(', ')}`);
     }
+    if (this.#state === 'closed') return;
     this.#state = 'closed';
+    this.onClose?.();
   }
 
   /**
@@ -244,6 +258,26 @@ export class Device {
     this.#state = 'failed';
     this.raise({ type: 'device-fatal', device: this });
     for (const qp of this.objects.qp) qp.fail(TERM.RDMAP_GLOBAL_CATASTROPHIC);
+  }
+
+  /**
+   * Zeroed memory of the kind that can be registered here: over a SharedArrayBuffer where the device works in other threads, else over an
+   * ordinary one.
+   *
+   * @throws ERR_INVALID_ARGUMENT
+   *
+   * @example
+   * const mr = pd.registerMemory(device.newMemory(4096), ACCESS.LOCAL_WRITE);
+   */
+  newMemory(octets: number): Uint8Array {
+    checkInteger('octets', octets, 0, this.limits.maxMessage);
+    return new Uint8Array(this.mirror === null ? new ArrayBuffer(octets) : new SharedArrayBuffer(octets));
+  }
+
+  /** @internal Threads can only share memory that was made for it. */
+  checkMemory(name: string, bytes: Uint8Array): void {
+    if (this.mirror === null || bytes.length === 0 || bytes.buffer instanceof SharedArrayBuffer) return;
+    throw new IwarpError('ERR_NOT_SHARED', `${name} must be over a SharedArrayBuffer: the device works in other threads`);
   }
 
   /** @internal */

@@ -93,8 +93,6 @@ export class MemoryRegion implements PostedMemory {
   entry: StagEntry;
   /** @internal Null unless work on the region is queued. */
   posted: PostedRegion | null = null;
-  /** @internal Tagged offsets count from 0 and no windows can be bound. */
-  zeroBased: boolean;
   /** @internal Octets that a fast registration may cover. */
   maxLength: number;
   /** @internal */
@@ -107,7 +105,7 @@ export class MemoryRegion implements PostedMemory {
   constructor(pd: ProtectionDomain, entry: StagEntry, zeroBased: boolean, maxLength: number, remote: boolean) {
     this.#pd = pd;
     this.entry = entry;
-    this.zeroBased = zeroBased;
+    entry.zeroBased = zeroBased;
     this.maxLength = maxLength;
     this.remote = remote;
     pd.device.objects.mr.add(this);
@@ -142,6 +140,11 @@ export class MemoryRegion implements PostedMemory {
   /** Octets registered. */
   get length(): number {
     return this.bytes.length;
+  }
+
+  /** @internal Tagged offsets count from 0 and no windows can be bound. */
+  get zeroBased(): boolean {
+    return this.entry.zeroBased;
   }
 
   /** Rights: a union of {@link ACCESS}. Local read is always granted. */
@@ -193,6 +196,7 @@ export class MemoryRegion implements PostedMemory {
     const pd = options.pd === undefined ? this.#pd : this.#checkPd(options.pd);
     const region = pd.registerMemory(this.entry.bytes, access, { ...options, shared: true });
     this.entry.shared = true;
+    this.#pd.device.mirror?.put(this.entry);
     return region;
   }
 
@@ -210,21 +214,24 @@ export class MemoryRegion implements PostedMemory {
     const access = change.access === undefined ? this.entry.access : checkAccess('change.access', change.access);
     const iova = change.iova === undefined ? undefined : checkU64('change.iova', change.iova);
     const pd = change.pd === undefined ? this.#pd : this.#checkPd(change.pd);
+    this.#pd.device.checkMemory('change.memory', bytes);
     if (pd === this.#pd) this.#pd.device.stags.rekey(this.entry);
     else this.#move(pd);
     const { entry } = this;
     this.posted = null;
     fillEntry(entry, bytes, access, iova ?? toBigInt(entry.baseHi, entry.baseLo));
     entry.shared = false;
-    if (iova !== undefined) this.zeroBased = false;
+    if (iova !== undefined) entry.zeroBased = false;
     this.maxLength = bytes.length;
     this.remote = (access & REMOTE_ACCESS) !== 0;
+    pd.device.mirror?.put(entry);
   }
 
   /** To another domain, under another index. */
   #move(pd: ProtectionDomain): void {
     const { stags } = this.#pd.device;
     const old = this.entry;
+    this.#pd.device.mirror?.drop(old);
     stags.free(old);
     this.#pd.users--;
     try {
@@ -237,6 +244,7 @@ export class MemoryRegion implements PostedMemory {
     this.entry = stags.allocate('region', pd.handle);
     this.entry.baseHi = old.baseHi;
     this.entry.baseLo = old.baseLo;
+    this.entry.zeroBased = old.zeroBased;
   }
 
   /**
@@ -248,7 +256,9 @@ export class MemoryRegion implements PostedMemory {
   deregister(): void {
     this.#checkNoWindows();
     this.checkAlive('the memory region');
-    this.#pd.device.stags.free(this.entry);
+    const { device } = this.#pd;
+    device.mirror?.drop(this.entry);
+    device.stags.free(this.entry);
     this.#pd.users--;
     this.#end();
   }

@@ -55,6 +55,7 @@ export class ProtectionDomain {
    */
   registerMemory(memory: ArrayBufferView, access: number, options: RegisterOptions = {}): MemoryRegion {
     const bytes = checkBytes('memory', memory);
+    this.device.checkMemory('memory', bytes);
     checkAccess('access', access);
     const { iova, key, shared, qp } = checkRegister(this, options);
     return this.#withUse(() => {
@@ -62,7 +63,9 @@ export class ProtectionDomain {
       fillEntry(entry, bytes, access, iova);
       entry.qp = qp;
       entry.shared = shared;
-      return new MemoryRegion(this, entry, options.iova === undefined, bytes.length, (access & REMOTE_ACCESS) !== 0);
+      const region = new MemoryRegion(this, entry, options.iova === undefined, bytes.length, (access & REMOTE_ACCESS) !== 0);
+      this.device.mirror?.put(entry);
+      return region;
     });
   }
 
@@ -86,7 +89,9 @@ export class ProtectionDomain {
     return this.#withUse(() => {
       const entry = this.device.stags.allocate('region', this.handle);
       entry.valid = false;
-      return new MemoryRegion(this, entry, true, maxOctets, remote);
+      const region = new MemoryRegion(this, entry, true, maxOctets, remote);
+      this.device.mirror?.put(entry);
+      return region;
     });
   }
 
@@ -99,7 +104,9 @@ export class ProtectionDomain {
     return this.#withUse(() => {
       const entry = this.device.stags.allocate('window', this.handle);
       entry.valid = false;
-      return new MemoryWindow(this, entry);
+      const window = new MemoryWindow(this, entry);
+      this.device.mirror?.put(entry);
+      return window;
     });
   }
 

@@ -7,9 +7,10 @@
  */
 import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, lo32 } from '../base/u64.ts';
-import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
-import { WORK, type SendWqe, type WcStatus } from '../rdmap/work.ts';
-import { checkAccess, checkKey, fillEntry, MemoryRegion } from './memory.ts';
+import { ACCESS, isAccess, REMOTE_ACCESS } from '../ddp/stag-table.ts';
+import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
+import { WORK, type SendWqe } from '../rdmap/work.ts';
+import { checkAccess, checkKey, MemoryRegion } from './memory.ts';
 import type { BindRequest, FastRegisterRequest, LocalInvalidateRequest, PostContext } from './post.ts';
 import { MemoryWindow } from './window.ts';
 
@@ -24,16 +25,14 @@ export function fillInvalidate(name: string, request: LocalInvalidateRequest, wq
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.target must be a MemoryRegion or MemoryWindow, got ${show(target)}`);
   }
   wqe.kind = WORK.LOCAL;
-  wqe.local = invalidation(target, context);
-  wqe.memory = target;
+  queueInvalidation(target, wqe, context);
 }
 
 /** The sink of a Read is invalidated behind the response (VERBS-102). */
 export function invalidateSink(name: string, mr: MemoryRegion | undefined, wqe: SendWqe, context: PostContext): void {
   if (mr === undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.localInvalidate needs an element in ${name}.sges`);
   checkInvalidatable(`${name}.sges[0].mr`, mr, context);
-  wqe.local = invalidation(mr, context);
-  wqe.memory = mr;
+  queueInvalidation(mr, wqe, context);
 }
 
 function checkInvalidatable(name: string, mr: MemoryRegion, context: PostContext): void {
@@ -41,19 +40,20 @@ function checkInvalidatable(name: string, mr: MemoryRegion, context: PostContext
   if (mr.entry.shared) throw new IwarpError('ERR_INVALID_STATE', `${name} is a shared region, which stays valid`); // VERBS-150
 }
 
-/** Queue the invalidation on `target`'s posted face; returns what does it. */
-function invalidation(target: MemoryRegion | MemoryWindow, context: PostContext): () => WcStatus {
-  const { stags } = context.pd.device;
+/** Queue the invalidation on `target`'s posted face. */
+function queueInvalidation(target: MemoryRegion | MemoryWindow, wqe: SendWqe, context: PostContext): void {
   const { entry } = target;
   const stag = target.rkey;
   const face = target.queue();
   if ('valid' in face) face.valid = false;
-  return () => {
-    const foreign = entry.kind === 'window' && entry.valid && entry.qp !== context.qp; // VERBS-166
-    if (!stags.holds(entry) || entry.stag !== stag || entry.shared || entry.windows > 0 || foreign) return 'local-invalidate-error';
-    stags.invalidate(entry);
-    return 'success';
-  };
+  setOperation(wqe, target, context, { type: 'invalidate', entry, stag, qp: context.qp });
+}
+
+function setOperation(wqe: SendWqe, memory: MemoryRegion | MemoryWindow, context: PostContext, operation: LocalOperation): void {
+  const { stags } = context.pd.device;
+  wqe.memory = memory;
+  wqe.operation = operation;
+  wqe.local = () => executeLocal(stags, operation);
 }
 
 /** Fast registration (VERBS-148). */
@@ -71,7 +71,7 @@ export function fillFastRegister(name: string, request: FastRegisterRequest, wqe
   if (!mr.remote && (access & REMOTE_ACCESS) !== 0) throw new IwarpError('ERR_ACCESS', `${name}.mr can never get remote rights`); // VERBS-147
   const iova = checkU64(`${name}.iova`, request.iova ?? 0);
   const key = request.key === undefined ? nextKey(mr.rkey) : checkKey(`${name}.key`, request.key);
-  const { stags } = context.pd.device;
+  context.pd.device.checkMemory(`${name}.memory`, bytes);
   const { entry } = mr;
   const face = mr.queue();
   face.stag = withKey(face.stag, key);
@@ -80,16 +80,10 @@ export function fillFastRegister(name: string, request: FastRegisterRequest, wqe
   face.access = access;
   face.baseHi = hi32(iova);
   face.baseLo = lo32(iova);
-  const zeroBased = request.iova === undefined;
   wqe.kind = WORK.LOCAL;
-  wqe.memory = mr;
-  wqe.local = () => {
-    if (!stags.holds(entry) || entry.valid || entry.shared) return 'fast-register-error';
-    stags.rekey(entry, key);
-    fillEntry(entry, bytes, access, iova);
-    mr.zeroBased = zeroBased;
-    return 'success';
-  };
+  setOperation(wqe, mr, context, {
+    type: 'register', entry, key, bytes, access, baseHi: face.baseHi, baseLo: face.baseLo, zeroBased: request.iova === undefined,
+  });
 }
 
 /** Bind (VERBS-161, VERBS-162). */
@@ -124,16 +118,10 @@ export function fillBind(name: string, request: BindRequest, wqe: SendWqe, conte
   face.baseHi = hi32(iova);
   face.baseLo = lo32(iova);
   wqe.kind = WORK.LOCAL;
-  wqe.memory = mw;
-  const region = mr.entry;
-  wqe.local = () => {
-    const { stags } = context.pd.device;
-    if (!stags.holds(mw.entry) || mw.entry.valid || !canBind(region, regionStag, mr.zeroBased, access, offset + length)) return 'mw-bind-error';
-    stags.rekey(mw.entry, key);
-    bind(mw.entry, region, context);
-    fillEntry(mw.entry, region.bytes.subarray(offset, offset + length), access, iova);
-    return 'success';
-  };
+  setOperation(wqe, mw, context, {
+    type: 'bind', entry: mw.entry, region: mr.entry, regionStag, key, offset, length, access, baseHi: face.baseHi, baseLo: face.baseLo,
+    qp: context.qp, binder: context.binder,
+  });
 }
 
 function checkBindRights(name: string, regionAccess: number, access: number): void {
@@ -141,22 +129,6 @@ function checkBindRights(name: string, regionAccess: number, access: number): vo
   if ((access & (ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) !== 0 && (regionAccess & ACCESS.LOCAL_WRITE) === 0) {
     throw new IwarpError('ERR_ACCESS', `${name}.access: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE of the region`); // VERBS-162
   }
-}
-
-/** Everything about the region that may have changed since the bind was posted. */
-function canBind(region: StagEntry, stag: number, zeroBased: boolean, access: number, end: number): boolean {
-  if (!region.valid || region.stag !== stag || zeroBased || end > region.bytes.length) return false;
-  if ((region.access & ACCESS.MW_BIND) === 0) return false;
-  return (access & (ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) === 0 || (region.access & ACCESS.LOCAL_WRITE) !== 0;
-}
-
-/** Tie the window to the region and to the queue pair (VERBS-163). */
-function bind(window: StagEntry, region: StagEntry, context: PostContext): void {
-  window.region = region;
-  window.binder = context.binder;
-  window.qp = context.qp;
-  region.windows++;
-  context.binder.boundWindows++;
 }
 
 function checkRegion(name: string, mr: MemoryRegion, context: PostContext): void {

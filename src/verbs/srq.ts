@@ -124,7 +124,10 @@ export class SharedReceiveQueue {
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
     this.#checkAlive();
     const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
-    return postList(Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, NOTHING);
+    const { onPosted } = this.queue;
+    const posted = postList(Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, onPosted ?? NOTHING);
+    onPosted?.();
+    return posted;
   }
 
   readonly #postOne = (name: string, request: ReceiveWorkRequest): void => {

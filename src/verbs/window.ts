@@ -109,6 +109,7 @@ export class MemoryWindow implements PostedMemory {
     this.checkAlive('the memory window');
     this.#gone = true;
     this.posted = null;
+    this.pd.device.mirror?.drop(this.entry);
     this.pd.device.stags.free(this.entry);
     this.pd.users--;
     this.pd.device.objects.mw.delete(this);

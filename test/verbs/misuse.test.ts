@@ -78,6 +78,7 @@ add('new Device', 'an unknown limit', INVALID, once, () => new Device({ limits: 
 add('new Device', 'random', INVALID, absent(NOT_FUNCTION), (_, v) => new Device({ random: v }));
 add('new Device', 'defer', INVALID, absent(NOT_FUNCTION), (_, v) => new Device({ defer: v }));
 add('new Device', 'crc32c', INVALID, [1, 'crc64', null], (_, v) => new Device({ crc32c: v }));
+add('newMemory', 'octets', INVALID, [...NOT_INTEGER, undefined, -1, 2 ** 40], (b, v) => b.device.newMemory(v));
 add('createCq', 'entries', INVALID, [...NOT_INTEGER, undefined, 0, 2 ** 40], (b, v) => b.device.createCq(v));
 add('setAsyncEventHandler', 'handler', INVALID, NOT_FUNCTION, (b, v) => b.device.setAsyncEventHandler(v));
 add('close', 'objects alive', 'ERR_IN_USE', once, (b) => b.device.close());
@@ -333,7 +334,7 @@ describe('misuse', () => {
     const named = cases.map(({ call }) => call.split(' ')[0]);
     const internal = new Set([
       'use', 'checkAlive', 'queue', 'settled', 'take', 'takeQpNumber', 'forget', 'raise', 'fail', 'push', 'attach', 'detach', 'capDepth',
-      'handleStreamEvent', 'sendCompleted', 'receiveTaken', 'receiveCompleted', 'receivePolled', 'counters', 'constructor',
+      'handleStreamEvent', 'checkMemory', 'sendCompleted', 'receiveTaken', 'receiveCompleted', 'receivePolled', 'counters', 'constructor',
     ]);
     for (const type of [Device, ProtectionDomain, MemoryRegion, MemoryWindow, CompletionQueue, SharedReceiveQueue, QueuePair]) {
       for (const name of Object.getOwnPropertyNames(type.prototype)) {

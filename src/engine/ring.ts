@@ -1,0 +1,136 @@
+/**
+ * A ring of records in shared memory, one writer thread and one reader thread, and the doorbell between them.
+ *
+ * Records are runs of 32-bit words, never cut by the end of the ring; the first word is `type | words << 8`. Head and tail are free-running
+ * counters, each written by one side only. The writer publishes as many records as it likes at once.
+ *
+ * Doorbell. A reader that has found the ring empty says that it sleeps, looks once more, and goes back to its event loop. The writer that
+ * publishes takes that word away and rings; as long as nobody has said that it sleeps, nobody rings. So a burst costs one wake, and a busy
+ * reader none. The other way round a writer that finds no room leaves a note, and the reader that makes room rings back.
+ */
+
+/** Type of a record that only fills up the end of the ring. */
+const PAD = 0;
+const TYPE_BITS = 8;
+const TYPE_MASK = 0xff;
+
+/** Where the counters are: each on a cache line of its own. */
+const HEAD = 0;
+const TAIL = 16;
+const ASLEEP = 32;
+const WANTS_ROOM = 48;
+const FIRST_WORD = 64;
+
+/** Memory for a ring of this many words, a power of two. */
+export function createRing(words: number): Int32Array {
+  return new Int32Array(new SharedArrayBuffer((FIRST_WORD + words) * Int32Array.BYTES_PER_ELEMENT));
+}
+
+/** The side that writes. */
+export class RingWriter {
+  /** The ring's words; `at` of a record is an index into them. */
+  readonly words: Int32Array;
+  readonly #mask: number;
+  #head = 0;
+  #tail = 0;
+  #published = 0;
+
+  constructor(ring: Int32Array) {
+    this.words = ring;
+    this.#mask = ring.length - FIRST_WORD - 1;
+  }
+
+  /** Words that a record can have at most: so that a ring of several of them is never stuck. */
+  get maxRecord(): number {
+    return (this.#mask + 1) >> 2;
+  }
+
+  /** Begin a record; returns where its first word is, already written, or -1 if there is no room. The rest is the caller's to fill. */
+  begin(type: number, words: number): number {
+    let at = this.#head & this.#mask;
+    const rest = this.#mask + 1 - at;
+    const needed = words > rest ? words + rest : words;
+    if (!this.#hasRoom(needed)) return -1;
+    if (words > rest) {
+      this.words[FIRST_WORD + at] = PAD | (rest << TYPE_BITS);
+      this.#head = (this.#head + rest) | 0;
+      at = 0;
+    }
+    this.words[FIRST_WORD + at] = type | (words << TYPE_BITS);
+    this.#head = (this.#head + words) | 0;
+    return FIRST_WORD + at;
+  }
+
+  #hasRoom(words: number): boolean {
+    if (((this.#head - this.#tail) | 0) + words <= this.#mask + 1) return true;
+    this.#tail = Atomics.load(this.words, TAIL);
+    return ((this.#head - this.#tail) | 0) + words <= this.#mask + 1;
+  }
+
+  /** Ask to be rung when there is room. False if there is some by now, after all. */
+  waitForRoom(words: number): boolean {
+    Atomics.store(this.words, WANTS_ROOM, 1);
+    if (!this.#hasRoom(2 * words)) return true;
+    Atomics.store(this.words, WANTS_ROOM, 0);
+    return false;
+  }
+
+  /** Let the reader see what has been written. True if it sleeps and has to be rung. */
+  publish(): boolean {
+    if (this.#published === this.#head) return false;
+    this.#published = this.#head;
+    Atomics.store(this.words, HEAD, this.#head);
+    return Atomics.load(this.words, ASLEEP) === 1 && Atomics.exchange(this.words, ASLEEP, 0) === 1;
+  }
+}
+
+/** The side that reads. */
+export class RingReader {
+  readonly words: Int32Array;
+  readonly #mask: number;
+  #head = 0;
+  #tail = 0;
+
+  constructor(ring: Int32Array) {
+    this.words = ring;
+    this.#mask = ring.length - FIRST_WORD - 1;
+  }
+
+  /** Where the next record is, or -1. It stays where it is until `next`. */
+  peek(): number {
+    for (;;) {
+      if (this.#tail === this.#head) {
+        this.#head = Atomics.load(this.words, HEAD);
+        if (this.#tail === this.#head) return -1;
+      }
+      const at = FIRST_WORD + (this.#tail & this.#mask);
+      if ((this.words[at]! & TYPE_MASK) !== PAD) return at;
+      this.next(at);
+    }
+  }
+
+  /** Type of the record at `at`. */
+  typeOf(at: number): number {
+    return this.words[at]! & TYPE_MASK;
+  }
+
+  /** Done with the record at `at`. */
+  next(at: number): void {
+    this.#tail = (this.#tail + (this.words[at]! >>> TYPE_BITS)) | 0;
+  }
+
+  /** Give the room of everything read back. True if the writer waits for it and has to be rung. */
+  release(): boolean {
+    Atomics.store(this.words, TAIL, this.#tail);
+    return Atomics.load(this.words, WANTS_ROOM) === 1 && Atomics.exchange(this.words, WANTS_ROOM, 0) === 1;
+  }
+
+  /** Nothing is left: say that a doorbell is needed. False if something came meanwhile. */
+  sleep(): boolean {
+    Atomics.store(this.words, ASLEEP, 1);
+    if (Atomics.load(this.words, HEAD) === this.#tail) return true;
+    // Whether or not the writer has seen the word by now: it rings for nothing, at worst.
+    Atomics.store(this.words, ASLEEP, 0);
+    return false;
+  }
+}
