@@ -2,21 +2,21 @@
 // What the commands mean and how to test a peer of your own: README.md in this folder.
 
 import { spawn } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join as joinPath } from 'node:path';
+import { writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { cases } from './cases/index.ts';
 import type { Case } from './cases/define.ts';
+import { Captures } from './report/captures.ts';
 import { coverageText, listText } from './report/lists.ts';
 import { htmlReport } from './report/html.ts';
 import { jsonReport, junitReport, tapReport } from './report/machine.ts';
 import { markdownReport } from './report/markdown.ts';
 import { makeReport } from './report/model.ts';
 import type { Report } from './report/model.ts';
+import { Progress } from './report/progress.ts';
 import { summaryLine, textReport } from './report/text.ts';
-import { pcapOf } from './probe/pcap.ts';
 import { QUIRKS } from './probe/connection.ts';
 import type { Quirk, Role } from './probe/connection.ts';
 import { openCommand } from './profiles/command.ts';
@@ -24,7 +24,7 @@ import { openRping } from './profiles/rping.ts';
 import { openSelf } from './profiles/self.ts';
 import type { Address, Profile } from './profiles/types.ts';
 import { runCases } from './runner/runner.ts';
-import type { Result } from './runner/runner.ts';
+import { selectCases } from './runner/select.ts';
 import { Waivers, readWaivers } from './runner/waivers.ts';
 import { checkVectors, printVectors } from './vectors-command.ts';
 
@@ -106,11 +106,10 @@ function vectors(args: readonly string[]): number {
   return good ? 0 : 1;
 }
 
-/** Cases whose ids begin with one of the prefixes. */
-function select(prefixes: readonly string[], all: boolean): Case[] {
-  const chosen = cases.filter((entry) => prefixes.length === 0 || prefixes.some((prefix) => entry.id === prefix || entry.id.startsWith(prefix)));
-  if (chosen.length === 0) throw new UsageError(`no case begins with ${prefixes.join(' or ')}`);
-  return chosen.filter((entry) => all || !entry.slow || prefixes.includes(entry.id));
+function select(words: readonly string[], slow: boolean): Case[] {
+  const chosen = selectCases(words, slow);
+  if (chosen.length === 0) throw new UsageError(`no case begins with ${words.join(' or ')}`);
+  return chosen;
 }
 
 const RUN_OPTIONS = {
@@ -229,50 +228,6 @@ function writeReports(report: Report, reports: readonly { format: (report: Repor
     else writeFileSync(file, format(report));
   }
   if (reports.every(({ file }) => file !== null)) process.stdout.write(`${summaryLine(report)}\n`);
-}
-
-/** One line that is written over on a terminal; elsewhere only unexpected results show. */
-class Progress {
-  readonly #terminal = process.stderr.isTTY === true;
-  #unexpected = 0;
-
-  show(result: Result, done: number, all: number): void {
-    if (result.unexpected) this.#unexpected++;
-    if (this.#terminal) {
-      const line = `${done}/${all}  ${this.#unexpected} unexpected  ${result.case.id} [${result.role}]`;
-      process.stderr.write(`\r\x1b[2K${line.slice(0, (process.stderr.columns ?? 80) - 1)}`);
-    } else if (result.unexpected) {
-      process.stderr.write(`${done}/${all} ${result.verdict} ${result.case.id} [${result.role}]: expected ${result.expected}; got ${result.actual || result.reason.split('\n')[0]}\n`);
-    }
-  }
-
-  end(): void {
-    if (this.#terminal) process.stderr.write('\r\x1b[2K');
-  }
-}
-
-/** Captures of what did not pass. */
-class Captures {
-  readonly #folder: string | undefined;
-  readonly #base: number;
-  readonly #paths = new Map<Result, string>();
-
-  constructor(folder: string | undefined, base: number) {
-    this.#folder = folder;
-    this.#base = base;
-    if (folder !== undefined) mkdirSync(folder, { recursive: true });
-  }
-
-  keep(result: Result): void {
-    if (this.#folder === undefined || result.verdict === 'pass' || result.verdict === 'skip' || result.capture.length === 0) return;
-    const path = joinPath(this.#folder, `${result.case.id}.${result.role}${result.round > 0 ? `.${result.round + 1}` : ''}.pcap`);
-    writeFileSync(path, pcapOf(result.capture, this.#base));
-    this.#paths.set(result, path);
-  }
-
-  pathOf(result: Result): string | null {
-    return this.#paths.get(result) ?? null;
-  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = await run(process.argv.slice(2));

@@ -77,6 +77,8 @@ export interface ReportHead {
   readonly seed: number;
   readonly began: string;
   readonly seconds: number;
+  /** What runs cases of this peer; `iwarp conformance run` unless told otherwise. */
+  readonly replayCommand?: string;
   /** Options that a replay needs besides the case and the seed. */
   readonly replayOptions: string;
   pcapOf(result: Result): string | null;
@@ -118,8 +120,8 @@ function resultOf(result: Result, head: ReportHead): ReportResult {
   };
 }
 
-function replayOf(entry: Case, role: string, seed: number, { replayOptions }: ReportHead): string {
-  return `iwarp conformance run ${entry.id} --role ${role} --seed ${seed}${replayOptions === '' ? '' : ` ${replayOptions}`}`;
+function replayOf(entry: Case, role: string, seed: number, { replayCommand = 'iwarp conformance run', replayOptions }: ReportHead): string {
+  return `${replayCommand} ${entry.id} --role ${role} --seed ${seed}${replayOptions === '' ? '' : ` ${replayOptions}`}`;
 }
 
 function eventsOf(log: readonly LogEntry[]): ReportEvent[] {
