@@ -214,6 +214,13 @@ const replies: Case[] = [
     same('reserved flag bits', got!.flags & 0x1f, 0)),
   reply('reserved-bits-enhanced', 'Reserved flag bits of an enhanced Reply', 'MPA-010', 'zeros', { startup: { revision: 2 } }, async (_trial, { reply: got }) =>
     same('reserved flag bits', got!.flags & 0x0f, 0)),
+  ...[[1, 0x1f], [2, 0x0f]].map(([revision, bits]) =>
+    scripted(`mpa.reply.reserved-bits-not-echoed-revision-${revision}`, `Reserved flag bits of the Reply to a revision ${revision} Request that has them all set`, 'MPA-010 MPA-011', 'zeros', async (trial) => {
+      const connection = await trial.connect();
+      await connection.sendStartup({ ...trial.requestFields({ revision: revision as 1 | 2 }), extraFlags: bits! });
+      const got = await connection.expectStartup();
+      same('reserved flag bits', got.flags & bits!, 0);
+    }, { roles })),
   reply('revision-1', 'Revision of the Reply to a revision 1 Request', 'MPA-014 ENH-008', 'revision 1', {}, async (_trial, { reply: got }) =>
     same('revision', got!.revision, 1)),
   reply('crc-by-default', 'C of a default Reply', 'MPA-052', 'C=1', {}, async (_trial, { reply: got }) => same('C', got!.crc, true)),

@@ -22,7 +22,7 @@ const BOOT_LIMIT = 180_000;
 const KVM_TRIAL = 30_000;
 const BOOT_TRIES = 2;
 /** Stalls and lockups are left out: a machine that withholds its processor makes the kernel report those, with a call trace. */
-const CRASH = /(Kernel panic|BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault|WARNING: CPU|KASAN|blocked for more than).*/;
+const CRASH = /(Kernel panic|kernel BUG at|BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault|WARNING: CPU|KASAN|blocked for more than).*/;
 
 export type Accelerator = 'kvm' | 'tcg';
 
@@ -204,7 +204,8 @@ function qemuArguments(options: GuestOptions, accelerator: Accelerator, serial: 
   ];
 }
 
-function freePort(): Promise<number> {
+/** A port of 127.0.0.1 that nobody uses now. */
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once('error', reject);
