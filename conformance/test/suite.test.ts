@@ -166,6 +166,19 @@ describe('the reports', () => {
     expect(html).not.toMatch(/(?:src|href)=/);
   });
 
+  it('count as failures in TAP and JUnit XML what counts for the exit status', async () => {
+    const waivers = parseWaivers('test.expects-the-* known\ntest.expects-nothing-special once failed\n');
+    const run = await runAgainstSelf([wrong, right, thrower], ['initiator'], { ...HURRIED, waivers });
+    const made = makeReport(run, { profile: 'self', peer: 'peer', strict: false, quirks: [], seed: 1, began: '2000-01-01T00:00:00.000Z', seconds: 1, replayOptions: '', pcapOf: () => null });
+    expect(made.results.map((r) => r.unexpected)).toEqual([false, true, true]);
+    expect(tapReport(made).split('\n').filter((line) => /^(not )?ok /.test(line))).toEqual([
+      'not ok 1 - test.expects-the-impossible [initiator] # TODO known', 'not ok 2 - test.expects-nothing-special [initiator]', expect.stringMatching(/^not ok 3 - [^#]*$/),
+    ]);
+    const junit = junitReport(made);
+    expect(junit).toContain('<testsuites name="iwarp conformance" tests="3" failures="1" errors="1"');
+    expect([junit.match(/<failure /g), junit.match(/<error /g), junit.match(/<skipped /g)].map((found) => found?.length)).toEqual([1, 1, 1]);
+  });
+
   it('write a capture that begins with the three segments of a TCP connection', async () => {
     const [result] = await results();
     const octets = pcapOf(result!.capture, 0);
