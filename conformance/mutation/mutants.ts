@@ -39,7 +39,7 @@ export const mutants: readonly Mutant[] = [
   m('startup.revision-3-taken', STARTUP, 'if (request.revision > highest)', 'if (request.revision > highest + 1)'),
   m('startup.reply-revision-not-checked', STARTUP, 'if (reply.revision > this.#request.revision ||', 'if ('),
   m('startup.rejecting-reply-taken-as-acceptance', STARTUP, 'if (reply.reject) {', 'if (reply.reject && reply.revision === 0) {'),
-  m('startup.reply-says-revision-1', NEGOTIATE, 'revision: request.revision, enhanced, privateData,', 'revision: 1, enhanced, privateData,'),
+  m('startup.reply-says-revision-1', NEGOTIATE, "kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced,", "kind: 'reply', markers, crc, reject: refused, revision: 1, enhanced,"),
   m('startup.request-checks-r', STARTUP, "this.#machine.step('request');", "if (request.reject) return this.fail('bad-frame', 'unusable-revision');\n    this.#machine.step('request');"),
   m('startup.crc-not-asked-for', POLICY, "crc: 'preferred',", "crc: 'off',"),
   m('startup.rejection-without-private-data', STARTUP, ': { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },\n      privateData,', ': { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },\n      privateData: privateData.subarray(0, 0),'),
@@ -70,9 +70,9 @@ export const mutants: readonly Mutant[] = [
   m('framer.marker-phase-drifts', FRAMER, 'this.seal(stage, start, out);\n    this.position += stage.end - start;', 'this.seal(stage, start, out);\n    this.position += stage.end - start - (this.position > 2000 ? 4 : 0);'),
   m('deframer.crc-not-checked', DEFRAMER, 'return this.crc.update(0, bytes, from, to) !== field;', 'return false;'),
   m('deframer.crc-only-low-half', DEFRAMER, 'return this.crc.update(0, bytes, from, to) !== field;', 'return ((this.crc.update(0, bytes, from, to) ^ field) & 0xffff) !== 0;'),
-  m('deframer.crc-checked-when-off', STREAM, 'this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs);', 'this.#deframer = createDeframer(negotiated.receiveMarkers, resources.crc, this, resources.slabs);'),
-  m('deframer.marker-low-bits-compared', DEFRAMER, 'const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;', 'const pointer = (bytes[from + 2]! << 8) | bytes[from + 3]!;'),
-  m('deframer.marker-not-checked', DEFRAMER, 'return TERM.MPA_MARKER;', '{ /* who cares */ }', 'A receiver in order need not check markers (MPA-105), so the suite takes normal operation for lawful; --strict sees it.'),
+  m('deframer.crc-checked-when-off', STREAM, 'this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this,', 'this.#deframer = createDeframer(negotiated.receiveMarkers, resources.crc, this,'),
+  m('deframer.marker-low-bits-compared', DEFRAMER, 'const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;\n        // MPA-104', 'const pointer = (bytes[from + 2]! << 8) | bytes[from + 3]!;\n        // MPA-104'),
+  m('deframer.marker-not-checked', DEFRAMER, 'if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;', '{ /* who cares */ }', 'A receiver in order need not check markers (MPA-105), so the suite takes normal operation for lawful; --strict sees it.'),
   m('deframer.straddling-fpdu-lost', DEFRAMER, 'this.#held = end - at;\n    this.#need = need;', 'this.#held = end - at;\n    this.#need = need + (end - at > 40 ? 4 : 0);'),
 
   // DDP

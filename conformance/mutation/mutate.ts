@@ -1,11 +1,13 @@
 // Breaks a copy of the stack in many ways, one at a time, and runs the fast set against each: the suite is good for something if it
 // notices every break that a peer can observe. Writes mutants.md beside this file.
-//   npx tsx conformance/mutation/mutate.ts [id prefix...] [--jobs 2]
+//   npx tsx conformance/mutation/mutate.ts [id prefix...] [--jobs 2] [--merge FILE]
+//   npx tsx conformance/mutation/mutate.ts --check      only: does each mutant's text still occur exactly once?
+// `--merge` keeps verdicts in a file between runs over parts; the table is written when it has them all.
 // The probe keeps the unbroken sources; only the target of profile `self` is built from the broken copy. Exit status 1 when a mutant
 // that a peer can observe survives.
 
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,7 +21,7 @@ const TABLE = fileURLToPath(new URL('mutants.md', import.meta.url));
 const LIMIT_MS = 180_000;
 
 interface Verdict {
-  readonly mutant: Mutant;
+  readonly id: string;
   readonly outcome: 'caught' | 'survived' | 'stale';
   /** The first case that noticed, and what it saw. */
   readonly by: string;
@@ -41,11 +43,16 @@ function makeTree(): string {
   return tree;
 }
 
+/** The sources have changed so that the mutant says nothing any more. */
+function isStale({ file, find }: Mutant): boolean {
+  return readFileSync(join(ROOT, 'src', file), 'utf8').split(find).length !== 2;
+}
+
 /** Run the fast set in a tree with this mutant in place. */
 async function judge(tree: string, mutant: Mutant): Promise<Verdict> {
   const path = join(tree, 'broken', mutant.file);
+  if (isStale(mutant)) return { id: mutant.id, outcome: 'stale', by: 'its text does not occur exactly once' };
   const whole = readFileSync(join(ROOT, 'src', mutant.file), 'utf8');
-  if (whole.split(mutant.find).length !== 2) return { mutant, outcome: 'stale', by: 'its text does not occur exactly once' };
   writeFileSync(path, whole.replace(mutant.find, () => mutant.put));
   try {
     return await runSuite(tree, mutant);
@@ -67,44 +74,67 @@ function runSuite(tree: string, mutant: Mutant): Promise<Verdict> {
       } catch {
         by = 'the run broke off or took too long';
       }
-      resolve({ mutant, outcome: by === '' ? 'survived' : 'caught', by });
+      resolve({ id: mutant.id, outcome: by === '' ? 'survived' : 'caught', by });
     });
   });
 }
 
-function tableOf(verdicts: readonly Verdict[]): string {
+function tableOf(verdicts: ReadonlyMap<string, Verdict>): string {
   const cell = (text: string): string => text.replaceAll('|', '\\|').slice(0, 160);
-  const caught = verdicts.filter((v) => v.outcome === 'caught').length;
-  const unseen = verdicts.filter((v) => v.outcome === 'survived' && v.mutant.unseen !== undefined).length;
+  const count = (test: (mutant: Mutant, verdict: Verdict) => boolean): number => mutants.filter((mutant) => test(mutant, verdicts.get(mutant.id)!)).length;
+  const caught = count((_, verdict) => verdict.outcome === 'caught');
+  const unseen = count((mutant, verdict) => verdict.outcome === 'survived' && mutant.unseen !== undefined);
   const lines = [
     '# Mutation check', '',
-    `The stack broken in ${verdicts.length} ways, one at a time (mutants.ts), and the fast set run against each by mutate.ts.`,
-    `${caught} caught, ${verdicts.length - caught - unseen} survived, ${unseen} that a peer may not hold against us.`, '',
+    `The stack broken in ${mutants.length} ways, one at a time (mutants.ts), and the fast set run against each by mutate.ts.`,
+    `${caught} caught, ${mutants.length - caught - unseen} not caught, ${unseen} that a peer may not hold against us.`, '',
     '| break | file | outcome | first case that noticed, or why none does |', '|---|---|---|---|',
   ];
-  for (const { mutant, outcome, by } of verdicts) lines.push(`| ${mutant.id} | ${mutant.file} | ${outcome} | ${cell(outcome === 'survived' ? (mutant.unseen ?? '') : by)} |`);
+  for (const { id, file, unseen: why } of mutants) {
+    const { outcome, by } = verdicts.get(id)!;
+    lines.push(`| ${id} | ${file} | ${outcome} | ${cell(outcome === 'survived' ? (why ?? '') : by)} |`);
+  }
   return `${lines.join('\n')}\n`;
 }
 
-async function main(): Promise<void> {
-  const { values, positionals } = parseArgs({ allowPositionals: true, options: { jobs: { type: 'string', default: '2' } } });
-  const chosen = mutants.filter((mutant) => positionals.length === 0 || positionals.some((prefix) => mutant.id.startsWith(prefix)));
-  const verdicts = new Map<Mutant, Verdict>();
+/** Judge these one after another, several at a time. */
+async function judgeAll(chosen: readonly Mutant[], jobs: number): Promise<Verdict[]> {
+  const verdicts: Verdict[] = [];
   const queue = [...chosen];
   const worker = async (): Promise<void> => {
     const tree = makeTree();
-    mkdirSync(tree, { recursive: true });
     for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
       const verdict = await judge(tree, mutant);
-      verdicts.set(mutant, verdict);
+      verdicts.push(verdict);
       process.stdout.write(`${verdict.outcome.padEnd(8)} ${mutant.id}  ${verdict.by}\n`);
     }
     rmSync(tree, { recursive: true });
   };
-  await Promise.all(Array.from({ length: Math.max(1, Number(values.jobs)) }, worker));
-  const inOrder = chosen.map((mutant) => verdicts.get(mutant)!);
-  if (positionals.length === 0) writeFileSync(TABLE, tableOf(inOrder));
-  const bad = inOrder.filter((v) => v.outcome === 'stale' || (v.outcome === 'survived' && v.mutant.unseen === undefined));
+  await Promise.all(Array.from({ length: Math.max(1, jobs) }, worker));
+  return verdicts;
+}
+
+function check(): void {
+  const stale = mutants.filter(isStale);
+  for (const { id, file, find } of stale) process.stdout.write(`stale ${id}: src/${file} does not hold exactly once: ${JSON.stringify(find)}\n`);
+  process.stdout.write(`${mutants.length} mutants, ${stale.length} stale\n`);
+  if (stale.length > 0) process.exitCode = 1;
+}
+
+async function main(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { jobs: { type: 'string', default: '2' }, merge: { type: 'string' }, check: { type: 'boolean', default: false } },
+  });
+  if (values.check) return check();
+  const chosen = mutants.filter((mutant) => positionals.length === 0 || positionals.some((prefix) => mutant.id.startsWith(prefix)));
+  const known = values.merge !== undefined && existsSync(values.merge) ? (JSON.parse(readFileSync(values.merge, 'utf8')) as Verdict[]) : [];
+  const fresh = await judgeAll(chosen, Number(values.jobs));
+  const verdicts = new Map([...known, ...fresh].map((verdict) => [verdict.id, verdict]));
+  if (values.merge !== undefined) writeFileSync(values.merge, JSON.stringify([...verdicts.values()]));
+  if (mutants.every(({ id }) => verdicts.has(id))) writeFileSync(TABLE, tableOf(verdicts));
+  const unseen = new Set(mutants.filter((mutant) => mutant.unseen !== undefined).map(({ id }) => id));
+  const bad = fresh.filter(({ id, outcome }) => outcome === 'stale' || (outcome === 'survived' && !unseen.has(id)));
   process.stdout.write(`${chosen.length} mutants, ${bad.length} not caught\n`);
   if (bad.length > 0) process.exitCode = 1;
 }

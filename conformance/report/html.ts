@@ -9,7 +9,7 @@ import type { Report, ReportEvent, ReportResult } from './model.ts';
 type Cell = 'pass' | 'fail' | 'waived' | 'skip' | 'none';
 
 const WORDS: Readonly<Record<Cell, string>> = {
-  pass: 'passed', fail: 'failed', waived: 'failed, waived', skip: 'left out', none: 'no case',
+  pass: 'passed', fail: 'failed', waived: 'failed, waived', skip: 'left out', none: 'no case in this run',
 };
 
 const STYLE = `
@@ -45,7 +45,7 @@ export function htmlReport(report: Report): string {
 <p>Peer: <b>${esc(report.peer)}</b> · profile ${esc(report.profile)}${report.strict ? ' · strict' : ''} · seed ${report.seed} · ${esc(report.began)} · ${report.seconds.toFixed(1)} s</p>
 ${totals(report)}
 <h2>Requirements by clause</h2>
-<p>One cell a requirement; hover for its words. Green passed, red failed, orange failed with a waiver, grey left out, pale no case.</p>
+<p>One cell a requirement; hover for its words. Green passed, red failed, orange failed with a waiver, grey left out, pale no case in this run.</p>
 ${GROUPS.filter((group) => group !== 'VERBS').map((group) => matrix(group, report.results)).join('\n')}
 <h2>Unexpected (${bad.length})</h2>
 ${bad.length === 0 ? '<p>None.</p>' : bad.map(failure).join('\n')}
@@ -82,7 +82,7 @@ function cell(entry: Requirement, results: readonly ReportResult[]): string {
   const mine = results.filter((r) => r.requirements.includes(entry.id) || r.blamed.includes(entry.id));
   const state = stateOf(mine);
   const count = `${mine.length} runs`;
-  const why = state === 'none' ? (unobservable[entry.id] ?? 'no case') : `${count}, ${WORDS[state]}`;
+  const why = state === 'none' ? (unobservable[entry.id] ?? WORDS.none) : `${count}, ${WORDS[state]}`;
   return `<span class="cell ${state}" title="${esc(`${entry.id} (${entry.clause}, ${entry.level}) ${entry.text} — ${why}`)}">${entry.id.split('-')[1]}</span>`;
 }
 
