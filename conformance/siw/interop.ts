@@ -76,6 +76,7 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
 }
 
 async function runCase(bench: Bench, testCase: InteropCase): Promise<Outcome> {
+  const began = performance.now();
   bench.begin(`${testCase.driver}-${testCase.group}-${testCase.name}`);
   let outcome: Outcome;
   try {
@@ -84,7 +85,7 @@ async function runCase(bench: Bench, testCase: InteropCase): Promise<Outcome> {
     outcome = { testCase, ok: false, detail: `${(error as Error).message}\n  capture: ${bench.capture}` };
   }
   await bench.finish(!outcome.ok);
-  process.stdout.write(`${outcome.ok ? 'ok  ' : 'FAIL'} ${testCase.group}: ${testCase.name}: ${outcome.detail.split('\n')[0]}\n`);
+  process.stdout.write(`${outcome.ok ? 'ok  ' : 'FAIL'} ${testCase.group}: ${testCase.name} (${((performance.now() - began) / 1000).toFixed(1)} s): ${outcome.detail.split('\n')[0]}\n`);
   return outcome;
 }
 
