@@ -46,7 +46,7 @@ async function ourServer(bench: Bench, size: number, flags: readonly string[], s
   const server = bench.start([
     'rping', '-s', '-d', '-v', '-a', address?.bind ?? bench.peer.bindAddress, '-p', '0', '--pcap', bench.capture, ...flags,
   ]);
-  const port = (await server.shows(/listening on \S+ port (\d+)/))[1]!;
+  const port = (await server.shows(/listening on port (\d+)/))[1]!;
   const begin = performance.now();
   const client = await bench.stock(`rping -c -v -V -C ${COUNT} -S ${size} -a ${address?.reach ?? bench.peer.hostAddress} -p ${port}`);
   check(client.status === 0, `stock client: exit status ${client.status}: ${client.output.slice(-300)}`);
@@ -105,7 +105,7 @@ const MARKER_CASES: readonly InteropCase[] = [
     name: 'our server asks for markers: siw refuses the Reply, and we say so',
     run: async (bench) => {
       const server = bench.start(['rping', '-s', '-d', '-a', bench.peer.bindAddress, '-p', '0', '--markers', '--pcap', bench.capture]);
-      const port = (await server.shows(/listening on \S+ port (\d+)/))[1]!;
+      const port = (await server.shows(/listening on port (\d+)/))[1]!;
       const client = await bench.stock(`rping -c -C 1 -a ${bench.peer.hostAddress} -p ${port}`);
       check(client.status !== 0, 'the stock client went through');
       const result = await server.ended;

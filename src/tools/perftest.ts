@@ -61,6 +61,6 @@ function parse(program: Program, args: string[], io: ToolIo): ReturnType<typeof 
     if (!(error instanceof UsageError)) throw error;
     io.err(`${program.name}: ${error.message}\n Invalid Command or flag.\n`);
     io.out(usage(program, ''));
-    throw new UsageError('Please check command line and run again.');
+    throw new UsageError('Please check command line and run again.\n');
   }
 }

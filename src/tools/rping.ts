@@ -3,16 +3,14 @@
  * each ping the client advertises a buffer by a 16-octet Send, the server Reads it, says go ahead, the client advertises another, the
  * server Writes the data there, says go ahead.
  */
-import { parseArgs } from 'node:util';
-import { openRnic, type Rnic } from '../api/environment.ts';
 import { RemoteBuffer } from '../api/remote-buffer.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { PassiveConnection } from '../cm/manager.ts';
-import type { ConnectionPolicy } from '../mpa/policy.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
-import { numberFlag, POLICY_OPTIONS, POLICY_USAGE, policyFromFlags } from './support/policy-flags.ts';
-import { captureTransport, type Capture } from './support/capture.ts';
-import { Session } from './support/session.ts';
+import { atoi, COMMON_USAGE, parseOptions, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { POLICY_USAGE } from './support/policy-flags.ts';
+import type { Session } from './support/session.ts';
+import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
 const DEFAULT_PORT = 7174;
 const DEFAULT_SIZE = 64;
@@ -24,22 +22,21 @@ const MESSAGE_OCTETS = 16;
 const STATE_DISCONNECTED = 10;
 const EINVAL = 22;
 
-const USAGE = `usage: iwarp rping -s [-vVdP] [-S size] [-C count] [-a addr] [-p port]
-       iwarp rping -c [-vVd] [-S size] [-C count] [-I addr] -a addr [-p port]
-  -c                       client
-  -s                       server
-  -a ADDR                  address to connect to, or to bind
-  -I ADDR                  source address of the client
-  -p PORT                  port (${DEFAULT_PORT})
-  -S SIZE                  octets of a ping, ${MIN_SIZE} to ${MAX_SIZE} (${DEFAULT_SIZE})
-  -C COUNT                 pings, 0 for ever (0)
-  -v                       show the data
-  -V                       compare the data
-  -d                       tell each step
-  -P                       server: go on, and serve many connections
-  -q                       make the queue pair by hand (no difference here)
-  --pcap FILE              write a capture of what crosses
-${POLICY_USAGE}`;
+const USAGE = `rping -s [-vVd] [-S size] [-C count] [-a addr] [-p port]
+rping -c [-vVd] [-S size] [-C count] [-I addr] -a addr [-p port]
+\t-c\t\tclient side
+\t-I\t\tSource address to bind to for client.
+\t-s\t\tserver side.  To bind to any address with IPv6 use -a ::0
+\t-v\t\tdisplay ping data to stdout
+\t-V\t\tvalidate ping data
+\t-d\t\tdebug printfs
+\t-S size \tping data size
+\t-C count\tping count times
+\t-a addr\t\taddress
+\t-p port\t\tport
+\t-P\t\tpersistent server mode allowing multiple connections
+\t-q\t\tuse self-created, self-modified QP
+`;
 
 interface Settings {
   readonly server: boolean;
@@ -52,82 +49,61 @@ interface Settings {
   readonly validate: boolean;
   readonly debug: boolean;
   readonly persistent: boolean;
-  readonly policy: ConnectionPolicy;
-  readonly pcap: string | undefined;
 }
 
-const out = (line: string): void => void process.stdout.write(`${line}\n`);
-const err = (line: string): void => void process.stderr.write(`${line}\n`);
+/** A value out of its range: told in the stock words, without the usage. */
+class ValueError extends Error {}
 
 /** Entry point; the result is the exit status. */
-export async function run(args: string[]): Promise<number> {
-  let settings: Settings | null;
+export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
+  let settings: Settings;
+  let tool: Tool;
   try {
-    settings = parse(args);
+    const options = parseOptions(args, 'a:I:Pp:C:S:t:scvVdqh', { help: { short: 'h' } });
+    if (options.flags.has('h')) {
+      io.out(`${USAGE}${COMMON_USAGE}${POLICY_USAGE}`);
+      return 0;
+    }
+    settings = readSettings(options);
+    tool = new Tool(io, options);
   } catch (error) {
-    err(`rping: ${(error as Error).message}`);
-    err(USAGE);
+    if (!(error instanceof UsageError) && !(error instanceof IwarpError) && !(error instanceof ValueError)) throw error;
+    io.err(error instanceof ValueError ? `${error.message}\n` : `rping: ${error.message}\n`);
+    if (!(error instanceof ValueError)) io.out(USAGE);
     return EINVAL;
   }
-  if (settings === null) {
-    out(USAGE);
-    return 0;
-  }
-  const capture = settings.pcap === undefined ? null : captureTransport(settings.pcap);
-  const rnic = openRnic(capture === null ? {} : { transport: capture.transport });
   try {
-    return settings.server ? await serve(rnic, settings) : await runClient(rnic, settings);
+    return settings.server ? await serve(tool, settings) : await runClient(tool, settings);
   } catch (error) {
     if (!(error instanceof IwarpError)) throw error;
-    err(`rping: ${error.message}`);
+    tool.complain(`rping: ${error.message}`);
     return 1;
   } finally {
-    await finishCapture(capture);
+    await tool.close();
   }
 }
 
-async function finishCapture(capture: Capture | null): Promise<void> {
-  if (capture !== null) await capture.close();
-}
-
-function parse(args: string[]): Settings | null {
-  const { values } = parseArgs({
-    args,
-    allowNegative: true,
-    options: {
-      ...POLICY_OPTIONS,
-      help: { type: 'boolean', short: 'h' },
-      server: { type: 'boolean', short: 's' },
-      client: { type: 'boolean', short: 'c' },
-      address: { type: 'string', short: 'a' },
-      source: { type: 'string', short: 'I' },
-      port: { type: 'string', short: 'p' },
-      size: { type: 'string', short: 'S' },
-      count: { type: 'string', short: 'C' },
-      verbose: { type: 'boolean', short: 'v' },
-      validate: { type: 'boolean', short: 'V' },
-      debug: { type: 'boolean', short: 'd' },
-      persistent: { type: 'boolean', short: 'P' },
-      'own-qp': { type: 'boolean', short: 'q' },
-      pcap: { type: 'string' },
-    },
-  } as const);
-  if (values.help === true) return null;
-  if ((values.server === true) === (values.client === true)) throw new IwarpError('ERR_INVALID_ARGUMENT', 'give exactly one of -s and -c');
-  if (values.client === true && values.address === undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', 'the client needs -a ADDR');
+function readSettings(options: ParsedOptions): Settings {
+  const { flags } = options;
+  const number = (flag: string, fallback: number, min: number, max: number, what: (value: number) => string): number => {
+    const text = textOption(options, flag);
+    const value = text === undefined ? fallback : atoi(text);
+    if (value < min || value > max) throw new ValueError(what(value));
+    return value;
+  };
+  if (flags.has('s') === flags.has('c')) throw new UsageError('give exactly one of -s and -c');
+  if (flags.has('c') && !flags.has('a')) throw new UsageError('the client needs -a ADDR');
   return {
-    server: values.server === true,
-    address: values.address,
-    source: values.source,
-    port: numberFlag('-p', values.port ?? String(DEFAULT_PORT), 0, 65_535),
-    size: numberFlag('-S', values.size ?? String(DEFAULT_SIZE), MIN_SIZE, MAX_SIZE),
-    count: numberFlag('-C', values.count ?? '0', 0, 0x7fff_ffff),
-    verbose: values.verbose === true,
-    validate: values.validate === true,
-    debug: values.debug === true,
-    persistent: values.persistent === true,
-    policy: policyFromFlags(values),
-    pcap: values.pcap,
+    server: flags.has('s'),
+    address: textOption(options, 'a'),
+    source: textOption(options, 'I'),
+    port: number('p', DEFAULT_PORT, 0, 65_535, (value) => `Invalid port ${value}`),
+    size: number('S', DEFAULT_SIZE, MIN_SIZE, MAX_SIZE, (value) => `Invalid size ${value} (valid range is ${MIN_SIZE} to ${MAX_SIZE})`),
+    count: number('C', 0, 0, 0x7fff_ffff, (value) => `Invalid count ${value}`),
+    verbose: flags.has('v'),
+    validate: flags.has('V'),
+    debug: flags.has('d'),
+    persistent: flags.has('P'),
   };
 }
 
@@ -149,52 +125,58 @@ function text(bytes: Uint8Array): string {
 
 // ---------------------------------------------------------------------------------------------------------------- client
 
-async function runClient(rnic: Rnic, s: Settings): Promise<number> {
-  const session = new Session(rnic);
+async function runClient(tool: Tool, s: Settings): Promise<number> {
+  tool.check();
+  const session = tool.session();
   const receive = session.register(MESSAGE_OCTETS);
   const send = session.register(MESSAGE_OCTETS);
   const source = session.register(s.size);
   const sink = session.register(s.size);
   session.postRecv({ mr: receive });
-  session.use(rnic.cm.connect(session.qp, {
+  session.use(tool.rnic.cm.connect(session.qp, {
     host: s.address!,
     port: s.port,
-    policy: s.policy,
+    policy: tool.policy,
     responderResources: 1,
     initiatorDepth: 1,
     ...(s.source === undefined ? {} : { localAddress: s.source }),
   }));
   await session.established;
-  if (s.debug) err(`connected ${describe(session)}`);
+  if (s.debug) tool.complain(`connected ${describe(session)}`);
   let status = 0;
   try {
     for (let n = 0; s.count === 0 || n < s.count; n++) {
       source.bytes.set(pingData(n, s.size));
-      await advertise(session, source, send, receive, s, 'RDMA read');
+      await advertise(tool, session, { buffer: source, send, receive, what: 'RDMA read' }, s);
       sink.bytes.fill(0);
-      await advertise(session, sink, send, receive, s, 'RDMA write');
+      await advertise(tool, session, { buffer: sink, send, receive, what: 'RDMA write' }, s);
       if (s.validate && Buffer.compare(source.bytes, sink.bytes) !== 0) {
-        err('data mismatch!');
+        tool.complain('data mismatch!');
         status = 1;
         break;
       }
-      if (s.verbose) out(`ping data: ${text(sink.bytes)}`);
+      if (s.verbose) tool.say(`ping data: ${text(sink.bytes)}`);
     }
   } catch (error) {
-    err(`rping client failed: ${(error as Error).message}`);
+    tool.complain(`rping client failed: ${(error as Error).message}`);
     status = 1;
   }
   await session.close();
-  err('client DISCONNECT EVENT...');
+  tool.complain('client DISCONNECT EVENT...');
   return status;
 }
 
+interface Advertisement {
+  readonly buffer: MemoryRegion;
+  readonly send: MemoryRegion;
+  readonly receive: MemoryRegion;
+  readonly what: string;
+}
+
 /** Tell the server a buffer and wait for its go-ahead. */
-async function advertise(
-  session: Session, buffer: MemoryRegion, send: MemoryRegion, receive: MemoryRegion, s: Settings, what: string,
-): Promise<void> {
+async function advertise(tool: Tool, session: Session, { buffer, send, receive, what }: Advertisement, s: Settings): Promise<void> {
   send.bytes.set(new RemoteBuffer(buffer.rkey, buffer.addr, s.size).toBytes());
-  if (s.debug) err(`${what} addr ${buffer.addr.toString(16)} rkey ${buffer.rkey.toString(16)} len ${s.size}`);
+  if (s.debug) tool.complain(`${what} addr ${buffer.addr.toString(16)} rkey ${buffer.rkey.toString(16)} len ${s.size}`);
   const answer = session.receive();
   answer.catch(() => undefined);
   await session.execute({ opcode: 'send', sges: [{ mr: send }] });
@@ -205,32 +187,19 @@ async function advertise(
 
 // ---------------------------------------------------------------------------------------------------------------- server
 
-async function serve(rnic: Rnic, s: Settings): Promise<number> {
-  const requests: PassiveConnection[] = [];
-  let wake: (() => void) | null = null;
-  const listener = await rnic.cm.listen(
-    { port: s.port, policy: s.policy, ...(s.address === undefined ? {} : { host: s.address }) },
-    (request) => {
-      requests.push(request);
-      wake?.();
-    },
-  );
-  if (s.debug || s.port === 0) err(`listening on ${listener.address.address} port ${listener.address.port}`);
+async function serve(tool: Tool, s: Settings): Promise<number> {
+  const requests = await tool.listen({ port: s.port, host: s.address });
+  if (s.debug && s.port !== 0) tool.complain(`listening on port ${requests.port}`);
+  if (!s.persistent) return await serveOne(tool, await requests.next(), s);
+  // For ever: the wait for the next client ends when the tool does.
   for (;;) {
-    while (requests.length === 0) await new Promise<void>((resolve) => (wake = resolve));
-    const request = requests.shift()!;
-    if (s.persistent) {
-      void serveOne(rnic, request, s);
-      continue;
-    }
-    const status = await serveOne(rnic, request, s);
-    await new Promise<void>((resolve) => listener.close(resolve));
-    return status;
+    const request = await requests.next();
+    void serveOne(tool, request, s);
   }
 }
 
-async function serveOne(rnic: Rnic, request: PassiveConnection, s: Settings): Promise<number> {
-  const session = new Session(rnic);
+async function serveOne(tool: Tool, request: PassiveConnection, s: Settings): Promise<number> {
+  const session = tool.session({}, s.persistent ? 'alone' : 'together');
   const receive = session.register(MESSAGE_OCTETS);
   const send = session.register(MESSAGE_OCTETS);
   const data = session.register(MAX_SIZE + 1);
@@ -240,38 +209,46 @@ async function serveOne(rnic: Rnic, request: PassiveConnection, s: Settings): Pr
   let status = 0;
   try {
     await session.established;
-    if (s.debug) err(`server connected ${describe(session)}`);
-    for (let n = 0; s.count === 0 || n < s.count; n++) await servePing(session, receive, send, data, s);
+    if (s.debug) tool.complain(`server connected ${describe(session)}`);
+    for (let n = 0; s.count === 0 || n < s.count; n++) await servePing(tool, session, { receive, send, data }, s);
     await session.close();
   } catch (error) {
-    status = await endOfService(session, error as Error);
+    status = await endOfService(tool, session, error as Error);
   }
-  err('server DISCONNECT EVENT...');
-  if (status === 0) err(`wait for RDMA_READ_ADV state ${STATE_DISCONNECTED}`);
+  session.release();
+  tool.complain('server DISCONNECT EVENT...');
+  if (status === 0) tool.complain(`wait for RDMA_READ_ADV state ${STATE_DISCONNECTED}`);
   return status;
 }
 
 /** The client's orderly departure is the normal end; anything else is told. */
-async function endOfService(session: Session, error: Error): Promise<number> {
+async function endOfService(tool: Tool, session: Session, error: Error): Promise<number> {
   if (session.qp.state === 'rts') session.connection.disconnect();
   const info = await session.closed;
-  if (info.cause === 'graceful') return 0;
-  err(`rping server failed: ${error.message}`);
+  if (info.cause === 'graceful' && session.failure?.code !== 'ERR_TIMEOUT') return 0;
+  tool.complain(`rping server failed: ${error.message}`);
   return 1;
 }
 
-async function servePing(session: Session, receive: MemoryRegion, send: MemoryRegion, data: MemoryRegion, s: Settings): Promise<void> {
+interface ServerMemory {
+  readonly receive: MemoryRegion;
+  readonly send: MemoryRegion;
+  readonly data: MemoryRegion;
+}
+
+async function servePing(tool: Tool, session: Session, { receive, send, data }: ServerMemory, s: Settings): Promise<void> {
   const source = await nextAdvertisement(session, receive, data);
-  if (s.debug) err(`RDMA read addr ${source.address.toString(16)} rkey ${source.rkey.toString(16)} len ${source.length}`);
+  if (s.debug) tool.complain(`RDMA read addr ${source.address.toString(16)} rkey ${source.rkey.toString(16)} len ${source.length}`);
   await session.execute({
     opcode: 'rdma-read', sges: [{ mr: data, length: source.length }], rkey: source.rkey, remoteAddr: source.address,
   });
-  if (s.verbose) out(`server ping data: ${text(data.bytes.subarray(0, source.length))}`);
+  const found = text(data.bytes.subarray(0, source.length));
+  if (s.verbose) tool.say(`server ping data: ${found}`);
   await session.execute({ opcode: 'send', sges: [{ mr: send }] });
   const sink = await nextAdvertisement(session, receive, data);
   // The stock server writes the string with its NUL; for whole pings that is everything.
-  const length = Math.min(sink.length, text(data.bytes.subarray(0, source.length)).length + 1);
-  if (s.debug) err(`RDMA write addr ${sink.address.toString(16)} rkey ${sink.rkey.toString(16)} len ${length}`);
+  const length = Math.min(sink.length, found.length + 1);
+  if (s.debug) tool.complain(`RDMA write addr ${sink.address.toString(16)} rkey ${sink.rkey.toString(16)} len ${length}`);
   await session.execute({ opcode: 'rdma-write', sges: [{ mr: data, length }], rkey: sink.rkey, remoteAddr: sink.address });
   await session.execute({ opcode: 'send', sges: [{ mr: send }] });
 }

@@ -18,17 +18,28 @@ export class Side {
     this.status = run(args, {
       out: (text) => {
         this.out += text;
-        for (const { text: wanted, resolve } of this.#watchers) if (this.out.includes(wanted)) resolve();
+        this.#look();
       },
-      err: (text) => (this.err += text),
+      err: (text) => {
+        this.err += text;
+        this.#look();
+      },
       listening,
       signal: this.#abort.signal,
     });
   }
 
-  /** Wait until the side has said this. */
+  #look(): void {
+    for (const { text, resolve } of this.#watchers) if (this.#shows(text)) resolve();
+  }
+
+  #shows(text: string): boolean {
+    return this.out.includes(text) || this.err.includes(text);
+  }
+
+  /** Wait until the side has said this, on either stream. */
   async said(text: string): Promise<void> {
-    if (this.out.includes(text)) return;
+    if (this.#shows(text)) return;
     await new Promise<void>((resolve) => this.#watchers.push({ text, resolve }));
   }
 

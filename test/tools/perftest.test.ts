@@ -128,7 +128,7 @@ describe('perftest flags', () => {
   it('an unknown flag shows the usage', async () => {
     const side = await runAlone(PROGRAMS.write_bw, ['-k']);
     expect(side.code).toBe(1);
-    expect(side.err).toContain(' Invalid Command or flag.\n');
+    expect(side.err).toBe("write_bw: invalid option -- 'k'\n Invalid Command or flag.\n Please check command line and run again.\n\n Parser function exited with Error\n");
     expect(side.out).toContain('Usage:\n  write_bw            start a server and wait for connection\n');
   });
 

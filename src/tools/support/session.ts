@@ -52,6 +52,7 @@ export class Session {
   readonly #waiting: Pending[] = [];
   readonly #arrived: WorkCompletion[] = [];
   readonly #flushed: Pending[] = [];
+  readonly #regions: MemoryRegion[] = [];
   #nextId = 1;
   #failure: IwarpError | null = null;
   #connection: CmConnection | null = null;
@@ -100,7 +101,15 @@ export class Session {
 
   /** Register memory with every right, as the stock tools do. */
   register(octets: number): MemoryRegion {
-    return this.pd.registerMemory(new Uint8Array(octets), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE);
+    const region = this.pd.registerMemory(new Uint8Array(octets), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE);
+    this.#regions.push(region);
+    return region;
+  }
+
+  /** Give back the memory and the domain of a session that is over; for tools that go on without it. */
+  release(): void {
+    for (const region of this.#regions.splice(0)) region.deregister();
+    this.pd.deallocate();
   }
 
   /** Use this connection; its events are handled from now on. */

@@ -42,6 +42,14 @@ export interface ListenWhere {
   readonly port: number;
 }
 
+/** Sessions whose octets count together, and what is done when none have crossed for the time that a peer is given. */
+interface Watched {
+  readonly sessions: Set<Session>;
+  octets: number;
+  quietSince: number;
+  readonly giveUp: (error: IwarpError) => void;
+}
+
 /** Requests as they come, one at a time. */
 export class RequestQueue {
   readonly #listener: CmListener;
@@ -89,8 +97,8 @@ export class Tool {
   readonly #timeout: number;
   readonly #arrived = new Set<() => void>();
   #watch: NodeJS.Timeout | null = null;
-  #octets = -1;
-  #quietSince = 0;
+  readonly #together: Watched = { sessions: new Set(), octets: -1, quietSince: 0, giveUp: (error) => this.fail(error) };
+  readonly #watched = new Set<Watched>([this.#together]);
   #failure: IwarpError | null = null;
   /** Rejects when the tool fails; for waits that no session ends. */
   readonly failed: Promise<never>;
@@ -128,11 +136,21 @@ export class Tool {
     return () => void this.#arrived.delete(task);
   }
 
-  /** A queue pair that is watched until its connection ends. */
-  session(options: SessionOptions = {}): Session {
+  /**
+   * A queue pair that is watched until its connection ends. Those of one test are watched together: while octets cross one of them, the
+   * others may rest. `alone` is for a server of many clients, where a silent one is given up and the tool goes on.
+   */
+  session(options: SessionOptions = {}, watch: 'together' | 'alone' = 'together'): Session {
     const session = new Session(this.rnic, options);
     this.#sessions.add(session);
-    void session.closed.then(() => this.#sessions.delete(session));
+    const watched = watch === 'together' ? this.#together : { sessions: new Set<Session>(), octets: -1, quietSince: performance.now(), giveUp: (error: IwarpError) => session.fail(error) };
+    this.#watched.add(watched);
+    watched.sessions.add(session);
+    void session.closed.then(() => {
+      this.#sessions.delete(session);
+      watched.sessions.delete(session);
+      if (watched !== this.#together) this.#watched.delete(watched);
+    });
     this.#startWatch();
     return session;
   }
@@ -209,21 +227,23 @@ export class Tool {
 
   #startWatch(): void {
     if (this.#watch !== null || this.#timeout === 0) return;
-    this.#quietSince = performance.now();
+    this.#together.quietSince = performance.now();
     this.#watch = setInterval(() => this.#lookForProgress(), WATCH_MS);
     this.#watch.unref();
   }
 
   /** Octets in either direction are progress; so is there being nobody to wait for. */
   #lookForProgress(): void {
-    let octets = 0;
-    for (const session of this.#sessions) octets += session.octets;
     const now = performance.now();
-    if (octets !== this.#octets || this.#sessions.size === 0) {
-      this.#octets = octets;
-      this.#quietSince = now;
-    } else if (now - this.#quietSince >= this.#timeout) {
-      this.fail(new IwarpError('ERR_TIMEOUT', `nothing has crossed for ${this.#timeout / 1000} s`));
+    for (const watched of this.#watched) {
+      let octets = 0;
+      for (const session of watched.sessions) octets += session.octets;
+      if (octets !== watched.octets || watched.sessions.size === 0) {
+        watched.octets = octets;
+        watched.quietSince = now;
+      } else if (now - watched.quietSince >= this.#timeout) {
+        watched.giveUp(new IwarpError('ERR_TIMEOUT', `nothing has crossed for ${this.#timeout / 1000} s`));
+      }
     }
   }
 }

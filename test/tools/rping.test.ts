@@ -1,0 +1,88 @@
+/** rping against itself: data, words, exit statuses, wrong flags, peers that leave or fall silent. */
+import { createServer, type AddressInfo } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { pingData, run as rping } from '../../src/tools/rping.ts';
+import { runAlone, runPair, Side } from './pair.ts';
+
+const SERVER = ['-s', '-a', '127.0.0.1'];
+const client = (...more: string[]) => (port: string): string[] => ['-c', '-a', '127.0.0.1', '-p', port, ...more];
+const text = (n: number, size: number): string => Buffer.from(pingData(n, size).subarray(0, size - 1)).toString('latin1');
+
+describe('rping', () => {
+  it.each([23, 64, 65_535])('pings with %i octets, and both show the data', async (size) => {
+    const { server, client: c, statuses } = await runPair(rping, [...SERVER, '-v'], rping, client('-v', '-V', '-C', '3', '-S', String(size)));
+    expect(statuses).toEqual([0, 0]);
+    const lines = [0, 1, 2].map((n) => text(n, size));
+    expect(c.out).toBe(lines.map((line) => `ping data: ${line}\n`).join(''));
+    expect(server.out).toBe(lines.map((line) => `server ping data: ${line}\n`).join(''));
+    expect(c.err).toBe('client DISCONNECT EVENT...\n');
+    expect(server.err).toMatch(/^listening on port \d+\nserver DISCONNECT EVENT\.\.\.\nwait for RDMA_READ_ADV state 10\n$/);
+  });
+
+  it('-P serves one client after the other, and two at once', async () => {
+    const server = new Side(rping, [...SERVER, '-p', '0', '-P']);
+    const port = String(await server.port);
+    const ping = async (): Promise<number> => await new Side(rping, client('-V', '-C', '5')(port)).status;
+    expect([await ping(), ...(await Promise.all([ping(), ping()]))]).toEqual([0, 0, 0]);
+    server.kill();
+    expect(await server.status).toBe(1);
+    expect(server.err.match(/server DISCONNECT EVENT/g)).toHaveLength(3);
+  });
+
+  it.each([
+    [['-Z'], "rping: invalid option -- 'Z'"], [[], 'give exactly one of -s and -c'], [['-s', '-c'], 'give exactly one of -s and -c'],
+    [['-c'], 'the client needs -a ADDR'], [['-s', '-p'], "option requires an argument -- 'p'"], [['-s', '--crc', 'maybe'], 'crc'],
+  ])('answers %j with the stock usage and status 22', async (args, words) => {
+    const side = await runAlone(rping, args);
+    expect(side.err).toContain(words);
+    expect(side.out).toMatch(/^rping -s \[-vVd\] \[-S size\] \[-C count\] \[-a addr\] \[-p port\]\nrping -c /);
+    expect(side.code).toBe(22);
+  });
+
+  it.each([
+    [['-s', '-S', '5'], 'Invalid size 5 (valid range is 23 to 65535)\n'], [['-s', '-S', '70000'], 'Invalid size 70000 (valid range is 23 to 65535)\n'],
+    [['-s', '-C', '-1'], 'Invalid count -1\n'],
+  ])('answers %j in the stock words and status 22, without usage', async (args, words) => {
+    expect(await runAlone(rping, args)).toMatchObject({ err: words, out: '', code: 22 });
+  });
+
+  it('tells that nobody listens', async () => {
+    const side = await runAlone(rping, ['-c', '-a', '127.0.0.1', '-p', '1', '-C', '1']);
+    expect(side.code).toBe(1);
+    expect(side.err).toMatch(/^rping: .*ECONNREFUSED/);
+  });
+
+  it.each(['server', 'client'] as const)('tells that the %s has left', async (leaver) => {
+    const { server, client: c, statuses } = await runPair(rping, [...SERVER, '-v'], rping, client('-v'), async (s, other) => {
+      await Promise.all([s.said('rdma-ping-20:'), other.said('rdma-ping-20:')]);
+      (leaver === 'server' ? s : other).kill();
+    });
+    expect(statuses).toEqual([1, 1]);
+    expect((leaver === 'server' ? c : server).err).toMatch(/rping (client|server) failed: /);
+  });
+
+  it('gives a server up that never answers', async () => {
+    const silent = createServer((socket) => void socket.on('error', () => undefined));
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const side = await runAlone(rping, ['-c', '-a', '127.0.0.1', '-p', String((silent.address() as AddressInfo).port), '--timeout', '1']);
+    silent.close();
+    expect(side.code).toBe(1);
+    expect(side.err).toMatch(/nothing has crossed for 1 s|timeout/);
+  });
+
+  it('a persistent server gives up one silent client, and goes on', async () => {
+    const server = new Side(rping, [...SERVER, '-p', '0', '-P', '--timeout', '1']);
+    const port = await server.port;
+    const { openRnic } = await import('../../src/api/environment.ts');
+    const { Session } = await import('../../src/tools/support/session.ts');
+    const rnic = openRnic();
+    const silent = new Session(rnic);
+    silent.use(rnic.cm.connect(silent.qp, { host: '127.0.0.1', port, policy: {}, responderResources: 1, initiatorDepth: 1 }));
+    await silent.established;
+    await silent.closed;
+    await server.said('rping server failed: nothing has crossed for 1 s');
+    expect(await new Side(rping, client('-V', '-C', '2')(String(port))).status).toBe(0);
+    server.kill();
+    await server.status;
+  });
+});
