@@ -20,6 +20,8 @@ export interface Citation {
   /** Path below the scanned root, with forward slashes. */
   readonly file: string;
   readonly line: number;
+  /** The words it stands in: the title of a test, the line of a source. */
+  readonly text: string;
 }
 
 /** Ids named in `text`: single ones, ranges (`MPA-094..097`) and slashed lists (`MPA-094/095`), as written. */
@@ -61,7 +63,7 @@ export function filesBelow(root: string, folder: string, suffixes: readonly stri
 export function citationsInText(text: string, file: string): Citation[] {
   const found: Citation[] = [];
   const lines = text.split('\n');
-  for (let i = 0; i < lines.length; i++) for (const id of idsIn(lines[i] ?? '')) found.push({ id, file, line: i + 1 });
+  for (let i = 0; i < lines.length; i++) for (const id of idsIn(lines[i] ?? '')) found.push({ id, file, line: i + 1, text: lines[i] ?? '' });
   return found;
 }
 
@@ -97,6 +99,38 @@ export function citationsInTitles(text: string, file: string): Citation[] {
   return found;
 }
 
+/** For each line of one source the name of the innermost function, method, field or type that it belongs to, its comment included. */
+export function ownersOfLines(text: string, file: string): (string | undefined)[] {
+  const source = parse(text, file);
+  const owners: (string | undefined)[] = Array.from({ length: source.getLineStarts().length });
+  const visit = (node: ts.Node, within: string): void => {
+    const own = ownName(node);
+    const name = own === null ? within : within === '' ? own : `${within}.${own}`;
+    if (own !== null) {
+      const first = source.getLineAndCharacterOfPosition(node.getStart(source, true)).line;
+      const comments = ts.getLeadingCommentRanges(text, node.getFullStart()) ?? [];
+      const from = comments.reduce((line, range) => Math.min(line, source.getLineAndCharacterOfPosition(range.pos).line), first);
+      const to = source.getLineAndCharacterOfPosition(node.getEnd()).line;
+      // The comment at the head of a file belongs to the file.
+      for (let line = node.getFullStart() === 0 ? first : from; line <= to; line++) owners[line] = name;
+    }
+    ts.forEachChild(node, (child) => visit(child, name));
+  };
+  visit(source, '');
+  return owners;
+}
+
+/** The name under which a reader looks for `node`; null for what has none, and for what stands inside a function. */
+function ownName(node: ts.Node): string | null {
+  if (ts.isVariableDeclaration(node)) return ts.isSourceFile(node.parent.parent.parent) && ts.isIdentifier(node.name) ? node.name.text : null;
+  if (ts.isConstructorDeclaration(node)) return 'constructor';
+  const named =
+    ts.isFunctionDeclaration(node) || ts.isClassDeclaration(node) || ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node) ||
+    ts.isMethodDeclaration(node) || ts.isPropertyDeclaration(node) || ts.isAccessor(node) || ts.isPropertySignature(node);
+  if (!named || node.name === undefined) return null;
+  return ts.isIdentifier(node.name) || ts.isPrivateIdentifier(node.name) ? node.name.text : null;
+}
+
 /** Read one file below `root`, with a path that looks the same on every system. */
 export function readBelow(root: string, path: string): { readonly text: string; readonly file: string } {
   return { text: readFileSync(join(root, path), 'utf8'), file: path.split(sep).join('/') };
@@ -108,7 +142,7 @@ function parse(text: string, file: string): ts.SourceFile {
 
 function at(source: ts.SourceFile, node: ts.Node, text: string): Citation[] {
   const line = source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1;
-  return idsIn(text).map((id) => ({ id, file: source.fileName, line }));
+  return idsIn(text).map((id) => ({ id, file: source.fileName, line, text }));
 }
 
 interface TitledCall {

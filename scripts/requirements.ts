@@ -1,6 +1,7 @@
 // The requirements report: for every id of the catalogue, which tests and conformance cases prove it, where the sources
 // cite it, or why nothing can. Run it with
-//   npx tsx scripts/requirements.ts [--group MPA] [--missing | --all] [--markdown FILE]
+//   npm run requirements -- [--group MPA] [--missing | --all] [--markdown FILE]
+// The file is the page docs/compliance.md, see compliance.ts.
 // Exit status 1 when an unknown id or a stale exception was found. The rules it feeds: test/requirements.test.ts.
 
 import { writeFileSync } from 'node:fs';
@@ -11,7 +12,9 @@ import { GROUPS, isMandatory, isRequirement, requirements } from '../conformance
 import type { Group, Requirement } from '../conformance/catalogue/index.ts';
 import { citationsInData, citationsInText, citationsInTitles, filesBelow, readBelow } from './requirements-scan.ts';
 import type { Citation } from './requirements-scan.ts';
+import { renderCompliance } from './compliance.ts';
 
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Folders whose every id must exist; the catalogue itself is left out, it defines them. */
 const CITING = ['src', 'test', 'conformance', 'bench', 'examples', 'scripts', 'docs'] as const;
 const CATALOGUE = 'conformance/catalogue/';
@@ -19,6 +22,9 @@ const CATALOGUE = 'conformance/catalogue/';
 /** What is known about one requirement. */
 export interface RequirementStatus {
   readonly entry: Requirement;
+  /** Titles of tests that name it, and lines of sources. */
+  readonly titles: readonly Citation[];
+  readonly lines: readonly Citation[];
   /** Places whose test titles name it. */
   readonly tested: readonly string[];
   /** Places of conformance cases that name it. */
@@ -50,6 +56,8 @@ export function examine(root: string): RequirementsReport {
 
   const statuses = requirements.map((entry) => ({
     entry,
+    titles: tested.filter(({ id }) => id === entry.id),
+    lines: sources.filter(({ id }) => id === entry.id),
     tested: places(tested, entry.id),
     cased: places(cased, entry.id),
     cited: places(sources, entry.id),
@@ -165,26 +173,6 @@ function statusLine(status: RequirementStatus): string {
   return `${id.padEnd(9)} ${verdict(status).padEnd(8)} ${level.padEnd(10)} ${kind.padEnd(5)} ${proof}`;
 }
 
-/** The report as a page of Markdown, one table a group. */
-export function renderMarkdown(report: RequirementsReport, groups: readonly Group[]): string {
-  const row = (cells: readonly string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
-  const lines = ['# Requirements and what proves them', '', row(COLUMNS), row(COLUMNS.map(() => '---'))];
-  lines.push(...summary(report, groups).map(row));
-  for (const group of groups) {
-    lines.push('', `## ${group}`, '', row(['id', 'level', 'kind', 'requirement', 'status', 'proof or reason']));
-    lines.push(row(['---', '---', '---', '---', '---', '---']));
-    for (const status of report.statuses) {
-      const { entry } = status;
-      if (entry.group !== group) continue;
-      const files = [...new Set([...status.tested, ...status.cased].map((place) => place.replace(/:\d+$/, '')))];
-      const level = entry.derived ? `${entry.level}†` : entry.level;
-      const proof = files.length > 0 ? files.join(', ') : (status.exception ?? '');
-      lines.push(row([entry.id, level, entry.kind, entry.text, verdict(status), proof]));
-    }
-  }
-  return `${lines.join('\n')}\n`;
-}
-
 function main(): void {
   const { values } = parseArgs({
     options: {
@@ -202,9 +190,9 @@ function main(): void {
     return;
   }
   const groups = GROUPS.filter((group) => wanted === undefined || wanted.includes(group));
-  const report = examine(fileURLToPath(new URL('..', import.meta.url)));
+  const report = examine(ROOT);
   const detail = values.all ? 'all' : values.missing ? 'missing' : 'short';
-  if (values.markdown !== undefined) writeFileSync(values.markdown, renderMarkdown(report, groups));
+  if (values.markdown !== undefined) writeFileSync(values.markdown, renderCompliance(ROOT, report));
   process.stdout.write(renderText(report, groups, detail));
   if (report.unknown.length > 0 || report.stale.length > 0) process.exitCode = 1;
 }
