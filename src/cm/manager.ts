@@ -77,7 +77,7 @@ export class ConnectionManager {
   readonly census: Census = new Census();
   readonly #progress: Progress;
 
-  /** With a transport and a clock, streams run in this thread; a {@link Progress} runs them wherever it likes. */
+  /** With a transport and a clock, streams run in this thread; a `Progress` (src/cm/link.ts) runs them wherever it likes. */
   constructor(device: Device, transport: Transport, scheduler: Scheduler);
   constructor(device: Device, progress: Progress);
   constructor(device: Device, over: Transport | Progress, scheduler?: Scheduler) {
