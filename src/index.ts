@@ -6,10 +6,10 @@
  *
  * @module iwarp
  */
+export { connect, type ConnectOptions } from './api/connect.ts';
 export {
-  connect, createServer, Server,
-  type ConnectionFunction, type ConnectOptions, type ServerListenOptions, type ServerOptions, type ServerRequest,
-} from './api/connect.ts';
+  createServer, Server, type ConnectionFunction, type ServerListenOptions, type ServerOptions, type ServerRequest,
+} from './api/server.ts';
 export { Connection, type SendOptions } from './api/connection.ts';
 export type { AllocateOptions, LocalMemory, PeerAccess } from './api/local-memory.ts';
 export type { OperationOptions } from './api/operations.ts';
@@ -26,7 +26,7 @@ export { Message } from './api/message.ts';
 export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
 export { CONTROL_VARIABLE, serveControl, type ControlServer } from './observe/control-socket.ts';
 export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
-export { OperationError, RejectedError, TerminateError, type CloseInfo } from './api/errors.ts';
+export { OperationError, RejectedError, TerminateError, type CloseInfo, type ServerFailure } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
 export { ACCESS } from './ddp/stag-table.ts';
 export { MemoryRegion, type RegisterOptions, type Sge } from './verbs/memory.ts';

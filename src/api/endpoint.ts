@@ -1,5 +1,5 @@
 /** What both sides of the promise layer are made of: options, and the queues and buffers of one connection. */
-import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { CompletionQueue } from '../verbs/cq.ts';
@@ -8,7 +8,7 @@ import type { MemoryRegion } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { RESERVED_RECEIVES } from './credits.ts';
 import { isRnic, defaultRnic, type Rnic } from './environment.ts';
-import type { Hello } from './hello.ts';
+import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 
 /** Options that both sides of the promise layer share. */
 export interface EndpointOptions {
@@ -156,6 +156,8 @@ export function createResources(endpoint: Endpoint): Resources {
     return resources;
   } catch (error) {
     for (const step of undo) step();
+    // A process that has no memory left for another connection is at a limit, like a device that has no queue pair left.
+    if (error instanceof RangeError) throw new IwarpError('ERR_LIMIT', `no memory for ${total} receives of ${maxMessage} octets`, { cause: error });
     throw error;
   }
 }
@@ -176,4 +178,12 @@ export function destroyResources({ qp, cq, buffers, pd, endpoint }: Resources): 
 /** @internal What we announce. */
 export function helloOf(endpoint: Endpoint): Hello {
   return { credits: endpoint.receives, maxMessage: endpoint.maxMessage, extensions: endpoint.extensions };
+}
+
+/** @internal The user's private data, with our announcement in front of it where there are credits. */
+export function withHello(name: string, data: ArrayBufferView | undefined, hello: Hello | null, room: number): Uint8Array {
+  const bytes = data === undefined ? new Uint8Array(0) : checkBytes(name, data);
+  const max = room - (hello === null ? 0 : HELLO_OCTETS);
+  if (bytes.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name} has ${bytes.length} octets, above the limit of ${max}`);
+  return hello === null ? bytes.slice() : encodeHello(hello, bytes);
 }

@@ -2,6 +2,8 @@
 import { IwarpError, type IwarpErrorCode } from '../base/errors.ts';
 import type { CloseCause } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
+import type { StartupFailure } from '../mpa/startup.ts';
+import type { PortAddress } from '../transport/port.ts';
 import type { WcOpcode, WcStatus } from '../rdmap/work.ts';
 
 /** The stream was ended by a Terminate message, ours or the peer's. */
@@ -45,6 +47,21 @@ export class RejectedError extends IwarpError {
   }
 }
 
+/** A connection that a server did not get, see {@link ServerOptions.onFailure}. */
+export interface ServerFailure {
+  /**
+   * - `accept`: the system could not accept it, being out of descriptors, say;
+   * - `refused`: there were `maxPending` others in start-up;
+   * - `start-up`: its frames were wrong, it was too slow, or it left before it was established;
+   * - `limit`: a limit of the device was in the way; it has been rejected.
+   */
+  readonly kind: 'accept' | 'refused' | 'start-up' | 'limit';
+  /** ERR_CONNECT, ERR_LIMIT, ERR_STARTUP, ERR_TIMEOUT, ERR_CONNECTION_RESET or ERR_TERMINATED, with a message that says what was wrong. */
+  readonly error: IwarpError;
+  /** Who it was, where that is known. */
+  readonly remoteAddress: PortAddress | undefined;
+}
+
 /** Why a connection ended. */
 export interface CloseInfo {
   /** How it ended; `graceful` is the only one that is nobody's fault. */
@@ -70,6 +87,11 @@ export function closeError(cause: CloseCause, error: Error | undefined, terminat
   if (terminate !== undefined) return new TerminateError(terminate, error === undefined ? undefined : { cause: error });
   const [code, message] = MESSAGES[cause] ?? (['ERR_CONNECTION_RESET', `the connection ended: ${cause}`] as const);
   return new IwarpError(code, message, error === undefined ? undefined : { cause: error });
+}
+
+/** Start-up failed, for this reason. */
+export function startupError(reason: StartupFailure): IwarpError {
+  return new IwarpError(reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${reason}`);
 }
 
 /** The rejection for an aborted wait. */

@@ -73,7 +73,9 @@ export interface ListenHandler {
   /** Whether a further connection would be one too many. */
   full(): boolean;
   /** One was turned away because of that. */
-  turnedAway(): void;
+  turnedAway(remoteAddress?: PortAddress): void;
+  /** A connection could not be accepted by the system. */
+  acceptFailed(error: Error): void;
   /** A TCP connection has come. */
   incoming(link: StreamLink): LinkHandler;
 }
@@ -146,7 +148,7 @@ export class ThreadProgress implements Progress {
   listen(request: ListenRequest, handler: ListenHandler, ready: (listener: PortListener | undefined, error?: Error) => void): void {
     const accept = (port: Port): void => {
       if (handler.full()) {
-        handler.turnedAway();
+        handler.turnedAway(port.remoteAddress);
         port.attach(REFUSED);
         port.reset();
         return;
@@ -158,7 +160,7 @@ export class ThreadProgress implements Progress {
       link.stream.start(driver.now(), null, NO_DATA, { ird: 0, ord: 0 });
       driver.begin();
     };
-    this.#transport.listen(request.target, accept, ready);
+    this.#transport.listen(request.target, accept, ready, (error) => handler.acceptFailed(error));
   }
 
   #drive(link: ThreadLink, role: 'initiator' | 'responder', policy: ConnectionPolicy, confirm: boolean, port: Port, handler: LinkHandler): StreamDriver {

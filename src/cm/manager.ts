@@ -55,10 +55,12 @@ export interface ListenOptions {
 
 /** A connection that never became a request. */
 export interface ListenFailure {
-  /** What was wrong. */
-  readonly reason: StartupFailure;
+  /** What was wrong with its start-up; or it was one more than `maxPending`, or the system could not accept it. */
+  readonly reason: StartupFailure | 'too-many-pending' | 'accept-error';
   /** Who it was; undefined if the connection was gone before it could be asked. */
   readonly remoteAddress: PortAddress | undefined;
+  /** What the system said, with `accept-error`. */
+  readonly error?: Error;
 }
 
 const DEFAULT_MAX_PENDING = 256;
@@ -258,8 +260,7 @@ export class PassiveConnection extends CmConnection {
   protected override raise(event: CmEvent): void {
     // Before the request nobody knows this connection: the listener speaks for it.
     if (event.type === 'connect-error' && this.parameters === undefined) {
-      const failure = { reason: event.reason, remoteAddress: this.remoteAddress };
-      this.context.defer(() => this.#onFailure(failure));
+      this.#onFailure({ reason: event.reason, remoteAddress: this.remoteAddress });
     }
     super.raise(event);
   }
@@ -374,16 +375,28 @@ export class CmListener implements ListenHandler {
   }
 
   /** @internal */
-  turnedAway(): void {
+  turnedAway(remoteAddress?: PortAddress): void {
     this.refused++;
     this.#context.census.refuse();
+    this.#report({ reason: 'too-many-pending', remoteAddress });
+  }
+
+  /** @internal */
+  acceptFailed(error: Error): void {
+    this.#report({ reason: 'accept-error', remoteAddress: undefined, error });
+  }
+
+  /** The user's code runs behind the present stack. */
+  #report(failure: ListenFailure): void {
+    const onFailure = this.#onFailure;
+    if (onFailure !== undefined) this.#context.defer(() => onFailure(failure));
   }
 
   /** @internal */
   incoming(link: StreamLink): LinkHandler {
     const failed = (failure: ListenFailure): void => {
       this.failed++;
-      this.#onFailure?.(failure);
+      this.#report(failure);
     };
     const connection: PassiveConnection = new PassiveConnection(this.#context, this.#depthLimit, this.#onRequest, failed, () => {
       this.#pending.delete(connection);

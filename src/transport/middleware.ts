@@ -29,8 +29,9 @@ export function wrapTransport(transport: Transport, ...layers: readonly PortMidd
       target: ListenTarget,
       accept: (port: Port) => void,
       ready: (listener: PortListener | undefined, error?: Error) => void,
+      failed?: (error: Error) => void,
     ): void {
-      transport.listen(target, (port) => accept(wrap(port, 'passive')), ready);
+      transport.listen(target, (port) => accept(wrap(port, 'passive')), ready, failed);
     },
   };
 }

@@ -98,10 +98,14 @@ export interface PortListener {
 export interface Transport {
   /** Exactly one of (port) and (undefined, error) reaches `done`, later, never inside this call. */
   connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect;
-  /** `ready` is called once, with the listener or an error; `accept` for each connection after that. */
+  /**
+   * `ready` is called once, with the listener or an error; `accept` for each connection after that, and `failed` where one could not be
+   * accepted (no descriptor left, say), which ends nothing.
+   */
   listen(
     target: ListenTarget,
     accept: (port: Port) => void,
     ready: (listener: PortListener | undefined, error?: Error) => void,
+    failed?: (error: Error) => void,
   ): void;
 }

@@ -101,6 +101,7 @@ export class TcpTransport implements Transport {
     target: ListenTarget,
     accept: (port: Port) => void,
     ready: (listener: PortListener | undefined, error?: Error) => void,
+    failed?: (error: Error) => void,
   ): void {
     const port = checkInteger('port', target.port ?? 0, 0, 65_535);
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
@@ -108,14 +109,14 @@ export class TcpTransport implements Transport {
       const accepted = this.#accepted(socket);
       if (accepted !== undefined) accept(accepted);
     });
-    const failed = (error: Error): void => {
+    const unbound = (error: Error): void => {
       ready(undefined, connectError(`cannot listen on ${target.host ?? '*'}:${port}`, error));
     };
-    server.once('error', failed);
+    server.once('error', unbound);
     server.once('listening', () => {
-      server.off('error', failed);
+      server.off('error', unbound);
       // What fails now is accepting a single connection (out of descriptors, say): the listener stays.
-      server.on('error', () => undefined);
+      server.on('error', (error) => failed?.(connectError('cannot accept a connection', error)));
       ready(new TcpListener(server));
     });
     server.listen({

@@ -1,0 +1,342 @@
+/** `createServer`: the door that peers come in by. */
+import { checkInteger, IwarpError, show } from '../base/errors.ts';
+import type { CmEvent } from '../cm/events.ts';
+import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
+import { privateDataRoom } from '../mpa/policy.ts';
+import type { PortAddress } from '../transport/port.ts';
+import { Connection } from './connection.ts';
+import {
+  checkEndpoint, checkOptionsObject, checkSignal, createResources, destroyResources, helloOf, withHello,
+  type Endpoint, type EndpointOptions, type Resources,
+} from './endpoint.ts';
+import { abortError, closeError, RejectedError, startupError, type ServerFailure } from './errors.ts';
+import { decodeHello, type Hello } from './hello.ts';
+import type { OperationOptions } from './operations.ts';
+import { Waiters } from './waiters.ts';
+
+/** Options of {@link createServer}. */
+export interface ServerOptions extends EndpointOptions {
+  /**
+   * Decide on each request before it is accepted: return octets for the accepting Reply, nothing, or throw a {@link RejectedError} whose
+   * private data goes into the rejecting Reply. May be async.
+   */
+  readonly onRequest?: (request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>;
+  /**
+   * Told of what goes wrong in `onRequest` (anything thrown but a RejectedError; the request is rejected) and in the connection function
+   * (anything but the connection's own end; the connection is dropped). Without it such an error is thrown to the process, as Node does
+   * with unhandled ones.
+   */
+  readonly onError?: (error: unknown, connection: Connection | undefined) => void;
+  /**
+   * Told of connections that never came to be: what peers do wrong, and what stands in the way of accepting them. None of it harms the
+   * server, and without this function it is passed over; `rnic.cm.counters()` has counted it.
+   */
+  readonly onFailure?: (failure: ServerFailure) => void;
+  /** Connections that may be in start-up at a time. */
+  readonly maxPending?: number;
+}
+
+/** Where {@link Server.listen} listens. */
+export interface ServerListenOptions {
+  /** Default: every address, IPv4 and IPv6. */
+  readonly host?: string;
+  /** 0, the default, picks a free one, which `address` then tells. */
+  readonly port?: number;
+  /** TCP connections that the system may hold for us before they are taken; 511 by default. */
+  readonly backlog?: number;
+  /** With an IPv6 host: do not take IPv4 connections too. */
+  readonly ipv6Only?: boolean;
+  /** Closes the server when it is aborted, also while it binds: `listen` then rejects with ERR_ABORTED. Connections are closed in order. */
+  readonly signal?: AbortSignal;
+}
+
+/** A request as {@link ServerOptions.onRequest} sees it. */
+export interface ServerRequest {
+  /** The octets of the client's `privateData`, without our own announcement. */
+  readonly privateData: Uint8Array;
+  /** Where the request comes from. */
+  readonly remoteAddress: PortAddress;
+  /** Reads the client is ready to serve at a time (RFC 6581 9); undefined if its frame does not say. */
+  readonly ird: number | undefined;
+  /** Reads the client wants to have outstanding here; undefined if its frame does not say. */
+  readonly ord: number | undefined;
+}
+
+/**
+ * A server: give it a function, or iterate over its connections.
+ *
+ * A function that returns a promise may fail because its connection ends; that is nobody's fault and goes no further. What else it throws
+ * goes to `onError`.
+ */
+export class Server {
+  readonly #endpoint: Endpoint;
+  readonly #onRequest: ServerOptions['onRequest'];
+  readonly #onError: ServerOptions['onError'];
+  readonly #onFailure: ServerOptions['onFailure'];
+  readonly #maxPending: number | undefined;
+  readonly #onConnection: ConnectionFunction | null;
+  readonly #connections = new Set<Connection>();
+  readonly #accepted: Connection[] = [];
+  readonly #waiting = new Waiters<Connection | null>();
+  #listener: CmListener | null = null;
+  #state: 'new' | 'binding' | 'listening' | 'closed' = 'new';
+
+  /** @internal Use {@link createServer}. */
+  constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
+    checkOptionsObject(options);
+    checkFunction('onConnection', onConnection);
+    checkFunction('options.onRequest', options.onRequest);
+    checkFunction('options.onError', options.onError);
+    checkFunction('options.onFailure', options.onFailure);
+    if (options.maxPending !== undefined) checkInteger('options.maxPending', options.maxPending, 1, 1_000_000);
+    this.#endpoint = checkEndpoint(options);
+    this.#onRequest = options.onRequest;
+    this.#onError = options.onError;
+    this.#onFailure = options.onFailure;
+    this.#maxPending = options.maxPending;
+    this.#onConnection = onConnection ?? null;
+  }
+
+  /**
+   * Bind and listen.
+   *
+   * Rejects with ERR_CONNECT if the address cannot be had, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
+   */
+  async listen(where: ServerListenOptions = {}): Promise<this> {
+    checkOptionsObject(where);
+    const { signal: given, ...target } = where;
+    const signal = checkSignal(given);
+    if (this.#state !== 'new') throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);
+    if (signal?.aborted === true) throw abortError(signal);
+    this.#state = 'binding';
+    signal?.addEventListener('abort', () => void this.close(), { once: true });
+    const { rnic, policy } = this.#endpoint;
+    const maxPending = this.#maxPending === undefined ? {} : { maxPending: this.#maxPending };
+    const onFailure = (failure: ListenFailure): void => this.#failed(failure);
+    try {
+      this.#listener = await rnic.cm.listen({ ...target, policy, onFailure, ...maxPending }, (request) => void this.#handle(request));
+    } catch (error) {
+      if (this.#state === 'binding') this.#state = 'new';
+      throw error;
+    }
+    if (this.#state === 'binding') this.#state = 'listening';
+    else this.#listener.close(); // closed meanwhile
+    if (isAborted(signal)) throw abortError(signal!);
+    return this;
+  }
+
+  /** Where the server listens. ERR_INVALID_STATE before `listen` has settled. */
+  get address(): PortAddress {
+    if (this.#listener === null) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
+    return this.#listener.address;
+  }
+
+  /** Connections that are open now. */
+  get connections(): ReadonlySet<Connection> {
+    return this.#connections;
+  }
+
+  /** Stop listening and close every connection in order; settles when all are gone. With a `signal` those left are dropped when it is aborted. */
+  async close(options: OperationOptions = {}): Promise<void> {
+    checkOptionsObject(options);
+    checkSignal(options.signal);
+    this.#state = 'closed';
+    while (this.#waiting.next(null));
+    const listener = this.#listener;
+    if (listener !== null) await new Promise<void>((resolve) => listener.close(resolve));
+    await Promise.all([...this.#connections].map((connection) => connection.close(options)));
+  }
+
+  /** The same as `close()`, for `await using`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** The next connection, for a server without a function; null when the server is closed. */
+  async accept(options: OperationOptions = {}): Promise<Connection | null> {
+    checkOptionsObject(options);
+    const signal = checkSignal(options.signal);
+    if (signal?.aborted === true) throw abortError(signal);
+    return this.#accepted.shift() ?? (this.#state === 'closed' ? null : await this.#waiting.wait(signal));
+  }
+
+  /** Connections as they come, as {@link Server.accept} gives them; ends when the server is closed. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Connection, void, undefined> {
+    for (let next = await this.accept(); next !== null; next = await this.accept()) yield next;
+  }
+
+  async #handle(request: PassiveConnection): Promise<void> {
+    const attempt = new Attempt(request, (failure) => this.#fail(failure));
+    const parameters = request.parameters!;
+    const { hello, privateData } = decodeHello(parameters.privateData);
+    let answer: ArrayBufferView | void;
+    try {
+      answer = await this.#onRequest?.({
+        privateData, remoteAddress: request.remoteAddress!, ird: parameters.responderResources, ord: parameters.initiatorDepth,
+      });
+      if (this.#state !== 'listening' || request.finished) return;
+      this.#accept(attempt, answer ?? undefined, this.#endpoint.credits ? hello : null, privateData);
+    } catch (error) {
+      if (!request.finished) this.#reject(request, error);
+      if (!(error instanceof RejectedError)) this.#report(error, undefined);
+    }
+  }
+
+  #accept(attempt: Attempt, answer: ArrayBufferView | undefined, peer: Hello | null, privateData: Uint8Array): void {
+    const { request } = attempt;
+    const { policy, ird, ord } = this.#endpoint;
+    const room = privateDataRoom(policy, request.parameters!.revision);
+    const reply = withHello('the answer of onRequest', answer, peer === null ? null : helloOf(this.#endpoint), room);
+    let resources: Resources;
+    try {
+      resources = createResources(this.#endpoint);
+    } catch (error) {
+      // A peer that opens one connection too many is no reason to throw at the process.
+      if (!(error instanceof IwarpError) || error.code !== 'ERR_LIMIT') throw error;
+      request.reject();
+      attempt.fail('limit', error);
+      return;
+    }
+    try {
+      request.accept(resources.qp, {
+        privateData: reply,
+        ...(ird === undefined ? {} : { responderResources: ird }),
+        ...(ord === undefined ? {} : { initiatorDepth: ord }),
+      });
+    } catch (error) {
+      destroyResources(resources);
+      throw error;
+    }
+    attempt.accepted(resources, () => {
+      const connection = new Connection(request, resources, peer, privateData);
+      this.#admit(connection);
+      return connection;
+    });
+  }
+
+  /** Reject with the words of a RejectedError, cut to what fits; with none for anything else, a full device included. */
+  #reject(request: PassiveConnection, error: unknown): void {
+    const room = privateDataRoom(this.#endpoint.policy, request.parameters!.revision);
+    request.reject(error instanceof RejectedError ? error.privateData.subarray(0, room) : undefined);
+  }
+
+  #admit(connection: Connection): void {
+    if (this.#state === 'closed') {
+      connection.destroy();
+      return;
+    }
+    this.#connections.add(connection);
+    void connection.closed.then(() => this.#connections.delete(connection));
+    if (this.#onConnection !== null) void this.#attend(connection, this.#onConnection);
+    else if (!this.#waiting.next(connection)) this.#accepted.push(connection);
+  }
+
+  async #attend(connection: Connection, attend: ConnectionFunction): Promise<void> {
+    try {
+      await attend(connection);
+    } catch (error) {
+      // The end of its own connection is told by `closed`; a loop over messages that it ended has done nothing wrong.
+      if (connection.state !== 'open' && error instanceof IwarpError && CONNECTION_ENDS.has(error.code)) return;
+      connection.destroy();
+      this.#report(error, connection);
+    }
+  }
+
+  /** The listener tells of a connection that had not come to its request. */
+  #failed({ reason, remoteAddress, error }: ListenFailure): void {
+    switch (reason) {
+      case 'too-many-pending':
+        this.#fail({ kind: 'refused', error: new IwarpError('ERR_LIMIT', 'maxPending connections are in start-up'), remoteAddress });
+        break;
+      case 'accept-error':
+        this.#fail({
+          kind: 'accept', error: error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', String(error), { cause: error }), remoteAddress,
+        });
+        break;
+      default:
+        this.#fail({ kind: 'start-up', error: startupError(reason), remoteAddress });
+    }
+  }
+
+  /** What a close of the server itself breaks off is no failure. */
+  #fail(failure: ServerFailure): void {
+    if (this.#state !== 'closed') this.#onFailure?.(failure);
+  }
+
+  #report(error: unknown, connection: Connection | undefined): void {
+    if (this.#onError === undefined) throw error;
+    this.#onError(error, connection);
+  }
+}
+
+/** One request, until it is a connection or has come to nothing. */
+class Attempt {
+  readonly request: PassiveConnection;
+  readonly #onFailure: (failure: ServerFailure) => void;
+  readonly #remoteAddress: PortAddress | undefined;
+  #resources: Resources | null = null;
+  #establish: (() => Connection) | null = null;
+  #connection: Connection | null = null;
+  #error: IwarpError | null = null;
+
+  constructor(request: PassiveConnection, onFailure: (failure: ServerFailure) => void) {
+    this.request = request;
+    this.#onFailure = onFailure;
+    this.#remoteAddress = request.remoteAddress;
+    request.setHandler((event) => this.#handle(event));
+  }
+
+  /** A Reply has been sent: `establish` makes the connection once the peer has answered it. */
+  accepted(resources: Resources, establish: () => Connection): void {
+    this.#resources = resources;
+    this.#establish = establish;
+  }
+
+  fail(kind: ServerFailure['kind'], error: IwarpError): void {
+    this.#onFailure({ kind, error, remoteAddress: this.#remoteAddress });
+  }
+
+  #handle(event: CmEvent): void {
+    if (this.#connection !== null) {
+      this.#connection.handleEvent(event);
+    } else if (event.type === 'established') {
+      this.#connection = this.#establish!();
+    } else if (event.type === 'connect-error') {
+      this.#error = startupError(event.reason);
+    } else if (event.type === 'disconnected') {
+      if (this.#resources !== null) destroyResources(this.#resources);
+      if (event.cause !== 'rejected') this.fail('start-up', this.#error ?? closeError(event.cause, event.error, event.terminate));
+    }
+  }
+}
+
+/** What {@link createServer} calls for each connection. */
+export type ConnectionFunction = (connection: Connection) => void | Promise<void>;
+
+/** Codes with which a connection's calls fail because it has ended. */
+const CONNECTION_ENDS: ReadonlySet<string> = new Set([
+  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED',
+]);
+
+/** Looked at again after a wait: the compiler takes the first look for good. */
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}
+
+function checkFunction(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a function, got ${show(value)}`);
+}
+
+/**
+ * A server.
+ *
+ * @throws ERR_INVALID_ARGUMENT and the like for wrong options
+ *
+ * @example
+ * const server = await createServer({}, async (connection) => {
+ *   for await (const message of connection) { console.log(message.data); message.release(); }
+ * }).listen({ port: 4711 });
+ */
+export function createServer(options: ServerOptions = {}, onConnection?: ConnectionFunction): Server {
+  return new Server(options, onConnection);
+}

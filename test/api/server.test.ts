@@ -1,0 +1,159 @@
+/** What servers tell of connections that they do not get, and how waiting for the others is given up. */
+import { connect as tcpConnect, Server as NetServer } from 'node:net';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { connect, createServer, openRnic, type Connection, type Rnic, type Server, type ServerFailure, type ServerOptions } from '../../src/index.ts';
+import { MemoryTransport } from '../../src/transport/memory.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
+import { TcpTransport } from '../../src/transport/tcp.ts';
+
+const closing: { close(): unknown }[] = [];
+
+afterEach(async () => {
+  vi.restoreAllMocks();
+  for (const each of closing.splice(0)) await each.close();
+});
+
+/** A listening server, and its failures as they come. */
+async function serve(rnic: Rnic, options: ServerOptions = {}): Promise<{ server: Server; next: () => Promise<ServerFailure>; failures: ServerFailure[] }> {
+  const failures: ServerFailure[] = [];
+  const waiting: (() => void)[] = [];
+  let told = 0;
+  const onFailure = (failure: ServerFailure): void => {
+    failures.push(failure);
+    for (const wake of waiting.splice(0)) wake();
+  };
+  const server = await createServer({ rnic, onFailure, ...options }).listen({ host: '127.0.0.1', port: 0 });
+  closing.push(server);
+  const next = async (): Promise<ServerFailure> => {
+    while (failures.length <= told) await new Promise<void>((resolve) => waiting.push(resolve));
+    return failures[told++]!;
+  };
+  return { server, next, failures };
+}
+
+const overTcp = (): Rnic => openRnic({ transport: new TcpTransport() });
+
+describe('onFailure', () => {
+  it('tells of a peer that speaks another protocol, of one that leaves early, and of one that is too slow', async () => {
+    const { server, next } = await serve(overTcp(), { policy: { requestTimeout: 200 } });
+    const { port } = server.address;
+    const browser = tcpConnect(port, '127.0.0.1');
+    browser.on('error', () => undefined).write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP', message: 'MPA start-up failed: bad-key' }, remoteAddress: { address: '127.0.0.1' } });
+    const brief = tcpConnect(port, '127.0.0.1', () => brief.end('MPA'));
+    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP', message: 'MPA start-up failed: truncated' } });
+    const silent = tcpConnect(port, '127.0.0.1');
+    silent.on('error', () => undefined);
+    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_TIMEOUT' } });
+    for (const socket of [browser, brief, silent]) socket.destroy();
+  });
+
+  it('tells of a connection turned away because maxPending others are in start-up', async () => {
+    const rnic = overTcp();
+    const { server, next } = await serve(rnic, { maxPending: 1 });
+    const first = tcpConnect(server.address.port, '127.0.0.1');
+    await new Promise((resolve) => first.once('connect', resolve));
+    const second = tcpConnect(server.address.port, '127.0.0.1');
+    second.on('error', () => undefined);
+    expect(await next()).toMatchObject({ kind: 'refused', error: { code: 'ERR_LIMIT' }, remoteAddress: { port: second.localPort } });
+    expect(rnic.cm.counters().refused).toBe(1);
+    first.destroy();
+    second.destroy();
+  });
+
+  it('a device that is full rejects the peer, tells of it, and throws nothing at the process', async () => {
+    const transport = new MemoryTransport(realScheduler);
+    const { server, next, failures } = await serve(openRnic({ transport, limits: { maxQp: 1 } }));
+    const options = { rnic: openRnic({ transport }), host: '127.0.0.1', port: server.address.port };
+    const [kept, one] = await Promise.all([connect(options), server.accept()]);
+    closing.push(kept);
+    await expect(connect(options)).rejects.toMatchObject({ code: 'ERR_REJECTED' });
+    expect(await next()).toMatchObject({ kind: 'limit', error: { code: 'ERR_LIMIT' } });
+    expect(one!.state).toBe('open');
+    expect(failures).toHaveLength(1);
+  });
+
+  it('tells of a peer that leaves while onRequest decides', async () => {
+    let decide!: () => void;
+    const decided = new Promise<void>((resolve) => (decide = resolve));
+    const stop = new AbortController();
+    const onRequest = (): Promise<void> => {
+      stop.abort();
+      return decided;
+    };
+    const { server, next } = await serve(overTcp(), { onRequest });
+    const attempt = connect({ port: server.address.port, host: '127.0.0.1', signal: stop.signal });
+    const aborted = expect(attempt).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    await aborted;
+    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP' } });
+    decide();
+  });
+
+  it('a rejection on purpose, and what closing the server breaks off, are no failures', async () => {
+    const rnic = overTcp();
+    const { server, failures } = await serve(rnic, { onRequest: () => Promise.reject(new (class extends Error {})()), onError: () => undefined });
+    await expect(connect({ host: '127.0.0.1', port: server.address.port })).rejects.toMatchObject({ code: 'ERR_REJECTED' });
+    const half = tcpConnect(server.address.port, '127.0.0.1');
+    half.on('error', () => undefined);
+    await new Promise((resolve) => half.once('connect', resolve));
+    while (rnic.cm.connections.size === 0) await new Promise((resolve) => setImmediate(resolve));
+    await server.close();
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(failures).toEqual([]);
+    half.destroy();
+  });
+
+  it('tells when the system cannot accept, and the server goes on; without the function nothing is thrown', async () => {
+    const listen = vi.spyOn(NetServer.prototype, 'listen');
+    const { server, next } = await serve(overTcp());
+    const error = Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' });
+    const [inner] = listen.mock.contexts as [NetServer];
+    inner.emit('error', error);
+    inner.emit('error', error);
+    for (const _ of [1, 2]) expect(await next()).toMatchObject({ kind: 'accept', error: { code: 'ERR_CONNECT' }, remoteAddress: undefined });
+    const deaf = await createServer({ rnic: overTcp() }).listen({ host: '127.0.0.1', port: 0 });
+    closing.push(deaf);
+    expect(() => (listen.mock.contexts.at(-1) as NetServer).emit('error', error)).not.toThrow();
+    for (const each of [server, deaf]) closing.push(await connect({ host: '127.0.0.1', port: each.address.port }));
+  });
+});
+
+describe('waiting for connections', () => {
+  const memory = (): Rnic => openRnic({ transport: new MemoryTransport(realScheduler) });
+
+  it('accept gives them in order, gives up with its signal, and null when the server is closed', async () => {
+    const rnic = memory();
+    const { server } = await serve(rnic);
+    const stop = new AbortController();
+    const none = expect(server.accept({ signal: stop.signal })).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    stop.abort();
+    await none;
+    await expect(server.accept({ signal: stop.signal })).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    const here: Connection[] = [];
+    for (const privateData of [Uint8Array.of(1), Uint8Array.of(2)]) here.push(await connect({ rnic, host: '127.0.0.1', port: server.address.port, privateData }));
+    expect([(await server.accept())!.privateData[0], (await server.accept())!.privateData[0]]).toEqual([1, 2]);
+    await Promise.all(here.map((each) => each.close()));
+    const last = server.accept();
+    await server.close();
+    expect(await last).toBeNull();
+    expect(await server.accept()).toBeNull();
+  });
+
+  it('the signal of listen closes the server, before, while and after it binds', async () => {
+    const before = createServer({ rnic: memory() }).listen({ port: 4711, signal: AbortSignal.abort() });
+    await expect(before).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    const rnic = memory();
+    const stop = new AbortController();
+    const binding = expect(createServer({ rnic }).listen({ host: '127.0.0.1', port: 4711, signal: stop.signal })).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    stop.abort();
+    await binding;
+    const later = new AbortController();
+    const server = await createServer({ rnic }).listen({ host: '127.0.0.1', port: 4711, signal: later.signal }); // the address is free again
+    const next = server.accept();
+    const [client, passive] = await Promise.all([connect({ rnic, host: '127.0.0.1', port: 4711 }), next]);
+    later.abort();
+    expect((await client.closed).cause).toBe('graceful');
+    expect((await passive!.closed).cause).toBe('graceful');
+    await expect(connect({ rnic, host: '127.0.0.1', port: 4711 })).rejects.toMatchObject({ code: 'ERR_CONNECT' });
+  });
+});
