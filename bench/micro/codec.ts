@@ -8,7 +8,8 @@ import { FINE } from '../../src/base/terminate-codes.ts';
 import { copyBytes } from '../../src/base/copy.ts';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { createDeframer, FreeListSlabPool, type Deframer } from '../../src/mpa/deframer.ts';
-import { createFramer, createStage, type Framer } from '../../src/mpa/framer.ts';
+import { createFramer, type Framer } from '../../src/mpa/framer.ts';
+import { createStage } from '../../src/mpa/stage.ts';
 
 const engine = defaultCrc32cEngine();
 const READ_OCTETS = 65_536;
@@ -47,7 +48,7 @@ function deframerOf(s: Setting): Deframer {
 const stage = createStage(engine.allocate(70_000));
 
 function frame(framer: Framer, ulpdu: number): void {
-  stage.end = 0;
+  stage.clear();
   framer.begin(stage);
   copyBytes(user, 0, framer.bytes, framer.ulpdu, ulpdu);
   framer.finish(stage, ulpdu);

@@ -2,11 +2,13 @@
  * What the finished data path reaches of bare TCP: two processes for each case, all of them started once, their short windows taken in
  * turn, and every ratio taken inside one round. A window that the host (steal) or another process took away is measured again.
  *
- * Run compiled, with plain node: `node dist/bench/micro/datapath.js [set] [rounds]`; sets are the keys of SETS, `all` for every one.
+ * Run compiled, with plain node: `node dist/bench/micro/datapath.js [set] [rounds] [cases] [other]`; sets are the keys of SETS, `all` for
+ * every one; `cases` is a regular expression over their names. With `other`, a directory with another build of this project, every case of
+ * the stack runs from both builds in turn, and its last column is this build's figure over the other's inside a round.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { extname } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Case, Mark, Order } from './datapath-peer.ts';
@@ -30,6 +32,9 @@ interface CaseSet {
 }
 
 const bulk = (name: string, more: Partial<Case>): NamedCase => ({ name, kind: 'write', size: MIB, depth: 16, ...more });
+
+/** The directory of this build. */
+const BUILD = fileURLToPath(new URL('../..', import.meta.url));
 
 /** The first case of a set is the base of its ratios. */
 const SETS: Readonly<Record<string, CaseSet>> = {
@@ -98,10 +103,8 @@ class Child {
   readonly #waiting: ((answer: unknown) => void)[] = [];
   #lost = false;
 
-  constructor() {
-    const here = fileURLToPath(import.meta.url);
-    this.#process = fork(here.replace(/datapath(\.[cm]?[jt]s)$/, `datapath-peer$1`), { serialization: 'advanced' });
-    if (extname(here) === '') throw new Error('not a file');
+  constructor(build: string) {
+    this.#process = fork(join(build, 'bench/micro/datapath-peer.js'), { serialization: 'advanced' });
     this.#process.on('message', (answer) => {
       const waiting = this.#waiting.shift();
       if (waiting === undefined) this.#answers.push(answer);
@@ -131,6 +134,8 @@ class Child {
 
 interface Pair {
   readonly c: NamedCase;
+  /** The same case of the other build. */
+  readonly twin: Pair | undefined;
   readonly server: Child;
   readonly client: Child;
   /** One figure a round. */
@@ -140,14 +145,14 @@ interface Pair {
   readonly cost: number[];
 }
 
-async function openPair(c: NamedCase): Promise<Pair> {
-  const server = new Child();
+async function openPair(c: NamedCase, build: string, twin?: Pair): Promise<Pair> {
+  const server = new Child(build);
   server.tell({ t: 'serve', c });
   const { port } = await server.answer<{ port: number }>();
-  const client = new Child();
+  const client = new Child(build);
   client.tell({ t: 'connect', c, port });
   await client.answer();
-  return { c, server, client, figures: [], p99: [], cost: [] };
+  return { c, twin, server, client, figures: [], p99: [], cost: [] };
 }
 
 /** Busy and stolen ticks of the whole machine. */
@@ -206,14 +211,15 @@ function print(name: string, set: CaseSet, pairs: readonly Pair[], rounds: numbe
   const base = pairs[0]!.figures;
   const f = (value: number): string => value.toFixed(2).padStart(9);
   console.log(`${name}: ${set.unit}, ratios to "${pairs[0]!.c.name}" inside a round, ${rounds} rounds`);
-  console.log(`${''.padEnd(34)}   median     best    ratio   (q25      q75)   best/best${set.unit === 'us' ? '      p99' : '  CPU ns/B'}`);
-  for (const { c, figures, p99, cost } of pairs) {
+  console.log(`${''.padEnd(34)}   median     best    ratio   (q25      q75)   best/best${set.unit === 'us' ? '      p99' : '  CPU ns/B'}${other === undefined ? '' : '  to other'}`);
+  for (const { c, twin, figures, p99, cost } of pairs) {
     const ratios = figures.map((figure, round) => figure / base[round]!);
     const best = set.unit === 'us' ? 0 : 1;
+    const toOther = twin === undefined ? '' : f(quantile(figures.map((figure, round) => figure / twin.figures[round]!), 0.5));
     const last = set.unit === 'us' ? f(quantile(p99, 0.5)) : quantile(cost, 0.5).toFixed(3).padStart(9);
     console.log(
       c.name.padEnd(34) + f(quantile(figures, 0.5)) + f(quantile(figures, best)) + f(quantile(ratios, 0.5)) +
-        f(quantile(ratios, 0.25)) + f(quantile(ratios, 0.75)) + f(quantile(figures, best) / quantile(base, best)) + last,
+        f(quantile(ratios, 0.25)) + f(quantile(ratios, 0.75)) + f(quantile(figures, best) / quantile(base, best)) + last + toOther,
     );
   }
   console.log('');
@@ -221,7 +227,12 @@ function print(name: string, set: CaseSet, pairs: readonly Pair[], rounds: numbe
 
 async function runSet(name: string, set: CaseSet, rounds: number, only: RegExp): Promise<void> {
   const pairs: Pair[] = [];
-  for (const [i, c] of set.cases.entries()) if (i === 0 || only.test(c.name)) pairs.push(await openPair(c));
+  for (const [i, c] of set.cases.entries()) {
+    if (i > 0 && !only.test(c.name)) continue;
+    const twin = other === undefined || c.kind.startsWith('raw') ? undefined : await openPair({ ...c, name: `other: ${c.name}` }, other);
+    if (twin !== undefined) pairs.push(twin);
+    pairs.push(await openPair(c, BUILD, twin));
+  }
   // Compilers first, figures later.
   for (const pair of pairs) {
     await runPair(pair, set.unit);
@@ -239,5 +250,6 @@ async function runSet(name: string, set: CaseSet, rounds: number, only: RegExp):
 const wanted = process.argv[2] ?? 'all';
 const rounds = Math.max(1, Number(process.argv[3] ?? 9));
 const only = new RegExp(process.argv[4] ?? '');
+const other = process.argv[5];
 for (const [name, set] of Object.entries(SETS)) if (wanted === 'all' || wanted.split(',').includes(name)) await runSet(name, set, rounds, only);
 process.exit(0);

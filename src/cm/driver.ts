@@ -11,7 +11,6 @@ export class StreamDriver implements PortHandler {
   readonly #port: Port;
   readonly #scheduler: Scheduler;
   readonly #onEvent: (event: StreamEvent) => void;
-  readonly #chunk: Uint8Array[] = [];
   #draining = false;
   #flushScheduled = false;
   #closed = false;
@@ -100,8 +99,7 @@ export class StreamDriver implements PortHandler {
     const { stream } = this;
     if (!this.#closed) {
       for (let t = stream.pollTransmit(); t !== null; t = stream.pollTransmit()) {
-        this.#chunk[0] = t.bytes;
-        this.#port.write(this.#chunk, 1, this.#done);
+        this.#port.write(t.chunks, t.count, this.#done);
         busy = true;
       }
       const action = stream.pollClose();

@@ -2,11 +2,14 @@
  * FPDU framing on the sending side: RFC 5044 4.1 (layout), 4.2 and 4.3 (markers), 4.4 (CRC). One class per marker variant, chosen when
  * the connection is established.
  *
- * The caller asks `begin` for a place, writes a ULPDU there, and calls `finish` with its length; the FPDU then stands in the stage.
+ * The caller asks `begin` for a place, writes a ULPDU there, and calls `finish` with its length; the FPDU then stands in the stage. Where the
+ * framer has no need to see the payload (`lends`), the caller may write only the header, call `openLent`, lend the stage the payload, and call
+ * `closeLent`.
  */
 import { copyBytes } from '../base/copy.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
+import type { Stage } from './stage.ts';
 import {
   CRC_OCTETS,
   fpduBodyOctets,
@@ -15,21 +18,10 @@ import {
   MARKER_RUN,
   MARKER_SPACING,
   MAX_MULPDU,
+  MAX_PAD_OCTETS,
   maxFpduOctetsWithMarkers,
   ULPDU_LENGTH_OCTETS,
 } from './wire.ts';
-
-/** Memory that collects FPDUs for one write. `end` is the number of octets filled. */
-export interface Stage {
-  readonly bytes: Uint8Array;
-  readonly view: DataView;
-  end: number;
-}
-
-/** A stage of `octets` over memory from `allocate`. */
-export function createStage(memory: Uint8Array): Stage {
-  return { bytes: memory, view: new DataView(memory.buffer, memory.byteOffset, memory.byteLength), end: 0 };
-}
 
 export abstract class Framer {
   /** Stream octets produced since full operation began; the marker phase counts from here (MPA-095). */
@@ -50,6 +42,30 @@ export abstract class Framer {
   abstract room(ulpduLength: number): number;
   abstract begin(stage: Stage): void;
   abstract finish(stage: Stage, ulpduLength: number): void;
+
+  /** True if a payload need not pass through the stage: no CRC is made over it and no marker stands in it. */
+  get lends(): boolean {
+    return false;
+  }
+
+  /** Own octets of the stage that an FPDU takes whose payload is lent, at most. */
+  lentRoom(headerOctets: number): number {
+    return ULPDU_LENGTH_OCTETS + headerOctets + MAX_PAD_OCTETS + CRC_OCTETS;
+  }
+
+  /** `headerOctets` of a ULPDU of this length have been written; its payload is to be lent now. */
+  openLent(stage: Stage, headerOctets: number, ulpduLength: number): void {
+    stage.bytes[stage.end] = ulpduLength >>> 8;
+    stage.bytes[stage.end + 1] = ulpduLength;
+    stage.end += ULPDU_LENGTH_OCTETS + headerOctets;
+  }
+
+  /** PAD, and zero in the place of the CRC (MPA-057). */
+  closeLent(stage: Stage, ulpduLength: number): void {
+    const octets = fpduOctets(ulpduLength);
+    for (let left = octets - ULPDU_LENGTH_OCTETS - ulpduLength; left > 0; left--) stage.bytes[stage.end++] = 0;
+    this.position += octets;
+  }
 
   /** ULPDU_Length in front and zero PAD behind (MPA-065, MPA-067); returns the octets of both with the ULPDU. */
   protected frame(bytes: Uint8Array, at: number, ulpduLength: number): number {
@@ -73,6 +89,10 @@ const EMPTY_VIEW = new DataView(EMPTY.buffer);
 
 /** Without markers the ULPDU is written straight into the stage. */
 export class PlainFramer extends Framer {
+  override get lends(): boolean {
+    return this.crc === null;
+  }
+
   override room(ulpduLength: number): number {
     return fpduOctets(ulpduLength);
   }

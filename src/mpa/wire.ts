@@ -160,6 +160,8 @@ export const MARKER_RUN: number = MARKER_SPACING - MARKER_OCTETS;
 /** The low two bits of FPDUPTR are sent as zero and taken as zero (MPA-100, MPA-101). */
 export const FPDUPTR_MASK = 0xfffc;
 
+export const MAX_PAD_OCTETS = 3;
+
 /** PAD octets behind a ULPDU of this length (MPA-066). */
 export function padOctets(ulpduLength: number): number {
   return -(ULPDU_LENGTH_OCTETS + ulpduLength) & 3;

@@ -20,10 +20,12 @@ import {
   TAGGED_HEADER_OCTETS,
   UNTAGGED_HEADER_OCTETS,
 } from '../ddp/wire.ts';
-import type { Framer, Stage } from '../mpa/framer.ts';
+import type { Framer } from '../mpa/framer.ts';
 import type { RtrKind } from '../mpa/policy.ts';
+import type { Stage } from '../mpa/stage.ts';
 import { READ_FAULT_CODES } from './faults.ts';
 import type { InboundRequest, InboundRequests, OutstandingRequests } from './reads.ts';
+import { LEND_FROM, LENT_WRITE_OCTETS } from './stages.ts';
 import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
 import {
   ATOMIC_OPCODE,
@@ -263,7 +265,8 @@ export class Sender {
     const total = immediate ? IMMEDIATE_OCTETS : wqe.length;
     const left = total - wqe.sent;
     const payload = Math.min(left, this.#c.mulpdu - header);
-    if (!this.#fits(stage, header + payload)) return false;
+    const lent = payload >= LEND_FROM && !immediate && this.#c.framer.lends && inOnePiece(wqe, payload);
+    if (!(lent ? this.#fitsLent(stage, header, payload) : this.#fits(stage, header + payload))) return false;
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
     const { framer } = this.#c;
     framer.begin(stage);
@@ -275,13 +278,20 @@ export class Sender {
     } else {
       putUntaggedHeader(framer.view, at, control, this.#control | wqe.wireOpcode, wqe.stag, QN.SEND, wqe.msn, wqe.sent);
     }
-    if (immediate) {
-      framer.view.setUint32(at + header, wqe.dataHi);
-      framer.view.setUint32(at + header + 4, wqe.dataLo);
+    if (lent) {
+      framer.openLent(stage, header, header + payload);
+      stage.lend(wqe.sges.bytes[wqe.sgeIndex]!, wqe.sges.offset[wqe.sgeIndex]! + wqe.sgeOffset, payload);
+      wqe.sgeOffset += payload;
+      framer.closeLent(stage, header + payload);
     } else {
-      gather(wqe, framer.bytes, at + header, payload);
+      if (immediate) {
+        framer.view.setUint32(at + header, wqe.dataHi);
+        framer.view.setUint32(at + header + 4, wqe.dataLo);
+      } else {
+        gather(wqe, framer.bytes, at + header, payload);
+      }
+      framer.finish(stage, header + payload);
     }
-    framer.finish(stage, header + payload);
     wqe.sent += payload;
     this.payloadOctets += payload;
     if (payload === left) {
@@ -478,6 +488,13 @@ export class Sender {
     return stage.end + this.#c.framer.room(ulpduLength) <= stage.bytes.length;
   }
 
+  /** The same for an FPDU whose payload is lent. The first one of a write always fits. */
+  #fitsLent(stage: Stage, header: number, payload: number): boolean {
+    const own = this.#c.framer.lentRoom(header);
+    if (stage.end + own > stage.bytes.length) return false;
+    return stage.octets === 0 || stage.octets + own + payload <= LENT_WRITE_OCTETS;
+  }
+
   #ddpControl(last: boolean): number {
     return (last ? DDP_CONTROL.LAST : 0) | this.#c.version;
   }
@@ -528,6 +545,16 @@ export class Sender {
   closeVerdict(): number {
     return this.unfinished ? TERM.RDMAP_STREAM_CATASTROPHIC : FINE;
   }
+}
+
+/** True if the next `octets` lie in one element of the list; moves the cursor to it. */
+function inOnePiece(wqe: SendWqe, octets: number): boolean {
+  const { sges } = wqe;
+  while (wqe.sgeOffset === sges.length[wqe.sgeIndex]) {
+    wqe.sgeIndex++;
+    wqe.sgeOffset = 0;
+  }
+  return sges.length[wqe.sgeIndex]! - wqe.sgeOffset >= octets;
 }
 
 /** Copy the next `octets` of the entry's scatter/gather list to `target[at]`, moving its cursor. */

@@ -13,9 +13,10 @@ import { FINE, TERM } from '../base/terminate-codes.ts';
 import { DdpReceiver } from '../ddp/receiver.ts';
 import { getU32, QN, UNTAGGED_HEADER_OCTETS, UNTAGGED_MSN_OFFSET, UNTAGGED_QN_OFFSET } from '../ddp/wire.ts';
 import { createDeframer, type Deframer, type UlpduSink } from '../mpa/deframer.ts';
-import { createFramer, type Framer, type Stage } from '../mpa/framer.ts';
+import { createFramer, type Framer } from '../mpa/framer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
+import type { Stage } from '../mpa/stage.ts';
 import { MpaInitiator, MpaResponder, type StartupFailure } from '../mpa/startup.ts';
 import { mulpduFor } from '../mpa/wire.ts';
 import { messageCounters } from './counters.ts';
@@ -59,9 +60,10 @@ const MAX_WRITES = 2;
 const MAX_EARLY_OCTETS = 65_536;
 const NEVER = Number.POSITIVE_INFINITY;
 
-/** Octets for the port. The chunk belongs to the stream again when `handleTransmitted` has been called for it. */
+/** One write for the port: `chunks[0..count)`. They belong to the port until `handleTransmitted` has been called for it. */
 export interface Transmission {
-  readonly bytes: Uint8Array;
+  readonly chunks: readonly Uint8Array[];
+  readonly count: number;
 }
 
 interface Write extends Transmission {
@@ -339,7 +341,7 @@ export class RdmaStream implements UlpduSink {
   /** The next octets to write, or null. At most {@link MAX_WRITES} are out at a time: that is the back-pressure. */
   pollTransmit(): Transmission | null {
     const raw = this.#raw.shift();
-    if (raw !== undefined) return this.#send({ bytes: raw, stage: null, position: 0 });
+    if (raw !== undefined) return this.#send({ chunks: [raw], count: 1, stage: null, position: 0 }, raw.length);
     const sender = this.#sender;
     if (sender === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
     if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
@@ -356,7 +358,8 @@ export class RdmaStream implements UlpduSink {
       this.#sender!.sweep(this.#transmitted); // local operations may have completed without sending anything
       return null;
     }
-    return this.#send({ bytes: stage.bytes.subarray(0, stage.end), stage, position: this.#framer!.position });
+    stage.seal();
+    return this.#send({ chunks: stage.chunks, count: stage.count, stage, position: this.#framer!.position }, stage.octets);
   }
 
   /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */
@@ -379,9 +382,9 @@ export class RdmaStream implements UlpduSink {
 
   // -------------------------------------------------------------------------------------------------------- start-up
 
-  #send(write: Write): Transmission {
+  #send(write: Write, octets: number): Transmission {
     this.#writes.push(write);
-    this.#counters.octetsOut += write.bytes.length;
+    this.#counters.octetsOut += octets;
     return write;
   }
 

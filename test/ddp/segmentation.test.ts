@@ -5,7 +5,8 @@ import { seededRandom } from '../../src/base/random.ts';
 import { FINE, TERM } from '../../src/base/terminate-codes.ts';
 import { DdpReceiver, type DdpUlp } from '../../src/ddp/receiver.ts';
 import { ACCESS, StagTable, type StagEntry } from '../../src/ddp/stag-table.ts';
-import { createFramer, createStage, type Stage } from '../../src/mpa/framer.ts';
+import { createFramer } from '../../src/mpa/framer.ts';
+import { createStage, type Stage } from '../../src/mpa/stage.ts';
 import { InboundRequests, OutstandingRequests } from '../../src/rdmap/reads.ts';
 import { Sender } from '../../src/rdmap/sender.ts';
 import { SendQueue, WORK, type SendWqe } from '../../src/rdmap/work.ts';
@@ -50,11 +51,13 @@ function drain(sender: Sender, see: (cut: Cut) => void): void {
   const stage: Stage = createStage(new Uint8Array(65_536));
   for (let fills = 0; ; fills++) {
     expect(fills).toBeLessThan(100_000);
-    stage.end = 0;
+    stage.clear();
     sender.fill(stage);
     if (stage.end === 0) return;
-    for (let at = 0; at < stage.end; ) {
-      const { view } = stage;
+    stage.seal();
+    const octets = stage.count === 1 ? stage.bytes : Buffer.concat(stage.chunks);
+    const view = new DataView(octets.buffer, octets.byteOffset, octets.byteLength);
+    for (let at = 0; at < stage.octets; ) {
       const length = view.getUint16(at);
       const tagged = (view.getUint8(at + 2) & 0x80) !== 0;
       const last = (view.getUint8(at + 2) & 0x40) !== 0;

@@ -5,13 +5,14 @@ import { FINE, TERM } from '../../src/base/terminate-codes.ts';
 import { availableCrc32cEngines, createCrc32cEngine, type Crc32cEngine } from '../../src/crc32c/engine.ts';
 import { RUN_OCTETS, RUN_SPACING } from '../../src/crc32c/runs.ts';
 import { createDeframer, FreeListSlabPool } from '../../src/mpa/deframer.ts';
-import { createFramer, createStage, type Framer, type Stage } from '../../src/mpa/framer.ts';
+import { createFramer, type Framer } from '../../src/mpa/framer.ts';
+import { createStage, type Stage } from '../../src/mpa/stage.ts';
 import { MARKER_RUN, MARKER_SPACING } from '../../src/mpa/wire.ts';
 
 const engines = availableCrc32cEngines().map((name) => createCrc32cEngine(name)).filter((engine) => engine.runs !== undefined);
 
 function put(framer: Framer, stage: Stage, ulpdu: Uint8Array): Uint8Array {
-  stage.end = 0;
+  stage.clear();
   framer.begin(stage);
   framer.bytes.set(ulpdu, framer.ulpdu);
   framer.finish(stage, ulpdu.length);

@@ -1,7 +1,8 @@
 /** Our framer and deframer, wrapped for tests: many ULPDUs to octets, octets in pieces to ULPDUs. */
 import { createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { createDeframer, FreeListSlabPool, type Deframer, type UlpduSink } from '../../src/mpa/deframer.ts';
-import { createFramer, createStage } from '../../src/mpa/framer.ts';
+import { createFramer } from '../../src/mpa/framer.ts';
+import { createStage } from '../../src/mpa/stage.ts';
 import { FINE } from '../../src/base/terminate-codes.ts';
 
 export interface FramingOptions {

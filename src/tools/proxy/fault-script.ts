@@ -13,7 +13,8 @@ import { OctetQueue } from '../../inspect/octet-queue.ts';
 import { decodeStartup, matchKey, startupOctets } from '../../inspect/startup.ts';
 import { shortName } from '../../inspect/text.ts';
 import type { DecodedFpdu, Direction } from '../../inspect/types.ts';
-import { createFramer, createStage } from '../../mpa/framer.ts';
+import { createFramer } from '../../mpa/framer.ts';
+import { createStage } from '../../mpa/stage.ts';
 import { CRC_OCTETS, MARKER_OCTETS, MARKER_SPACING, MAX_MULPDU, STARTUP_HEADER_OCTETS, maxFpduOctetsWithMarkers, type StartupFrame } from '../../mpa/wire.ts';
 import type { Fault, FaultKind } from './fault-spec.ts';
 
