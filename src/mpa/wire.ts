@@ -160,6 +160,7 @@ export const MARKER_RUN: number = MARKER_SPACING - MARKER_OCTETS;
 /** The low two bits of FPDUPTR are sent as zero and taken as zero (MPA-100, MPA-101). */
 export const FPDUPTR_MASK = 0xfffc;
 
+/** Most octets of PAD: an FPDU ends on a multiple of 4. */
 export const MAX_PAD_OCTETS = 3;
 
 /** PAD octets behind a ULPDU of this length (MPA-066). */
