@@ -35,9 +35,19 @@ export interface CaptureParser {
   take(queue: OctetQueue, offset: number): number;
 }
 
+/** Files that are likely to be given instead, by their first octets, and what to do. */
+const OTHER_FILES: readonly { readonly magic: readonly number[]; readonly name: string }[] = [
+  { magic: [0x1f, 0x8b], name: 'gzip: try gunzip -c FILE | iwarp dissect -' },
+  { magic: [0x28, 0xb5, 0x2f, 0xfd], name: 'zstd: try zstd -dc FILE | iwarp dissect -' },
+  { magic: [0xfd, 0x37, 0x7a, 0x58], name: 'xz: try xz -dc FILE | iwarp dissect -' },
+  { magic: [0x42, 0x5a, 0x68], name: 'bzip2: try bzip2 -dc FILE | iwarp dissect -' },
+  { magic: [0x73, 0x6e, 0x6f, 0x6f], name: 'snoop: try editcap -F pcap FILE OUT' },
+  { magic: [0x47, 0x4d, 0x42, 0x55], name: 'Network Monitor: try editcap -F pcap FILE OUT' },
+];
 /** Octets that decide what the file is. */
 const MAGIC_OCTETS = 4;
 const READ_OCTETS = 1 << 20;
+const POLL_MS = 10;
 
 /** Reads a capture file pushed in pieces. */
 export class CaptureFile {
@@ -88,22 +98,41 @@ export class CaptureFile {
     }
     if (isPcapMagic(bytes, head)) return new PcapParser(this.sink);
     if (isPcapngMagic(bytes, head)) return new PcapngParser(this.sink);
+    const other = OTHER_FILES.find((kind) => kind.magic.every((octet, i) => octet === bytes[head + i]));
+    if (other !== undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `not a capture file but ${other.name}`);
     const magic = Array.from(bytes.subarray(head, head + MAGIC_OCTETS), (octet) => octet.toString(16).padStart(2, '0')).join(' ');
     throw new IwarpError('ERR_INVALID_ARGUMENT', `not a capture file: it begins with ${magic}, neither pcap nor pcapng`);
   }
 }
 
-/** Read the capture file at `path` in pieces; errors of the file system are passed on, a file of another kind as from `push`. */
-export function readCaptureFile(path: string, sink: CaptureSink): void {
+/**
+ * Read the capture file at `path` in pieces, standard input if it is `-`; errors of the file system are passed on, a file of another
+ * kind as from `push`.
+ */
+export function readCaptureFile(path: string, sink: CaptureSink, afterPiece?: () => void): void {
   const file = new CaptureFile(sink);
-  const descriptor = openSync(path, 'r');
+  const descriptor = path === '-' ? 0 : openSync(path, 'r');
   try {
     const piece = new Uint8Array(READ_OCTETS);
-    for (let octets = readSync(descriptor, piece); octets > 0; octets = readSync(descriptor, piece)) {
+    for (let octets = readSome(descriptor, piece); octets > 0; octets = readSome(descriptor, piece)) {
       file.push(piece.subarray(0, octets));
+      afterPiece?.();
     }
     file.end();
   } finally {
-    closeSync(descriptor);
+    if (descriptor !== 0) closeSync(descriptor);
+  }
+}
+
+/** A terminal or a pipe that another process made non-blocking says that there is nothing yet: ask again until there is. */
+function readSome(descriptor: number, piece: Uint8Array): number {
+  const pause = new Int32Array(new SharedArrayBuffer(4));
+  for (;;) {
+    try {
+      return readSync(descriptor, piece);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+      Atomics.wait(pause, 0, 0, POLL_MS);
+    }
   }
 }

@@ -4,7 +4,7 @@
  */
 import { CaptureFile, readCaptureFile, type CapturePacket, type CaptureSink } from './capture-file.ts';
 import { ConnectionDecoder } from './connection-decoder.ts';
-import { MAX_CONNECTIONS, MAX_REMARKS, MAX_SUMMARIES, WAITING_OCTETS } from './limits.ts';
+import { HISTORY_BUDGET, MAX_CONNECTIONS, MAX_REMARKS, MAX_SUMMARIES, WAITING_OCTETS } from './limits.ts';
 import { OctetBudget } from './octet-queue.ts';
 import { TCP_FLAG, parsePacket, type TcpSegment } from './packet.ts';
 import type { ConnectionSummary } from './summary.ts';
@@ -24,6 +24,8 @@ export interface CapturedConnection {
   readonly iwarp: boolean;
   readonly repeatedSegments: number;
   readonly reorderedSegments: number;
+  /** The packet of the capture file, counted from 1, that completed the present event; undefined where there is no file. */
+  readonly packet?: number;
 }
 
 export interface CaptureHandlers {
@@ -46,6 +48,11 @@ export interface CaptureCounts {
   remarks: number;
 }
 
+interface Budgets {
+  readonly waiting: OctetBudget;
+  readonly history: OctetBudget;
+}
+
 class Connection implements CapturedConnection {
   readonly number: number;
   readonly ends: readonly [string, string];
@@ -53,14 +60,17 @@ class Connection implements CapturedConnection {
   readonly decoder: ConnectionDecoder;
   readonly streams: readonly [TcpStream, TcpStream];
   time = 0;
+  packet = 0;
   closed = false;
 
-  constructor(number: number, ends: [string, string], fromStart: boolean, budget: OctetBudget, handlers: CaptureHandlers) {
+  constructor(
+    number: number, ends: [string, string], fromStart: boolean, budgets: Budgets, emit: (connection: Connection, event: InspectEvent) => void,
+  ) {
     this.number = number;
     this.ends = ends;
     this.fromStart = fromStart;
     this.decoder = new ConnectionDecoder({
-      begin: fromStart ? 'startup' : 'unknown', budget, emit: (event) => handlers.event(this, event),
+      begin: fromStart ? 'startup' : 'unknown', budget: budgets.waiting, emit: (event) => emit(this, event),
     });
     const stream = (direction: Direction): TcpStream =>
       new TcpStream(
@@ -68,9 +78,10 @@ class Connection implements CapturedConnection {
           octets: (bytes, start, end) => this.decoder.push(direction, bytes, start, end, this.time),
           gap: (octets) => this.decoder.gap(direction, octets, this.time),
           hole: () => this.decoder.doubt(direction),
+          differs: (octets, back) => this.decoder.differs(direction, octets, back, this.time),
           fin: () => this.decoder.end(direction, 'fin', this.time),
         },
-        budget,
+        budgets.waiting, budgets.history,
       );
     this.streams = [stream(0), stream(1)];
   }
@@ -118,10 +129,12 @@ export class CaptureDissector {
   };
   private readonly handlers: CaptureHandlers;
   private readonly file: CaptureFile;
-  private readonly budget = new OctetBudget(WAITING_OCTETS);
+  private readonly budgets: Budgets = { waiting: new OctetBudget(WAITING_OCTETS), history: new OctetBudget(HISTORY_BUDGET) };
   /** In the order of their last packets. */
   private readonly live = new Map<string, Connection>();
-  private readonly listed: Connection[] = [];
+  /** Those with iWARP, in the order in which it was seen, and the others: many others must not push out what is looked for. */
+  private readonly listed = new Set<Connection>();
+  private readonly others = new Set<Connection>();
   private origin: { seconds: number; nanos: number } | undefined;
 
   constructor(handlers: CaptureHandlers) {
@@ -129,9 +142,19 @@ export class CaptureDissector {
     this.file = new CaptureFile(this.sink());
   }
 
-  /** The connections seen so far, at most {@link MAX_SUMMARIES}. */
+  /** The connections seen so far by number: at most {@link MAX_SUMMARIES} with iWARP in them, and as many without. */
   get connections(): readonly CapturedConnection[] {
-    return this.listed;
+    return [...this.listed, ...this.others].sort((a, b) => a.number - b.number);
+  }
+
+  /** Octets that wait for others, in all streams together. */
+  get waitingOctets(): number {
+    return this.budgets.waiting.taken;
+  }
+
+  /** When the first packet was captured, in milliseconds since 1970; undefined before it. */
+  get began(): number | undefined {
+    return this.origin === undefined ? undefined : this.origin.seconds * 1000 + this.origin.nanos / 1e6;
   }
 
   /** The next octets of the capture file. Throws ERR_INVALID_ARGUMENT if it is no capture file. */
@@ -145,9 +168,9 @@ export class CaptureDissector {
     this.finish();
   }
 
-  /** Read the file at `path` from beginning to end, instead of `push` and `end`. */
-  readFile(path: string): void {
-    readCaptureFile(path, this.sink());
+  /** Read the file at `path` (`-` is standard input) from beginning to end, instead of `push` and `end`; `piece` is called after each piece. */
+  readFile(path: string, piece?: () => void): void {
+    readCaptureFile(path, this.sink(), piece);
     this.finish();
   }
 
@@ -168,7 +191,7 @@ export class CaptureDissector {
     this.counts.packets++;
     this.origin ??= { seconds: packet.seconds, nanos: packet.nanos };
     if (packet.originalLength > packet.end - packet.start) this.counts.truncated++;
-    const segment = parsePacket(packet.bytes, packet.start, packet.end, packet.linkType);
+    const segment = parsePacket(packet.bytes, packet.start, packet.end, packet.linkType, packet.originalLength);
     if (segment.kind === 'tcp') {
       this.counts.tcp++;
       const time = packet.seconds - this.origin.seconds + (packet.nanos - this.origin.nanos) / 1e9;
@@ -189,6 +212,7 @@ export class CaptureDissector {
     const to = endText(segment.destination, segment.destinationPort);
     const connection = this.find(segment, from, to);
     connection.time = time;
+    connection.packet = this.counts.packets;
     if (connection.closed) return;
     const direction: Direction = connection.ends[0] === from ? 0 : 1;
     const sender = connection.streams[direction];
@@ -240,9 +264,17 @@ export class CaptureDissector {
     // Without SYN the side with the lower port is taken for the listener.
     const opensHere = syn ? !answers : segment.sourcePort > segment.destinationPort;
     const ends: [string, string] = opensHere ? [from, to] : [to, from];
-    const connection = new Connection(this.counts.connections, ends, syn, this.budget, this.handlers);
-    if (this.listed.length < MAX_SUMMARIES) this.listed.push(connection);
+    const connection = new Connection(this.counts.connections, ends, syn, this.budgets, (from, event) => this.emit(from, event));
+    if (this.others.size < MAX_SUMMARIES) this.others.add(connection);
     return connection;
+  }
+
+  private emit(connection: Connection, event: InspectEvent): void {
+    if (connection.iwarp && this.listed.size < MAX_SUMMARIES && !this.listed.has(connection)) {
+      this.listed.add(connection);
+      this.others.delete(connection);
+    }
+    this.handlers.event(connection, event);
   }
 }
 

@@ -67,6 +67,11 @@ export class ConnectionDecoder {
     this.order.gap(direction);
   }
 
+  /** `octets` of one direction were sent again with other values; the first stands `back` octets before the next one. */
+  differs(direction: Direction, octets: number, back: number, time: number): void {
+    if (!this.ended[direction]) this.streams[direction].differs(octets, back, time);
+  }
+
   /** Octets of one direction are missing so far: what the other side answers to them cannot be judged. */
   doubt(direction: Direction): void {
     this.order.doubt(direction);
@@ -96,7 +101,7 @@ export class ConnectionDecoder {
       this.emit(event);
       if (!this.paired && this.startups[event.direction] === undefined) this.streams[other].giveUpWaiting();
       return;
-    } else if (event.octets > 0) this.order.gap(event.direction);
+    } else if (event.octets > 0 || event.missing !== undefined) this.order.gap(event.direction);
     summarize(this.summary, event);
     this.emit(event);
     if (event.kind === 'startup') this.pair();

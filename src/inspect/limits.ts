@@ -1,6 +1,8 @@
 /**
- * What the capture reader may hold, whatever the file says. In all: {@link WAITING_OCTETS} of waiting octets, {@link MAX_BLOCK_OCTETS}
- * of the file, and for each of {@link MAX_CONNECTIONS} connections a few hundred octets of state and two queues of requests.
+ * What the capture reader may hold, whatever the file says: {@link MAX_BLOCK_OCTETS} of the file (in a buffer of at most twice that, and
+ * the one it grew out of), {@link WAITING_OCTETS} of waiting octets, {@link HISTORY_BUDGET} of octets to compare, and for each of
+ * {@link MAX_CONNECTIONS} connections and {@link MAX_SUMMARIES} summaries some kilobytes. In all less than 256 MiB above what Node
+ * itself needs; test/inspect/hostile.test.ts holds it to that.
  */
 
 /** The longest packet record or pcapng block believed: 64 times the largest snap length that tcpdump uses. */
@@ -10,9 +12,14 @@ export const WAITING_OCTETS: number = 64 * 1024 * 1024;
 /** Segments and octets of one direction that wait for an earlier one; past this the earlier one counts as lost. */
 export const MAX_WAITING_SEGMENTS = 4096;
 export const MAX_WAITING_OCTETS: number = 8 * 1024 * 1024;
+/** What a waiting segment counts besides its octets: the objects around it. */
+export const WAITING_COST = 256;
+/** The last octets of a direction that are compared with what is sent again, and those of all directions together. */
+export const HISTORY_OCTETS: number = 64 * 1024;
+export const HISTORY_BUDGET: number = 16 * 1024 * 1024;
 /** Connections followed at a time; the one that was silent longest is closed first. */
 export const MAX_CONNECTIONS = 1024;
-/** Closed connections whose summary is kept; further ones are only counted. */
+/** Connections with iWARP, and connections without, whose summary is kept; further ones are only counted. */
 export const MAX_SUMMARIES = 4096;
 /** Interfaces of one pcapng section; further ones are ignored. */
 export const MAX_INTERFACES = 4096;

@@ -1,6 +1,7 @@
 /**
  * From a captured packet to its TCP segment: link header (Ethernet with VLAN tags, BSD loopback, raw IP, Linux cooked 1 and 2), IPv4
- * and IPv6 with extension headers, TCP. Checksums are not looked at: a capture at the sender has none yet. RFC 791, RFC 8200, RFC 9293.
+ * and IPv6 with extension headers, TCP. Fragments are told but not put together: TCP finds a size that needs none. Checksums are not
+ * looked at: a capture at the sender has none yet. RFC 791, RFC 8200, RFC 9293.
  */
 import { LINK_TYPE } from './pcap.ts';
 
@@ -38,14 +39,16 @@ export interface NoSegment {
   readonly message: string;
 }
 
-/** Find the TCP segment in `bytes[start..end)`. */
-export function parsePacket(bytes: Uint8Array, start: number, end: number, linkType: number): TcpSegment | NoSegment {
+/** Find the TCP segment in `bytes[start..end)`, a packet that had `original` octets on the link. */
+export function parsePacket(
+  bytes: Uint8Array, start: number, end: number, linkType: number, original: number = end - start,
+): TcpSegment | NoSegment {
   const network = networkOf(bytes, start, end, linkType);
   if (typeof network === 'object') return network;
   if (network >= end) return { kind: 'malformed', message: 'the packet ends inside its link header' };
   const version = bytes[network]! >>> 4;
-  if (version === 4) return parseIpv4(bytes, network, end);
-  if (version === 6) return parseIpv6(bytes, network, end);
+  if (version === 4) return parseIpv4(bytes, network, end, start + original);
+  if (version === 6) return parseIpv6(bytes, network, end, start + original);
   return { kind: 'other', message: `IP version ${version}` };
 }
 
@@ -86,29 +89,29 @@ function ethertypeThen(bytes: Uint8Array, typeAt: number, end: number, behind: n
   return { kind: 'malformed', message: 'the packet ends inside its link header' };
 }
 
-function parseIpv4(bytes: Uint8Array, at: number, end: number): TcpSegment | NoSegment {
+function parseIpv4(bytes: Uint8Array, at: number, end: number, linkEnd: number): TcpSegment | NoSegment {
   if (end - at < 20) return { kind: 'malformed', message: 'IPv4 header cut short' };
   const header = (bytes[at]! & 0x0f) * 4;
   if (header < 20 || at + header > end) return { kind: 'malformed', message: `IPv4 header of ${header} octets` };
   const fragment = (bytes[at + 6]! << 8) | bytes[at + 7]!;
   if (bytes[at + 9] !== PROTOCOL_TCP) return { kind: 'other', message: `IP protocol ${bytes[at + 9]}` };
-  if ((fragment & 0x3fff) !== 0) return { kind: 'fragment', message: 'an IPv4 fragment of a TCP segment' };
-  // A length of 0 is what a capture in front of segmentation offload shows: everything captured belongs to the segment.
+  if ((fragment & 0x3fff) !== 0) return { kind: 'fragment', message: 'an IPv4 fragment of a TCP segment: fragments are not put together' };
+  // A length of 0 is what a capture in front of segmentation offload shows: everything behind belongs to the segment.
   const total = (bytes[at + 2]! << 8) | bytes[at + 3]!;
-  const packetEnd = total === 0 ? end : at + total;
+  const packetEnd = total === 0 ? linkEnd : at + total;
   return parseTcp(bytes, at + header, end, packetEnd, ipv4Text(bytes, at + 12), ipv4Text(bytes, at + 16));
 }
 
-function parseIpv6(bytes: Uint8Array, at: number, end: number): TcpSegment | NoSegment {
+function parseIpv6(bytes: Uint8Array, at: number, end: number, linkEnd: number): TcpSegment | NoSegment {
   if (end - at < 40) return { kind: 'malformed', message: 'IPv6 header cut short' };
   const payload = (bytes[at + 4]! << 8) | bytes[at + 5]!;
-  const packetEnd = payload === 0 ? end : at + 40 + payload;
+  const packetEnd = payload === 0 ? linkEnd : at + 40 + payload;
   let next = bytes[at + 6]!;
   let header = at + 40;
   for (let i = 0; i < MAX_CHAIN && next !== PROTOCOL_TCP; i++) {
     if (next === IPV6_FRAGMENT && header + 8 <= end) {
       const fragment = (bytes[header + 2]! << 8) | bytes[header + 3]!;
-      if ((fragment & 0xfff9) !== 0) return { kind: 'fragment', message: 'an IPv6 fragment' };
+      if ((fragment & 0xfff9) !== 0) return { kind: 'fragment', message: 'an IPv6 fragment: fragments are not put together' };
       next = bytes[header]!;
       header += 8;
       continue;

@@ -1,10 +1,12 @@
 /**
  * What the decoder says when a rule is broken: the id of the requirement, the clause it comes from, and a sentence with the figures.
- * Clauses name the leading document first; the ids are those of the requirements catalogue.
+ * Clauses name the leading document first; the ids are those of the requirements catalogue, but for TCP-OVERLAP, which is about the
+ * capture's TCP and not about MPA.
  */
 
 /** Every requirement the decoder judges, with its clause. */
 export const CLAUSES = {
+  'TCP-OVERLAP': 'RFC 9293 3.4',
   'MPA-002': 'RFC 5044 7.1.1',
   'MPA-003': 'RFC 5044 7.1.1',
   'MPA-006': 'RFC 5044 7.1.2 (8)',

@@ -1,7 +1,7 @@
 /** The fuller views of an event: tree of all fields, octets with field names, JSON lines, and the summary of a connection. */
 import type { CapturedConnection } from './capture.ts';
 import { fieldOctets, fieldsOf } from './fields.ts';
-import { hex32, hex64 } from './problems.ts';
+import { CLAUSES, hex32, hex64 } from './problems.ts';
 import { arrow, renderLine, seconds, shortName } from './text.ts';
 import type { Direction, InspectEvent } from './types.ts';
 
@@ -48,6 +48,24 @@ function asciiText(octets: Uint8Array): string {
   return Array.from(octets, (octet) => (octet >= 0x20 && octet < 0x7f ? String.fromCharCode(octet) : '.')).join('');
 }
 
+/** How events are shown: a line, all fields, a line and the octets, JSON. */
+export type EventStyle = 'line' | 'tree' | 'octets' | 'json';
+
+/** An event of a connection in one of the styles, its connection's number in front. */
+export function renderEvent(style: EventStyle, connection: CapturedConnection, event: InspectEvent): string {
+  switch (style) {
+    case 'json': return renderJson(event, connection);
+    case 'line': return `#${connection.number} ${renderLine(event)}`;
+    case 'octets': return `#${connection.number} ${renderLine(event)}\n${renderOctets(event)}`;
+    case 'tree': {
+      const [first, ...rest] = renderTree(event).split('\n');
+      const { ends, number, packet } = connection;
+      const where = `${ends[event.direction]} to ${ends[event.direction ^ 1]!}${packet === undefined ? '' : `, packet ${packet}`}`;
+      return [`#${number} ${first}`, `${INDENT}${where}`, ...rest].join('\n');
+    }
+  }
+}
+
 const STAG_NAMES: ReadonlySet<string> = new Set(['stag', 'sinkStag', 'sourceStag', 'invalidateStag']);
 
 /**
@@ -58,7 +76,7 @@ export function renderJson(event: InspectEvent, connection?: CapturedConnection)
   const { direction } = event;
   const place = connection === undefined
     ? {}
-    : { connection: connection.number, from: connection.ends[direction], to: connection.ends[direction ^ 1] };
+    : { connection: connection.number, packet: connection.packet, from: connection.ends[direction], to: connection.ends[direction ^ 1] };
   // The time has no more digits than a capture can mean.
   const time = Number(event.time.toFixed(9));
   return JSON.stringify({ ...place, ...jsonBody(event), time }, (name, value: unknown) => {
@@ -99,13 +117,13 @@ export function renderSummary(connection: CapturedConnection): string {
     `${connection.repeatedSegments} segments repeated, ${connection.reorderedSegments} out of order`);
   for (const direction of [0, 1] as const) lines.push(INDENT + directionLine(connection, direction));
   for (const { direction, description } of summary.terminates) lines.push(`${INDENT}Terminate ${arrow(direction)} ${description}`);
-  for (const [id, count] of summary.problems) lines.push(`${INDENT}${id} broken ${count} time${count === 1 ? '' : 's'}`);
+  for (const [id, count] of summary.problems) lines.push(`${INDENT}${id} (${CLAUSES[id]}) broken ${count} time${count === 1 ? '' : 's'}`);
   return lines.join('\n');
 }
 
 function directionLine({ summary }: CapturedConnection, direction: Direction): string {
-  const { fpdus, octets, payload, skipped, opcodes } = summary.directions[direction];
+  const { fpdus, octets, payload, skipped, missing, opcodes } = summary.directions[direction];
   const kinds = [...opcodes].map(([name, count]) => `${shortName(name)} ${count}`).join(', ');
-  const missing = skipped > 0 ? `, ${skipped} octets not decoded` : '';
-  return `${arrow(direction)} ${fpdus} FPDUs, ${octets} octets, ${payload} behind DDP headers${missing}${kinds === '' ? '' : `: ${kinds}`}`;
+  const lost = `${skipped > 0 ? `, ${skipped} octets not decoded` : ''}${missing > 0 ? `, ${missing} not captured` : ''}`;
+  return `${arrow(direction)} ${fpdus} FPDUs, ${octets} octets, ${payload} behind DDP headers${lost}${kinds === '' ? '' : `: ${kinds}`}`;
 }

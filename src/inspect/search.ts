@@ -27,7 +27,8 @@ export interface Found {
   readonly how: 'crc' | 'run';
 }
 
-type Verdict = Found | 'no' | number;
+/** A found place, that there is none, or the queue length at which the question can be decided. */
+export type Verdict = Found | 'no' | number;
 
 export class AlignmentSearch {
   private credit = FIRST_CREDIT;
@@ -84,7 +85,6 @@ export class AlignmentSearch {
     return drop;
   }
 
-  /** A found place, 'no', or the queue length at which the question can be decided. */
   private judge(offset: number, position: number, final: boolean): Verdict {
     const { bytes, head, length } = this.queue;
     const at = head + offset;
@@ -103,15 +103,39 @@ export class AlignmentSearch {
   private judgeUnknown(offset: number, position: number, final: boolean): Verdict {
     const plain = this.judgeFraming(offset, position, { markers: false, markerPhase: 0, crc: 'unknown' }, final);
     if (typeof plain === 'object' && plain.how === 'crc') return plain;
+    const { bytes, head } = this.queue;
+    const phases = this.phasesWithin(offset);
+    if (offset >= MARKER_OCTETS && isMarker(bytes, head + offset - MARKER_OCTETS, 0)) phases.unshift(-MARKER_OCTETS);
+    return this.judgePhases(offset, position, phases, 'unknown', plain, final);
+  }
+
+  /**
+   * The queue's head should begin an FPDU, but makes no sense without markers: does it with some? A place whose framing was guessed from
+   * FPDUs that are too short to hold one says nothing about them.
+   */
+  judgeMarkers(position: number, crc: Framing['crc'], final: boolean): Verdict {
+    const { bytes, head, length } = this.queue;
+    const phases = length < FRONT_OCTETS ? [] : this.phasesWithin(0);
+    if (length >= MARKER_OCTETS && isMarker(bytes, head, 0)) phases.unshift(0);
+    return this.judgePhases(0, position, phases, crc, 'no', final);
+  }
+
+  /** Distances behind `offset`, where ULPDU_Length may be, at which something looks like the marker that belongs there. */
+  private phasesWithin(offset: number): number[] {
     const { bytes, head, length } = this.queue;
     const at = head + offset;
     const phases: number[] = [];
-    if (offset >= MARKER_OCTETS && isMarker(bytes, at - MARKER_OCTETS, 0)) phases.push(-MARKER_OCTETS);
     const reach = Math.min(MARKER_SPACING, length - offset - MARKER_OCTETS, ((bytes[at]! << 8) | bytes[at + 1]!) + CRC_OCTETS);
     for (let k = MARKER_OCTETS; k <= reach; k += 4) if (isMarker(bytes, at + k, k)) phases.push(k);
-    let best: Verdict = plain;
+    return phases;
+  }
+
+  private judgePhases(
+    offset: number, position: number, phases: readonly number[], crc: Framing['crc'], plain: Verdict, final: boolean,
+  ): Verdict {
+    let best = plain;
     for (const k of phases) {
-      const framing: Framing = { markers: true, markerPhase: mod(position + k), crc: 'unknown' };
+      const framing: Framing = { markers: true, markerPhase: mod(position + k), crc };
       const back = k < 0 ? MARKER_OCTETS : 0;
       const verdict = this.judgeFraming(offset - back, position - back, framing, final);
       // A good CRC under some phase beats headers that merely look right without markers.

@@ -3,7 +3,7 @@
  * the TCP stream at any cut, told of gaps. RFC 5044 4 and 7.1. Never throws on any input; keeps at most {@link SEARCH_LIMIT} octets
  * and one chunk.
  */
-import { STARTUP_HEADER_OCTETS } from '../mpa/wire.ts';
+import { MARKER_SPACING, STARTUP_HEADER_OCTETS } from '../mpa/wire.ts';
 import { decodeUlpdu, type ExpectedVersions } from './decode.ts';
 import { crcOf, measureFpdu, takeFpdu, type FpduSpan, type Framing } from './fpdu.ts';
 import { OctetQueue, type OctetBudget } from './octet-queue.ts';
@@ -58,6 +58,8 @@ export class StreamDecoder {
   private examined = 0;
   private doubtful = 0;
   private foundAnything = false;
+  /** Where FPDUs were found without a marker, nothing else telling whether there are any; undefined where that is known. */
+  private unmarkedFrom: number | undefined;
   private reason = '';
 
   constructor(options: StreamDecoderOptions) {
@@ -109,10 +111,19 @@ export class StreamDecoder {
     this.advance(true);
     const cut = this.queue.length;
     this.flushSkipped();
-    this.note(cut, `${octets} octets were not captured${cut > 0 && this.state === 'aligned' ? `, an FPDU is cut after ${cut} octets` : ''}`);
+    const message = `${octets} octets were not captured${cut > 0 && this.state === 'aligned' ? `, an FPDU is cut after ${cut} octets` : ''}`;
+    this.emit({ kind: 'note', direction: this.direction, time, position: this.position, octets: cut, missing: octets, message, problems: [] });
     this.queue.drop(cut);
     this.position += cut + octets;
     if (this.state !== 'ignored') this.lose('octets were not captured');
+  }
+
+  /** `octets` were sent again with other values; the first stands `back` octets before the next one of the stream. */
+  differs(octets: number, back: number, time: number): void {
+    const position = this.position + this.queue.length - back;
+    const message = `${octets === 1 ? 'an octet' : `${octets} octets`} sent again from ${position} on with other values`;
+    const problems = [problem('TCP-OVERLAP', `${message}; decoded is what the capture has first`)];
+    this.emit({ kind: 'note', direction: this.direction, time, position, octets: 0, message: 'two values of the same octets', problems });
   }
 
   /** No more octets. `how` tells whether the stream ended or only the capture. */
@@ -153,6 +164,7 @@ export class StreamDecoder {
     this.framing = framing;
     this.versions = versions;
     this.search.versions = versions;
+    this.unmarkedFrom = undefined;
     this.setSearchFraming(framing, true);
     if (this.state !== 'held') return;
     this.state = 'aligned';
@@ -184,7 +196,7 @@ export class StreamDecoder {
       switch (this.state) {
         case 'startup': go = this.takeStartup(final); break;
         case 'held': go = this.hold(); break;
-        case 'aligned': go = this.takeOne(); break;
+        case 'aligned': go = this.takeOne(final); break;
         case 'searching': go = this.lookAround(final); break;
         case 'ignored': this.skipSilently(); go = false; break;
       }
@@ -236,7 +248,7 @@ export class StreamDecoder {
 
   // --------------------------------------------------------------------------------------------------------------- FPDUs
 
-  private takeOne(): boolean {
+  private takeOne(final: boolean): boolean {
     const { bytes, head, length } = this.queue;
     const framing = this.framing!;
     const span = measureFpdu(bytes, head, length, this.position, framing);
@@ -244,10 +256,19 @@ export class StreamDecoder {
     const raw = bytes.slice(head, head + span.total);
     const crc = this.crcSeen(raw, framing);
     const sensible = frontEvidence(raw, span.lead, raw.length - span.lead, this.versions) > 0;
-    const event = this.decode(raw, span, framing, crc);
     const rest = length - span.total;
     const nextSensible =
       rest < FRONT_OCTETS + 4 || measuredFront(bytes, head + span.total, rest, this.position + span.total, framing, this.versions);
+    if (this.unmarkedFrom !== undefined) {
+      // Two markers have 508 octets between them: who has seen more without one knows that there are none.
+      if (crc.ok && this.position + span.total - this.unmarkedFrom > MARKER_SPACING) this.unmarkedFrom = undefined;
+      else if (!crc.ok && (crc.use === 'on' || !sensible || !nextSensible)) {
+        const verdict = this.search.judgeMarkers(this.position, crc.use, final);
+        if (typeof verdict === 'object') this.adoptMarkers(verdict.framing);
+        if (verdict !== 'no') return typeof verdict === 'object';
+      }
+    }
+    const event = this.decode(raw, span, framing, crc);
     const reason = this.doubt(span, crc, sensible, nextSensible);
     const consumed = reason === '' ? span.total : span.lead + FRONT_OCTETS;
     this.queue.drop(Math.min(consumed, length));
@@ -256,6 +277,14 @@ export class StreamDecoder {
     this.emit(event);
     if (reason !== '') this.lose(reason);
     return true;
+  }
+
+  /** The first marker was seen in a stream that was taken for one without. */
+  private adoptMarkers(framing: Framing): void {
+    this.unmarkedFrom = undefined;
+    this.framing = framing;
+    this.setSearchFraming(framing, false);
+    this.note(0, 'the first marker: markers are on');
   }
 
   private crcSeen(raw: Uint8Array, framing: Framing): CrcSeen {
@@ -343,12 +372,13 @@ export class StreamDecoder {
     if (learnt) {
       this.framing = framing;
       if (framing.markers) this.setSearchFraming(framing, false);
+      this.unmarkedFrom = framing.markers ? undefined : this.position;
     }
     this.state = 'aligned';
     this.foundAnything = true;
     this.flushSkipped();
     const means = how === 'crc' ? 'a good CRC' : 'headers that follow one another';
-    const guessed = learnt ? `; CRC ${framing.crc === 'on' ? 'on' : 'taken as off'}, markers ${framing.markers ? 'on' : 'taken as off'}` : '';
+    const guessed = learnt ? `; CRC ${framing.crc === 'on' ? 'on' : 'taken as off'}, markers ${framing.markers ? 'on' : 'none yet'}` : '';
     this.note(0, `${reason}: found an FPDU by ${means}${guessed}`);
   }
 

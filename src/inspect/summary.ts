@@ -8,8 +8,9 @@ export interface DirectionSummary {
   octets: number;
   /** Octets behind DDP headers. */
   payload: number;
-  /** Octets passed over or not captured. */
+  /** Octets passed over, and those the capture does not have. */
   skipped: number;
+  missing: number;
   /** Opcode name to number of FPDUs. */
   readonly opcodes: Map<string, number>;
 }
@@ -31,7 +32,7 @@ export interface ConnectionSummary {
 const MAX_TERMINATES = 4;
 
 export function emptySummary(): ConnectionSummary {
-  const direction = (): DirectionSummary => ({ fpdus: 0, octets: 0, payload: 0, skipped: 0, opcodes: new Map() });
+  const direction = (): DirectionSummary => ({ fpdus: 0, octets: 0, payload: 0, skipped: 0, missing: 0, opcodes: new Map() });
   return {
     crc: 'unknown', markers: [false, false], initiator: undefined, first: undefined, last: 0,
     directions: [direction(), direction()], problems: new Map(), terminates: [],
@@ -46,6 +47,7 @@ export function summarize(summary: ConnectionSummary, event: InspectEvent): void
   for (const { id } of event.problems) summary.problems.set(id, (summary.problems.get(id) ?? 0) + 1);
   if (event.kind === 'note') {
     side.skipped += event.octets;
+    side.missing += event.missing ?? 0;
     return;
   }
   side.octets += event.octets;

@@ -1,9 +1,11 @@
 /**
  * One direction of a TCP connection, put in order from captured segments: reordering, retransmission, overlaps, sequence numbers that
- * wrap, keep-alives, octets that the capture missed. RFC 9293 3.4 and 3.10. What can no longer come is given up as a gap.
+ * wrap, keep-alives, octets that the capture missed. RFC 9293 3.4 and 3.10. What can no longer come is given up as a gap. Where segments
+ * overlap, the octets that the capture has first count; that others under the same numbers differ is told.
  */
-import { MAX_WAITING_OCTETS, MAX_WAITING_SEGMENTS } from './limits.ts';
+import { MAX_WAITING_OCTETS, MAX_WAITING_SEGMENTS, WAITING_COST } from './limits.ts';
 import type { OctetBudget } from './octet-queue.ts';
+import { TcpHistory } from './tcp-history.ts';
 
 /** Segments further from the expected one than this belong to another time or connection. */
 const MAX_DISTANCE = 0x3fff_ffff;
@@ -18,6 +20,8 @@ export interface TcpSink {
   gap(octets: number): void;
   /** The other side has received octets that were not seen: they may still come, late, or be given up as a gap. */
   hole(): void;
+  /** `octets` that were sent again differ from those given out; the first of them stands `back` octets before the next one. */
+  differs(octets: number, back: number): void;
   fin(): void;
 }
 
@@ -32,6 +36,7 @@ interface Waiting {
 export class TcpStream {
   private readonly sink: TcpSink;
   private readonly budget: OctetBudget;
+  private readonly history: TcpHistory;
   /** Sequence number of the octet at distance 0. */
   private base: number | undefined;
   /** Distance of the next octet to give out. */
@@ -49,9 +54,11 @@ export class TcpStream {
   /** Segments too far away to belong here. */
   strange = 0;
 
-  constructor(sink: TcpSink, budget: OctetBudget) {
+  /** `budget` is for octets that wait, `historyBudget` for those kept to be compared. */
+  constructor(sink: TcpSink, budget: OctetBudget, historyBudget: OctetBudget) {
     this.sink = sink;
     this.budget = budget;
+    this.history = new TcpHistory(historyBudget);
   }
 
   /** True if the octet behind SYN was captured or is known. */
@@ -85,6 +92,7 @@ export class TcpStream {
     }
     if (fin && this.finAt === undefined && at + length >= this.next) this.finAt = at + length;
     if (length > 0) {
+      this.compare(at, bytes, start, end);
       if (at + length <= this.next) this.repeated++;
       else if (at <= this.next) this.give(at, bytes, start, end, length);
       else this.keep(at, bytes.slice(start, end), length);
@@ -115,6 +123,15 @@ export class TcpStream {
       this.next = this.finAt;
     }
     this.drain();
+    this.history.release();
+  }
+
+  /** Were octets of this segment given out before, and were they others? */
+  private compare(at: number, bytes: Uint8Array, start: number, end: number): void {
+    // A keep-alive carries one octet of any value under the last number (RFC 9293 3.8.4).
+    if (at >= this.next || (end - start <= 1 && at === this.next - 1)) return;
+    const found = this.history.compare(at, bytes, start, end);
+    if (found !== undefined) this.sink.differs(found.octets, this.next - found.at);
   }
 
   /** Give out `bytes[start..end)`, which stand at `at` <= next, without what was given before. */
@@ -123,7 +140,10 @@ export class TcpStream {
     const captured = end - start;
     // The distance grows first: a sink may look at this stream.
     this.next = at + length;
-    if (old < captured) this.sink.octets(bytes, start + old, end);
+    if (old < captured) {
+      this.history.remember(at + old, bytes, start + old, end);
+      this.sink.octets(bytes, start + old, end);
+    }
     const missing = length - Math.max(old, captured);
     if (missing > 0) this.sink.gap(missing);
   }
@@ -132,15 +152,16 @@ export class TcpStream {
     this.reordered++;
     let from = this.waiting.length;
     while (from > 0 && this.waiting[from - 1]!.at > at) from--;
-    if (from > 0 && this.waiting[from - 1]!.at === at && this.waiting[from - 1]!.length >= length) {
+    const before = this.waiting[from - 1];
+    if (before !== undefined && before.at === at && before.length >= length && startsWith(before.bytes, bytes)) {
       this.repeated++;
       return;
     }
-    this.waiting.splice(from, 0, { at, length, bytes });
-    this.waitingOctets += bytes.length;
-    const fits = this.budget.take(bytes.length);
-    if (!fits) this.waitingOctets -= bytes.length;
-    if (!fits) this.waiting.splice(from, 1);
+    const fits = this.budget.take(bytes.length + WAITING_COST);
+    if (fits) {
+      this.waiting.splice(from, 0, { at, length, bytes });
+      this.waitingOctets += bytes.length;
+    }
     if (!fits || this.waitingOctets > MAX_WAITING_OCTETS || this.waiting.length > MAX_WAITING_SEGMENTS) this.giveUp();
   }
 
@@ -148,18 +169,20 @@ export class TcpStream {
     for (let first = this.waiting[0]; first !== undefined && first.at <= this.next; first = this.waiting[0]) {
       this.waiting.shift();
       this.forget(first);
+      this.compare(first.at, first.bytes, 0, first.bytes.length);
       if (first.at + first.length > this.next) this.give(first.at, first.bytes, 0, first.bytes.length, first.length);
     }
     if (this.finAt === undefined || this.next < this.finAt || this.finished) return;
     this.finished = true;
     for (const left of this.waiting) this.forget(left);
     this.waiting = [];
+    this.history.release();
     this.sink.fin();
   }
 
   private forget(segment: Waiting): void {
     this.waitingOctets -= segment.bytes.length;
-    this.budget.take(-segment.bytes.length);
+    this.budget.take(-segment.bytes.length - WAITING_COST);
   }
 
   /** The octets up to the first waiting segment will not come. */
@@ -172,4 +195,9 @@ export class TcpStream {
     this.sink.gap(missing);
     this.drain();
   }
+}
+
+/** Does `longer` begin with `shorter`? */
+function startsWith(longer: Uint8Array, shorter: Uint8Array): boolean {
+  return longer.length >= shorter.length && shorter.every((octet, i) => octet === longer[i]);
 }

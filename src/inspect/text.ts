@@ -3,6 +3,7 @@
  * brackets with its requirement id.
  */
 import { DEPTH_NOT_NEGOTIATED, type EnhancedData } from '../mpa/wire.ts';
+import { opcodeName } from './decode.ts';
 import { hex32, hex64, type Problem } from './problems.ts';
 import type { DecodedFpdu, DecodedStartup, DecodedUlpdu, Direction, InspectEvent, StreamNote } from './types.ts';
 
@@ -106,7 +107,7 @@ function bodyFields(ulpdu: DecodedUlpdu, order: string, invalidateStag: number):
 function terminatedText(terminate: NonNullable<DecodedUlpdu['terminate']>): string {
   const { ddp, rdmap } = terminate;
   if (ddp === undefined) return '';
-  const name = `opcode ${rdmap?.opcode ?? '?'}`;
+  const name = rdmap === undefined ? 'opcode ?' : shortName(opcodeName(rdmap.opcode));
   return ddp.tagged ? `${name} STag ${hex32(ddp.stag)} TO ${hex64(ddp.to)}` : `${name} QN ${ddp.qn} MSN ${ddp.msn} MO ${ddp.mo}`;
 }
 

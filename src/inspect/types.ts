@@ -154,6 +154,8 @@ export interface StreamNote {
   readonly position: number;
   /** Octets passed over; 0 for a mere remark. */
   readonly octets: number;
+  /** Octets of the stream that the capture does not have. */
+  readonly missing?: number;
   readonly message: string;
   readonly problems: Problem[];
 }

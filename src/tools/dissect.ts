@@ -5,14 +5,13 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
-import { CaptureDissector, type CapturedConnection, type CaptureCounts } from '../inspect/capture.ts';
+import { CaptureDissector, type CapturedConnection } from '../inspect/capture.ts';
 import { createFilter, type EventFilter } from '../inspect/filter.ts';
 import { PageBuilder } from '../inspect/page.ts';
-import { renderJson, renderLine, renderOctets, renderSummary, renderSummaryJson, renderTree } from '../inspect/render.ts';
-import type { InspectEvent } from '../inspect/types.ts';
+import { renderEvent, renderSummary, renderSummaryJson, type EventStyle } from '../inspect/render.ts';
 
 const USAGE = `usage: iwarp dissect FILE [options]
-  FILE                     pcap or pcapng
+  FILE                     pcap or pcapng, - for standard input
   --json                   one JSON object a line
   -V, --verbose            all fields
   -x, --octets             the octets of every field
@@ -29,19 +28,25 @@ exit status: 0, 1 if the file cannot be read or is no capture, 2 for wrong optio
 const EXIT = { FINE: 0, FILE: 1, USAGE: 2 } as const;
 /** Octets of output gathered before they are written. */
 const OUTPUT_OCTETS = 1 << 16;
+/** Connections without iWARP that are named. */
+const OTHERS_NAMED = 5;
 
 interface Settings {
   readonly file: string;
-  readonly style: 'line' | 'tree' | 'octets' | 'json';
+  readonly style: EventStyle;
   readonly html: string | undefined;
   readonly summaryOnly: boolean;
   readonly filter: EventFilter;
+  /** Whether a connection's summary is wanted. */
+  readonly shown: (connection: CapturedConnection) => boolean;
 }
 
 /** Where the text goes. */
 export interface Output {
   out(text: string): void;
   err(text: string): void;
+  /** Whoever waits for input may want to see what there is. */
+  flush?(): void;
 }
 
 /** Run `iwarp dissect`; the result is the exit status. */
@@ -59,7 +64,11 @@ export async function run(args: string[]): Promise<number> {
       waiting += text;
       if (waiting.length > OUTPUT_OCTETS) flush();
     },
-    err: (text) => void process.stderr.write(text),
+    err: (text) => {
+      flush();
+      process.stderr.write(text);
+    },
+    flush,
   });
   flush();
   return await Promise.resolve(status);
@@ -111,7 +120,8 @@ function readSettings(args: string[], io: Output): Settings | number {
     const filter = createFilter({
       connections: values.connection, opcodes: values.opcode, stags: values.stag, errorsOnly: values.errors,
     });
-    return { file, style, html: values.html, summaryOnly: values.summary, filter };
+    const shown = ({ number }: CapturedConnection): boolean => values.connection.length === 0 || values.connection.includes(String(number));
+    return { file, style, html: values.html, summaryOnly: values.summary, filter, shown };
   } catch (error) {
     io.err(`iwarp dissect: ${(error as Error).message}\n${USAGE}`);
     return EXIT.USAGE;
@@ -133,32 +143,41 @@ function dissectFile(settings: Settings, io: Output): void {
         ? io.out(`${JSON.stringify({ kind: 'remark', offset, message })}\n`)
         : io.err(`iwarp dissect: at file offset ${offset}: ${message}\n`),
   });
-  dissector.readFile(settings.file);
-  if (page !== undefined) writeFileSync(settings.html!, page.finish(dissector.connections));
+  dissector.readFile(settings.file, () => io.flush?.());
+  if (page !== undefined) writeFileSync(settings.html!, page.finish(dissector.connections.filter(settings.shown)));
   printSummaries(settings, dissector, io);
 }
 
-function renderEvent(style: Settings['style'], connection: CapturedConnection, event: InspectEvent): string {
-  if (style === 'json') return renderJson(event, connection);
-  const text = style === 'line' ? renderLine(event) : style === 'tree' ? renderTree(event) : `${renderLine(event)}\n${renderOctets(event)}`;
-  return `#${connection.number} ${text}`;
-}
-
-function printSummaries({ style, summaryOnly }: Settings, dissector: CaptureDissector, io: Output): void {
+function printSummaries({ style, summaryOnly, shown }: Settings, dissector: CaptureDissector, io: Output): void {
+  const connections = dissector.connections.filter(shown);
   if (style === 'json') {
-    if (summaryOnly) for (const connection of dissector.connections) io.out(`${renderSummaryJson(connection)}\n`);
+    if (summaryOnly) for (const connection of connections) io.out(`${renderSummaryJson(connection)}\n`);
+    else if (!connections.some(({ iwarp }) => iwarp)) io.err(`iwarp dissect: no iWARP seen: ${countsText(dissector)}\n`);
     return;
   }
-  for (const connection of dissector.connections) io.out(`\n${renderSummary(connection)}\n`);
-  io.out(`\n${countsText(dissector.counts)}\n`);
+  const others: CapturedConnection[] = [];
+  for (const connection of connections) {
+    if (connection.iwarp) io.out(`\n${renderSummary(connection)}\n`);
+    else others.push(connection);
+  }
+  if (others.length > 0) io.out(`\n${othersText(others)}\n`);
+  io.out(`\n${countsText(dissector)}\n`);
 }
 
-function countsText(counts: CaptureCounts): string {
+function othersText(others: readonly CapturedConnection[]): string {
+  const named = others.slice(0, OTHERS_NAMED).map(({ number, ends }) => `${number} (${ends[0]} → ${ends[1]})`).join(', ');
+  const more = others.length > OTHERS_NAMED ? `, and ${others.length - OTHERS_NAMED} more` : '';
+  return `No iWARP seen in connection${others.length === 1 ? '' : 's'} ${named}${more}`;
+}
+
+function countsText({ counts, began }: CaptureDissector): string {
   const parts = [`${counts.packets} packets`, `${counts.tcp} of TCP`, `${counts.connections} connections`];
   const more: [number, string][] = [
     [counts.fragments, 'fragments'], [counts.malformed, 'malformed'], [counts.undecodedLinkType, 'of a link type not decoded'],
     [counts.truncated, 'cut short by the capture'],
   ];
   for (const [count, what] of more) if (count > 0) parts.push(`${count} ${what}`);
-  return parts.join(', ');
+  // A stamp may be out of what a Date can mean.
+  const first = new Date(began ?? Number.NaN);
+  return `${parts.join(', ')}${Number.isNaN(first.getTime()) ? '' : `; the first at ${first.toISOString()}`}`;
 }

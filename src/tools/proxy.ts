@@ -6,7 +6,7 @@ import { IwarpError } from '../base/errors.ts';
 import type { CapturedConnection } from '../inspect/capture.ts';
 import { WAITING_OCTETS } from '../inspect/limits.ts';
 import { OctetBudget } from '../inspect/octet-queue.ts';
-import { renderJson, renderLine, renderOctets, renderSummary, renderSummaryJson, renderTree } from '../inspect/render.ts';
+import { renderEvent, renderSummary, renderSummaryJson } from '../inspect/render.ts';
 import type { InspectEvent } from '../inspect/types.ts';
 import { openPcapFile, pcapTap } from '../transport/pcap-tap.ts';
 import type { Port, PortListener } from '../transport/port.ts';
@@ -276,10 +276,4 @@ class ProxyRun {
     if (show === 'nothing' || (style === 'json' && show !== 'summary')) return;
     this.#io.out(style === 'json' ? `${renderSummaryJson(connection)}\n` : `\n${renderSummary(connection)}\n\n`);
   }
-}
-
-function renderEvent(style: Settings['style'], connection: CapturedConnection, event: InspectEvent): string {
-  if (style === 'json') return renderJson(event, connection);
-  const text = style === 'line' ? renderLine(event) : style === 'tree' ? renderTree(event) : `${renderLine(event)}\n${renderOctets(event)}`;
-  return `#${connection.number} ${text}`;
 }

@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
+import { CaptureDissector } from '../../src/inspect/capture.ts';
 import { LINK_TYPE, pcapRecord } from '../../src/inspect/pcap.ts';
 import { renderJson, renderSummary } from '../../src/inspect/render.ts';
 import {
@@ -104,6 +105,10 @@ describe('file formats', () => {
     expect(() => dissectOctets(Uint8Array.from(octets))).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
   });
 
+  it.each([['gzip', [0x1f, 0x8b, 8, 0]], ['zstd', [0x28, 0xb5, 0x2f, 0xfd]], ['snoop', [0x73, 0x6e, 0x6f, 0x6f, 0x70]]])('names %s and says what to do', (name, octets) => {
+    expect(() => dissectOctets(Uint8Array.from(octets))).toThrow(new RegExp(`but ${name}: try `));
+  });
+
   it('says at which offset a record cannot be believed, and keeps what came before', () => {
     const whole = pcapOf(packets);
     const broken = concat(whole, pcapRecord(1, 1, new Uint8Array(0)), Uint8Array.of(1, 2, 3));
@@ -187,12 +192,52 @@ describe('TCP', () => {
   it('segments the capture missed: says where, and finds the FPDUs behind', () => {
     const wire = wireOf(TALK, new Wire([...WRAP]), 100);
     const lost = wire.packets.filter((_, i) => i !== 12);
-    const { events } = dissectOctets(pcapOf(lost));
+    const { events, dissector } = dissectOctets(pcapOf(lost));
     expect(problemIds(events)).toEqual([]);
+    expect(renderSummary(dissector.connections[0]!)).toContain('100 not captured');
     const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
     expect(notes[0]!.message).toContain('100 octets were not captured');
     expect(fpdusOf(events).length).toBeGreaterThan(FPDUS - 4);
     expect(fpdusOf(events).length).toBeLessThan(FPDUS);
+  });
+
+  it('octets sent again with other values: says where, decodes the first', () => {
+    const wire = wireOf(TALK, new Wire([...WRAP]), 200);
+    const segment = wire.packets[8]!;
+    const repeat = (at: number, ...others: readonly number[]): Uint8Array => {
+      const copy = segment.slice();
+      for (const other of others) copy[copy.length - other]! ^= 0xff;
+      wire.packets.splice(at, 0, copy);
+      return pcapOf(wire.packets);
+    };
+    expectWhole(repeat(10));
+    const { events } = dissectOctets(repeat(12, 10, 3));
+    expect(fpdusOf(events)).toHaveLength(FPDUS);
+    const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
+    expect(notes).toHaveLength(1);
+    // The fourth segment of 200 octets behind the start-up frame, from its tenth last octet on.
+    expect(notes[0]).toMatchObject({ position: 790, problems: [{ id: 'TCP-OVERLAP', message: expect.stringContaining('2 octets sent again from 790 on') }] });
+  });
+
+  it('a disagreement among segments that wait for an earlier one', () => {
+    const wire = wireOf(TALK, new Wire([...WRAP]), 200);
+    const [missing] = wire.packets.splice(7, 1);
+    const other = wire.packets[7]!.slice();
+    other[other.length - 1]! ^= 1;
+    wire.packets.splice(8, 0, other, missing!);
+    const { events } = dissectOctets(pcapOf(wire.packets));
+    expect(problemIds(events)).toEqual(['TCP-OVERLAP']);
+    expect(fpdusOf(events)).toHaveLength(FPDUS);
+  });
+
+  it('a capture that starts mid-stream, with markers', () => {
+    const talk = conversation({ markers: [true, true] });
+    const wire = wireOf(talk, new Wire([...WRAP]), 100);
+    const { events, dissector } = dissectOctets(pcapOf(wire.packets.slice(9)));
+    expect(problemIds(events)).toEqual([]);
+    expect(fpdusOf(events).length).toBeGreaterThan(FPDUS - 4);
+    expect(fpdusOf(events).some(({ markers }) => markers.length > 0)).toBe(true);
+    expect(dissector.connections[0]).toMatchObject({ fromStart: false, iwarp: true });
   });
 
   it('a capture that starts mid-stream', () => {
@@ -222,6 +267,15 @@ describe('TCP', () => {
     expect(dissector.connections.map(({ iwarp }) => iwarp)).toEqual([true, true, false]);
     expect(renderSummary(dissector.connections[2]!)).toContain('no iWARP seen');
     expect(renderSummary(dissector.connections[0]!)).toContain('Write 6, Send 3, ReadReq 1');
+  });
+
+  it('counts the packet that completes each FPDU', () => {
+    const seen: (number | undefined)[] = [];
+    const dissector = new CaptureDissector({ event: ({ packet }) => seen.push(packet), remark: () => undefined });
+    dissector.push(pcapOf(wireOf(TALK).packets));
+    dissector.end();
+    expect(seen.slice(0, 5)).toEqual([4, 5, 6, 6, 6]);
+    expect(dissector.began).toBe(1_700_000_000_000);
   });
 
   it('a reset', () => {

@@ -41,7 +41,7 @@ describe('iwarp dissect', () => {
     expect(out).toMatch(/^#1 → 0\.005000 {2}Write {6}STag 0x11223344 TO 0x1000 +700 octets {2}CRC ok$/m);
     expect(out).toContain('[MPA-067 RFC 5044 4.1: PAD octets are not 0: 09 09 09]');
     expect(out).toContain('Connection 2: 10.0.0.1:40000 → 10.0.0.2:7174');
-    expect(out).toContain('MPA-067 broken 1 time');
+    expect(out).toContain('MPA-067 (RFC 5044 4.1) broken 1 time');
   });
 
   it('prints one JSON object a line, an opcode for each FPDU', () => {

@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../../base/errors.ts';
 import { createFilter, type EventFilter } from '../../inspect/filter.ts';
+import type { EventStyle } from '../../inspect/render.ts';
 import { numberFlag } from '../support/policy-flags.ts';
 import { FAULT_USAGE, parseFault, readFaults, type FaultSpec } from './fault-spec.ts';
 
@@ -35,7 +36,7 @@ export interface Endpoint {
 export interface Settings {
   readonly listen: Endpoint;
   readonly target: Endpoint;
-  readonly style: 'line' | 'tree' | 'octets' | 'json';
+  readonly style: EventStyle;
   readonly show: 'events' | 'summary' | 'nothing';
   readonly filter: EventFilter;
   readonly sent: boolean;
