@@ -1,11 +1,22 @@
 /** The committed ratios, and which of them have moved. Speeds belong to a machine; ratios inside a round are what may be compared. */
-import type { ExperimentResult } from './types.ts';
+import type { Better, RunResult, Spread } from './types.ts';
 
-/** Ratio by "case : base", with its quartiles. */
-export interface Baseline {
-  readonly schema: 'iwarp-bench-ratios/1';
-  readonly ratios: Readonly<Record<string, { readonly median: number; readonly low: number; readonly high: number }>>;
+/** A ratio with its quartiles, and which way is good. */
+export interface Kept {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+  readonly better: Better;
 }
+
+/** Ratios by "case : base"; the name begins with the part of the run that gave it. */
+export interface Baseline {
+  readonly schema: 'iwarp-bench-ratios/2';
+  readonly ratios: Readonly<Record<string, Kept>>;
+}
+
+/** What of a run is compared. */
+export type Measured = Pick<RunResult, 'experiments' | 'probes'>;
 
 export interface Move {
   readonly name: string;
@@ -18,24 +29,29 @@ export interface Move {
 const TOLERANCE = 0.15;
 
 const round = (value: number): number => Number(value.toPrecision(4));
-/** Latency is better when smaller; its cases carry it in their id. */
-const smallIsGood = (name: string): boolean => name.startsWith('latency');
+const keep = ({ median, low, high }: Spread, better: Better): Kept => ({ median: round(median), low: round(low), high: round(high), better });
 
 /** Only of what this package does: the ratios among others are not ours to guard. */
-export function baselineOf(experiments: readonly ExperimentResult[]): Baseline {
-  const ratios: Record<string, { median: number; low: number; high: number }> = {};
-  for (const one of experiments.flatMap((experiment) => experiment.cases).filter((result) => result.spec.peer === 'iwarp')) {
-    for (const [base, ratio] of Object.entries(one.ratios)) {
-      if (Number.isFinite(ratio.median)) ratios[`${one.id} : ${base}`] = { median: round(ratio.median), low: round(ratio.low), high: round(ratio.high) };
+export function baselineOf({ experiments, probes }: Measured): Baseline {
+  const ratios: Record<string, Kept> = {};
+  for (const experiment of experiments) {
+    const better: Better = experiment.test === 'lat' ? 'less' : 'more';
+    for (const one of experiment.cases.filter((result) => result.spec.peer === 'iwarp')) {
+      for (const [base, ratio] of Object.entries(one.ratios)) {
+        if (Number.isFinite(ratio.median)) ratios[`${one.id} : ${base}`] = keep(ratio, better);
+      }
     }
   }
-  return { schema: 'iwarp-bench-ratios/1', ratios };
+  for (const { id, better, spread } of probes.flatMap((probe) => probe.ratios)) {
+    if (Number.isFinite(spread.median)) ratios[id] = keep(spread, better);
+  }
+  return { schema: 'iwarp-bench-ratios/2', ratios };
 }
 
-/** Compare what both have; cases that only the new run has are told as new, those that it lacks only if their experiment was run. */
-export function compare(old: Baseline, experiments: readonly ExperimentResult[]): Move[] {
-  const now = baselineOf(experiments).ratios;
-  const ran = new Set(experiments.map(({ id }) => id));
+/** Compare what both have; cases that only the new run has are told as new, those that it lacks only if their part was run. */
+export function compare(old: Baseline, measured: Measured): Move[] {
+  const now = baselineOf(measured).ratios;
+  const ran = new Set([...measured.experiments, ...measured.probes].map(({ id }) => id));
   const moves: Move[] = [];
   for (const [name, was] of Object.entries(old.ratios)) {
     const is = now[name];
@@ -45,7 +61,7 @@ export function compare(old: Baseline, experiments: readonly ExperimentResult[])
     }
     const up = is.low > was.high && is.median > was.median * (1 + TOLERANCE);
     const down = is.high < was.low && is.median < was.median * (1 - TOLERANCE);
-    const verdict = !up && !down ? 'same' : up === smallIsGood(name) ? 'worse' : 'better';
+    const verdict = !up && !down ? 'same' : up === (was.better === 'less') ? 'worse' : 'better';
     moves.push({ name, verdict, was: was.median, is: is.median });
   }
   for (const [name, { median }] of Object.entries(now)) {

@@ -1,5 +1,5 @@
-/** What is measured: the short run's goals, the full run's sweeps, and one experiment put together on the command line. */
-import type { Case, CaseSpec, Experiment, Group, PeerKind, TestKind, Verb } from './types.ts';
+/** What is measured between two processes: the short run's goals, the full run's sweeps, and one experiment put together on the command line. */
+import type { Case, CaseSpec, EngineKind, Experiment, Group, PeerKind, TestKind, Verb } from './types.ts';
 
 const KIB = 1024;
 const MIB = 1 << 20;
@@ -17,7 +17,8 @@ export function defaultInFlight(size: number): number {
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
   const inFlight = test === 'lat' ? 1 : peer === 'tcp-onread' || peer === 'tcp-data' ? 0 : defaultInFlight(size);
   return {
-    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, gather: 'none', ...more,
+    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', engine: 'thread', queue: 0,
+    ...more,
   };
 }
 
@@ -35,7 +36,12 @@ const write = (more: Partial<CaseSpec> = {}): Line => ['Write, CRC', 'iwarp', { 
 const WRITE_OFF: Line = ['Write, no CRC', 'iwarp', { verb: 'write', crc: 'off' }];
 const READ: Line = ['Read, CRC', 'iwarp', { verb: 'read' }];
 const SEND: Line = ['Send, CRC', 'iwarp', { verb: 'send' }];
+const SEND_OFF: Line = ['Send, no CRC', 'iwarp', { verb: 'send', crc: 'off' }];
+/** The engine in a worker thread on both sides. */
+const worker = ([series, peer, more]: Line): Line => [`${series}, worker`, peer, { ...more, engine: 'worker' }];
 const BASES = [ONREAD, DATA];
+/** What plain TCP can do that joins its messages: no fair base for single messages, but the measure of what batching is worth. */
+const BATCHED: Line = ['TCP, 64 messages a writev', 'tcp-onread', { gather: 'batch' }];
 
 /** A group of `lines` at one place of the axis. */
 function group(prefix: string, test: TestKind, size: number, x: number, lines: readonly Line[], bases: readonly string[] = BASES): Group {
@@ -51,6 +57,7 @@ const bySize = (prefix: string, test: TestKind, sizes: readonly number[], lines:
 
 const OTHERS: readonly Line[] = [plain('ws'), plain('grpc'), plain('c')];
 const MARKERS: Line = ['Write, CRC, markers', 'iwarp', { verb: 'write', markers: true }];
+const MARKERS_OFF: Line = ['Write, no CRC, markers', 'iwarp', { verb: 'write', crc: 'off', markers: true }];
 
 /** What the short run measures, and --compare watches. */
 export function goals(): Experiment[] {
@@ -58,13 +65,14 @@ export function goals(): Experiment[] {
     ({ id, title, test, axis: 'case', unit, about, groups });
   return [
     goal('bulk', 'Large messages: 1 MiB', 'bw', 'GB/s', 'One connection, 16 messages of 1 MiB under way. Longer is better.',
-      [group('bulk', 'bw', MIB, MIB, [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, SEND, MARKERS, ...OTHERS], [...BASES, 'Write, CRC', 'ws', 'grpc-js'])]),
+      [group('bulk', 'bw', MIB, MIB, [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, SEND, MARKERS, MARKERS_OFF, worker(write()), ...OTHERS],
+        [...BASES, 'Write, CRC', 'Write, no CRC', 'ws', 'grpc-js'])]),
     goal('small', 'Small messages: 4 KiB', 'bw', 'GB/s', 'TCP writes each message by itself; ours may share a write, as requests posted together do.',
-      [group('small', 'bw', 4 * KIB, 4 * KIB, [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF])]),
+      [group('small', 'bw', 4 * KIB, 4 * KIB, [plain('tcp-onread'), plain('tcp-data'), BATCHED, write(), WRITE_OFF])]),
     goal('rate', 'Message rate: 64 octets', 'bw', 'M messages/s', 'How many messages of 64 octets go through in a second, with a work request for each.',
-      [group('rate', 'bw', 64, 64, [plain('tcp-onread'), plain('tcp-data'), write(), SEND])]),
+      [group('rate', 'bw', 64, 64, [plain('tcp-onread'), plain('tcp-data'), BATCHED, write(), WRITE_OFF, SEND, worker(write())])]),
     goal('latency', 'Latency: 64 octets', 'lat', 'us', 'One message at a time. Half a round trip, for Reads a whole one, as perftest counts. Shorter is better.',
-      [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, write(), READ, ...OTHERS])]),
+      [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, write(), READ, worker(SEND), ...OTHERS])]),
     goal('spread', 'One connection against many', 'bw', 'GB/s', 'Writes of 4 KiB, 500 under way in all, over 1, 8 and 64 connections of one process.',
       [{ cases: [1, 8, 64].map((connections) => connectionCase('spread', write(), connections)), bases: ['spread/1/Write, CRC'] }]),
   ];
@@ -81,8 +89,35 @@ const BANDWIDTH_SIZES = [2, 16, 64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 *
 const LATENCY_SIZES = [2, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 8 * MIB];
 const IN_FLIGHT = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const CONNECTIONS = [1, 2, 4, 8, 16, 32, 64];
+const CLIENTS = [1, 4, 16, 64];
 const FPDU_SIZES = [576, 1448, 2960, 8192, 16_384, 32_768, 65_483];
 const FIRST_LINES: readonly Line[] = [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, SEND];
+/** Rounds where no goal is judged. */
+const SWEEP_ROUNDS = 5;
+
+/** CRC and markers, each on and off. */
+const FOUR_WAYS: readonly Line[] = [plain('tcp-onread'), WRITE_OFF, write(), MARKERS_OFF, MARKERS];
+const FOUR_SENDS: readonly Line[] = [
+  plain('tcp-onread'), SEND_OFF, SEND,
+  ['Send, no CRC, markers', 'iwarp', { verb: 'send', crc: 'off', markers: true }], ['Send, CRC, markers', 'iwarp', { verb: 'send', markers: true }],
+];
+const RDDP_SIZES = [64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB];
+const RDDP_LATENCY_SIZES = [64, KIB, 16 * KIB, 64 * KIB, MIB];
+const WRITES_IN_FLIGHT = 500;
+const WRITE_SIZES = [64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB];
+
+/** Writes, 500 of them under way whatever their size. */
+function writesGroups(): Group[] {
+  const deep = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: WRITES_IN_FLIGHT }];
+  return bySize('writes-500', 'bw', WRITE_SIZES, [plain('tcp-onread'), write(), WRITE_OFF].map(deep), [ONREAD]);
+}
+
+/** One request a call against one socket write each, and lists of requests; up to 64 of them share a completion. */
+function postingGroups(): Group[] {
+  const single = ([series, peer, more]: Line): Line => [`${series}, one a call`, peer, { ...more, single: true }];
+  return bySize('posting', 'bw', [64, 4 * KIB, 64 * KIB],
+    [plain('tcp-onread'), single(write()), write(), single(SEND), single(worker(write())), worker(write()), single(worker(SEND))], [ONREAD]);
+}
 
 function inFlightGroups(): Group[] {
   return IN_FLIGHT.map((inFlight) => group('depth', 'bw', 4 * KIB, inFlight,
@@ -92,18 +127,17 @@ function inFlightGroups(): Group[] {
 function gatherGroups(): Group[] {
   const line = (series: string, gather: CaseSpec['gather']): Line => [series, 'tcp-onread', { gather, inFlight: 64 }];
   return bySize('gather', 'bw', [256, 4 * KIB, 64 * KIB, MIB],
-    [line('copy into one buffer', 'copy'), line('cork (writev)', 'cork'), line('two writes', 'two'),
+    [line('copy into one buffer', 'copy'), line('writev, one message', 'writev'), line('cork, 16 messages a writev', 'cork'), line('two writes', 'two'),
       ['iWARP, no CRC', 'iwarp', { verb: 'write', crc: 'off', inFlight: 64 }]], ['copy into one buffer']);
 }
 
 function fpduGroups(): Group[] {
   const at = (fpdu: number, [series, peer, more]: Line): Case =>
     ({ id: `fpdu/${fpdu}/${series}`, series, x: fpdu, spec: spec(peer, 'bw', 16 * KIB, { ...more, fpdu }) });
-  const off: Line = ['Send, no CRC', 'iwarp', { verb: 'send', crc: 'off' }];
-  return [SEND, off].map((line) => ({ cases: FPDU_SIZES.map((fpdu) => at(fpdu, line)), bases: [`fpdu/${FPDU_SIZES.at(-1)}/${line[0]}`] }));
+  return [SEND, SEND_OFF].map((line) => ({ cases: FPDU_SIZES.map((fpdu) => at(fpdu, line)), bases: [`fpdu/${FPDU_SIZES.at(-1)}/${line[0]}`] }));
 }
 
-function engineGroup(): Group {
+function crcGroup(): Group {
   const engines = ['simd', 'wasm', 'js', 'crc-32'].map((crc): Line => [`CRC by ${crc}`, 'iwarp', { verb: 'write', crc }]);
   const marked = (series: string, crc: string): Line => [series, 'iwarp', { verb: 'write', crc, markers: true }];
   return group('crc', 'bw', MIB, MIB,
@@ -111,17 +145,17 @@ function engineGroup(): Group {
     [ONREAD, 'no CRC', 'CRC by simd']);
 }
 
-/** Clients in processes of their own, each with 16 Writes of 4 KiB under way, at one server. */
-function hotSpotGroup(): Group {
-  const at = (clients: number): Case =>
-    ({ id: `hotspot/${clients}/Write, CRC`, series: 'Write, CRC', x: clients, spec: spec('iwarp', 'bw', 4 * KIB, { verb: 'write', clients, inFlight: 16 }) });
-  return { cases: [1, 2, 4, 8, 16, 32, 64].map(at), bases: ['hotspot/1/Write, CRC'] };
+/** Clients in processes of their own, each with 16 messages of 4 KiB under way, at one server. */
+function hotSpotGroups(): Group[] {
+  const at = (clients: number, [series, peer, more]: Line): Case =>
+    ({ id: `hotspot/${clients}/${series}`, series, x: clients, spec: spec(peer, 'bw', 4 * KIB, { ...more, clients, inFlight: 16 }) });
+  return [write(), plain('tcp-onread')].map((line) => ({ cases: CLIENTS.map((n) => at(n, line)), bases: [`hotspot/1/${line[0]}`] }));
 }
 
 /** The full run, beside the goals. */
 export function sweeps(): Experiment[] {
   const sweep = (id: string, title: string, test: TestKind, axis: Experiment['axis'], about: string, groups: Group[]): Experiment =>
-    ({ id, title, test, axis, unit: test === 'lat' ? 'us' : 'GB/s', about, groups });
+    ({ id, title, test, axis, unit: test === 'lat' ? 'us' : 'GB/s', about, groups, maxRounds: SWEEP_ROUNDS });
   return [
     sweep('bandwidth', 'Throughput over message size', 'bw', 'size',
       'One connection, up to 512 messages under way. Below some 16 KiB it is the number of messages that costs, above it the octets.',
@@ -129,13 +163,21 @@ export function sweeps(): Experiment[] {
     sweep('latency-size', 'Latency over message size', 'lat', 'size',
       'One message at a time, there and back; shown is half a round trip, for Reads a whole one.',
       bySize('latency-size', 'lat', LATENCY_SIZES, [plain('tcp-onread'), plain('tcp-data'), SEND, write(), READ, ...OTHERS])),
+    sweep('rddp-bandwidth', 'CRC and markers: throughput over size', 'bw', 'size', 'Writes with the checksum and the markers of iWARP each on and off, beside TCP.',
+      bySize('rddp-bandwidth', 'bw', RDDP_SIZES, FOUR_WAYS)),
+    sweep('rddp-latency', 'CRC and markers: latency over size', 'lat', 'size', 'Sends, one at a time, with the checksum and the markers each on and off, beside TCP.',
+      bySize('rddp-latency', 'lat', RDDP_LATENCY_SIZES, FOUR_SENDS)),
+    sweep('writes-500', 'Writes, 500 under way, over size', 'bw', 'size', 'TCP too has 500 writes under way, each with its callback.', writesGroups()),
     sweep('depth', 'Throughput over messages under way', 'bw', 'in flight', 'Messages of 4 KiB. TCP too has that many writes under way, each with its callback.', inFlightGroups()),
     sweep('connections', 'Throughput over connections', 'bw', 'connections', 'Messages of 4 KiB from one process, 500 under way in all. A level line is good: no collapse.',
-      [write(), WRITE_OFF].map((line) => ({ cases: CONNECTIONS.map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
-    sweep('crc', 'What CRC and markers cost', 'bw', 'case', 'Writes of 1 MiB, by CRC32c engine, and with markers in both directions.', [engineGroup()]),
+      [plain('tcp-onread'), write(), WRITE_OFF].map((line) => ({ cases: CONNECTIONS.map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
+    sweep('crc', 'What CRC and markers cost', 'bw', 'case', 'Writes of 1 MiB, by CRC32c engine, and with markers in both directions.', [crcGroup()]),
     sweep('fpdu', 'Sends of 16 KiB over FPDU size', 'bw', 'FPDU size', 'TCP payload that one FPDU may fill: 1448 is an Ethernet frame, 65483 a loopback segment.', fpduGroups()),
-    sweep('gather', 'A header before each payload: copy, cork or two writes', 'bw', 'size', 'Plain TCP with 16 octets before each message, 64 under way, beside our own framing without CRC.', gatherGroups()),
-    sweep('hotspot', 'Hot spot: one server, many clients', 'bw', 'clients', 'Client processes with one connection each, 16 Writes of 4 KiB under way in each, on two cores.', [hotSpotGroup()]),
+    sweep('gather', 'A header before each payload: copy, writev, cork or two writes', 'bw', 'size', 'Plain TCP with 16 octets before each message, 64 under way, beside our own framing without CRC.', gatherGroups()),
+    { ...sweep('posting', 'What posting costs the main thread', 'bw', 'size',
+      `Microseconds for a message in which the client's main thread could do nothing else: the cost of asking, of completions, and with the engine in the same
+thread of all the protocol's work. With the engine in a worker only the asking is left.`, postingGroups()), unit: 'us of main thread' },
+    sweep('hotspot', 'Hot spot: one server, many clients', 'bw', 'clients', 'Client processes with one connection each, 16 messages of 4 KiB under way in each. Above two they share the processors with the server.', hotSpotGroups()),
   ];
 }
 
@@ -145,6 +187,7 @@ export function sweeps(): Experiment[] {
 export interface Wish {
   readonly test: TestKind;
   readonly verbs: readonly Verb[];
+  readonly engines: readonly EngineKind[];
   readonly against: readonly PeerKind[];
   readonly sizes: readonly number[];
   readonly more: Partial<CaseSpec>;
@@ -154,7 +197,8 @@ export interface Wish {
 export function custom(wish: Wish): Experiment {
   const lines: Line[] = [
     ...wish.against.map(plain),
-    ...wish.verbs.map((verb): Line => [`${verb[0]!.toUpperCase()}${verb.slice(1)}`, 'iwarp', { ...wish.more, verb }]),
+    ...wish.engines.flatMap((engine) => wish.verbs.map((verb): Line =>
+      [`${verb[0]!.toUpperCase()}${verb.slice(1)}${engine === 'worker' ? ', worker' : ''}`, 'iwarp', { ...wish.more, verb, engine }])),
   ];
   const bases = wish.against.map((peer) => NAMES[peer]);
   return {

@@ -1,22 +1,19 @@
 /** `iwarp bench`: measure, print, write, compare. See docs/benchmarks.md for what the figures mean. */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { baselineOf, compare, compareText, type Baseline } from './compare.ts';
-import { custom, goals, sweeps } from './experiments.ts';
+import { custom, goals } from './experiments.ts';
 import { describeMachine } from './machine.ts';
 import { buildNative } from './native.ts';
-import { parseBench, USAGE, type BenchOptions } from './options.ts';
-import { table } from './report/table.ts';
-import { runExperiment, type Progress } from './runner.ts';
-import { answers, experimentsOf, SCENARIOS } from './scenarios.ts';
-import type { Experiment, ExperimentResult, RunResult } from './types.ts';
+import { parseBench, partNames, USAGE, type BenchOptions } from './options.ts';
+import type { Probe, Progress } from './probes/probe.ts';
+import { probeTable, table } from './report/table.ts';
+import { runExperiment } from './runner.ts';
+import { answers, everything, SCENARIOS } from './scenarios.ts';
+import type { Experiment, ExperimentResult, ProbeResult, RunResult } from './types.ts';
 
+const SCHEMA = 'iwarp-bench/2';
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
-
-/** One line that is written over, on a terminal; nothing where output is kept. */
-const progressLine: Progress = (text) => {
-  if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text.slice(0, 100)}`);
-};
 
 /** The committed baseline, also when this file has been compiled into dist/bench/. */
 function baselinePath(): string {
@@ -24,57 +21,165 @@ function baselinePath(): string {
   return places.find((place) => existsSync(place)) ?? places.at(-1)!;
 }
 
-function chosen(options: BenchOptions): Experiment[] {
+/** What is to be measured, in order. */
+interface Plan {
+  readonly experiments: readonly Experiment[];
+  readonly probes: readonly Probe[];
+}
+
+function planned(options: BenchOptions): Plan {
+  const { experiments, probes } = everything();
   switch (options.mode) {
     case 'custom':
-      return [custom(options.wish!)];
-    case 'scenario':
-      return experimentsOf(options.scenarios);
+      return { experiments: [custom(options.wish!)], probes: [] };
     case 'full':
-      return [...goals(), ...sweeps()];
+      return { experiments, probes };
+    case 'only':
+    case 'scenario':
+      return { experiments: experiments.filter(({ id }) => options.parts.includes(id)), probes: probes.filter(({ id }) => options.parts.includes(id)) };
     default:
-      return goals();
+      return { experiments: goals(), probes: probes.filter(({ id }) => id === 'micro') };
   }
 }
 
-/** Run the experiments that the options ask for. */
-export async function measure(options: BenchOptions, progress: Progress, done: (result: ExperimentResult) => void): Promise<RunResult> {
-  const began = performance.now();
-  const started = new Date().toISOString();
-  const compiler = buildNative() ?? 'none: no C baseline';
-  const experiments: ExperimentResult[] = [];
-  for (const experiment of chosen(options)) {
-    const result = await runExperiment(experiment, options.method, progress);
-    experiments.push(result);
-    done(result);
+/** One line that is written over on a terminal: how far, how long, what. Where output is kept, a line for each part. */
+class ProgressLine {
+  readonly #parts: number;
+  readonly #began = performance.now();
+  #part = 0;
+  #id = '';
+
+  constructor(parts: number) {
+    this.#parts = parts;
   }
-  return {
-    schema: 'iwarp-bench/1', mode: options.mode, started, seconds: Math.round((performance.now() - began) / 1000), machine: describeMachine(compiler),
-    method: options.method, experiments, scenarios: answers(experiments),
+
+  next(id: string): void {
+    this.#part++;
+    this.#id = id;
+    if (!process.stderr.isTTY) process.stderr.write(`${this.#head()} ${id}\n`);
+  }
+
+  readonly show: Progress = (text) => {
+    if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${`${this.#head()} ${this.#id}  ${text}`.slice(0, 110)}`);
   };
+
+  clear(): void {
+    if (process.stderr.isTTY) process.stderr.write('\r\u001b[K');
+  }
+
+  #head(): string {
+    const seconds = Math.round((performance.now() - this.#began) / 1000);
+    return `[${this.#part}/${this.#parts}, ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}]`;
+  }
 }
 
-async function results(options: BenchOptions): Promise<RunResult> {
-  const show = (result: ExperimentResult): void => {
-    progressLine('');
-    say(table(result));
+/** A run as it grows: what an earlier one left, and each part as it ends. */
+class Results {
+  readonly #options: BenchOptions;
+  readonly #kept: RunResult | null;
+  readonly #experiments = new Map<string, ExperimentResult>();
+  readonly #probes = new Map<string, ProbeResult>();
+  readonly #durations: Record<string, number> = {};
+  readonly #started: string = new Date().toISOString();
+  readonly #machine: Record<string, string>;
+
+  constructor(options: BenchOptions, kept: RunResult | null) {
+    this.#options = options;
+    this.#kept = kept;
+    for (const one of kept?.experiments ?? []) this.#experiments.set(one.id, one);
+    for (const one of kept?.probes ?? []) this.#probes.set(one.id, one);
+    Object.assign(this.#durations, kept?.durations);
+    this.#machine = describeMachine(buildNative() ?? 'none: no C baseline');
+  }
+
+  /** Whether an earlier run has it, measured and not merely failed. */
+  has(id: string): boolean {
+    return (this.#experiments.get(id)?.cases.length ?? 0) > 0 || (this.#probes.get(id)?.rows.length ?? 0) > 0;
+  }
+
+  add(result: { readonly experiment: ExperimentResult } | { readonly probe: ProbeResult }, seconds: number): void {
+    const one = 'experiment' in result ? result.experiment : result.probe;
+    if ('experiment' in result) this.#experiments.set(one.id, result.experiment);
+    else this.#probes.set(one.id, result.probe);
+    this.#durations[one.id] = Math.round(seconds * 10) / 10;
+  }
+
+  /** In the order of a full run, whatever was measured when. */
+  run(): RunResult {
+    const order = partNames();
+    const sorted = <T extends { readonly id: string }>(all: ReadonlyMap<string, T>): T[] => [...all.values()].toSorted((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
+    const experiments = sorted(this.#experiments);
+    const probes = sorted(this.#probes);
+    return {
+      schema: SCHEMA, mode: this.#kept?.mode ?? this.#options.mode, started: this.#kept?.started ?? this.#started,
+      seconds: Math.round(Object.values(this.#durations).reduce((sum, seconds) => sum + seconds, 0)), machine: this.#machine,
+      method: this.#options.method, experiments, probes, durations: this.#durations, scenarios: answers(experiments, probes),
+    };
+  }
+}
+
+function readRun(path: string): RunResult {
+  const run = JSON.parse(readFileSync(path, 'utf8')) as RunResult;
+  if (run.schema !== SCHEMA) throw new Error(`${path} holds no results of this program`);
+  // What is said of the figures is this version's.
+  return { ...run, scenarios: answers(run.experiments, run.probes) };
+}
+
+/** Whole or not at all: a run that is killed while it writes leaves the file of the part before. */
+function writeRun(path: string, run: RunResult): void {
+  writeFileSync(`${path}.part`, `${JSON.stringify(run)}\n`);
+  renameSync(`${path}.part`, path);
+}
+
+const failed = ({ id, title }: { readonly id: string; readonly title: string }, error: unknown): ProbeResult => ({
+  id, title, about: '', columns: [], rows: [], charts: [], ratios: [], missing: [{ id, reason: (error as Error).message }], disturbed: false,
+});
+
+/** Measure what the options ask for. A part that fails costs only itself. */
+export async function measure(options: BenchOptions, shown: (text: string) => void): Promise<RunResult> {
+  const kept = options.continue && options.json !== undefined && existsSync(options.json) ? readRun(options.json) : null;
+  const results = new Results(options, kept);
+  const wanted = <T extends { readonly id: string }>(all: readonly T[]): readonly T[] => (kept === null || options.mode === 'only' ? all : all.filter(({ id }) => !results.has(id)));
+  const plan = planned(options);
+  const [experiments, probes] = [wanted(plan.experiments), wanted(plan.probes)];
+  const line = new ProgressLine(experiments.length + probes.length);
+  const part = async (id: string, run: () => Promise<Parameters<Results['add']>[0]>): Promise<void> => {
+    line.next(id);
+    const began = performance.now();
+    const result = await run();
+    results.add(result, (performance.now() - began) / 1000);
+    line.clear();
+    shown('experiment' in result ? table(result.experiment) : probeTable(result.probe));
+    if (options.json !== undefined) writeRun(options.json, results.run());
   };
-  if (options.from === undefined) return await measure(options, progressLine, show);
-  const run = JSON.parse(readFileSync(options.from, 'utf8')) as RunResult;
-  if (run.schema !== 'iwarp-bench/1') throw new Error(`${options.from} holds no results of this program`);
-  return run;
+  for (const one of experiments) await part(one.id, async () => ({ experiment: await runExperiment(one, options.method, line.show) }));
+  for (const one of probes) await part(one.id, async () => ({ probe: await one.run(options.method, line.show).catch((error: unknown) => failed(one, error)) }));
+  return results.run();
 }
 
 /** Status 1 if a ratio is worse or gone. */
 function judge(options: BenchOptions, run: RunResult): number {
   const path = options.baseline ?? baselinePath();
   if (options.compare) {
-    const moves = compare(JSON.parse(readFileSync(path, 'utf8')) as Baseline, run.experiments);
+    if (!existsSync(path)) throw new Error(`there is no baseline at ${path}: make one with --save-baseline`);
+    const moves = compare(JSON.parse(readFileSync(path, 'utf8')) as Baseline, run);
     say(compareText(moves));
     if (moves.some(({ verdict }) => verdict === 'worse' || verdict === 'gone')) return 1;
   }
-  if (options.saveBaseline) writeFileSync(path, `${JSON.stringify(baselineOf(run.experiments), null, 1)}\n`);
+  if (options.saveBaseline) {
+    writeFileSync(path, `${JSON.stringify(baselineOf(run), null, 1)}\n`);
+    say(`baseline written: ${path}`);
+  }
   return 0;
+}
+
+function list(): string {
+  const { experiments, probes } = everything();
+  const width = 18;
+  return [
+    'Parts, for --only:', ...[...experiments, ...probes].map(({ id, title }) => `  ${id.padEnd(width)} ${title}`),
+    '', 'Scenarios, for --scenario:', ...SCENARIOS.map(({ name, question, needs }) => `  ${name.padEnd(width)} ${question} (${needs.join(', ')})`),
+  ].join('\n');
 }
 
 export async function run(args: string[]): Promise<number> {
@@ -86,13 +191,13 @@ export async function run(args: string[]): Promise<number> {
     return 2;
   }
   if (options.mode === 'help' || options.mode === 'list') {
-    say(options.mode === 'help' ? USAGE : SCENARIOS.map(({ name, question }) => `${name.padEnd(16)} ${question}`).join('\n'));
+    say(options.mode === 'help' ? USAGE : list());
     return 0;
   }
   try {
-    const result = await results(options);
-    for (const { question, there, here } of result.scenarios) say(`${question}\n  seen there: ${there}\n  seen here:  ${here}`);
-    if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(result)}\n`);
+    const result = options.from === undefined ? await measure(options, say) : readRun(options.from);
+    for (const { question, source, there, here } of result.scenarios) say(`${question}\n  seen there: ${there}${source === '' ? '' : ` (${source})`}\n  seen here:  ${here}`);
+    if (options.json !== undefined) writeRun(options.json, result);
     if (options.html !== undefined) writeFileSync(options.html, (await import('./report/html.ts')).report(result));
     say(`${result.seconds} s`);
     return judge(options, result);

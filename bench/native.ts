@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { foreignShare, readTicks } from './machine.ts';
-import type { Method, Slice } from './runner.ts';
+import type { Method } from './method.ts';
+import type { Slice } from './runner.ts';
 import { latencySlice } from './stats.ts';
 import type { CaseSpec, Window } from './types.ts';
 
@@ -51,7 +52,7 @@ export async function nativeSlice(spec: CaseSpec, method: Method): Promise<Slice
   const windows = lines.map((line): Window => {
     const [bytes = 0, ns = 1, serverCpu = 0, clientCpu = 0] = line.split(' ').map(Number);
     const foreign = foreignShare(before, after, (serverCpu + clientCpu) * lines.length, ns * lines.length);
-    return { bytes, ns, steal, foreign, serverCpu, clientCpu, gc: 0, posts: 0, postMs: 0 };
+    return { bytes, ns, steal, foreign, serverCpu, clientCpu, gc: 0, posts: 0, postMs: 0, clientActive: Number.NaN };
   });
   return { windows, latency: null, steal, server: null, client: null };
 }

@@ -4,15 +4,16 @@ import { IwarpError } from '../src/base/errors.ts';
 import { availableCrc32cEngines } from '../src/crc32c/engine.ts';
 import { numberFlag } from '../src/tools/support/policy-flags.ts';
 import { spec, type Wish } from './experiments.ts';
-import type { Method } from './runner.ts';
-import { SCENARIOS } from './scenarios.ts';
-import type { CaseSpec, PeerKind, TestKind, Verb } from './types.ts';
+import type { Method } from './method.ts';
+import { everything, neededBy, SCENARIOS } from './scenarios.ts';
+import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts';
 
-export const USAGE = `usage: iwarp bench [--quick | --full | --scenario NAME[,NAME] | --test bw|lat ...] [options]
-  --quick                 the goals only, under a minute (default)
-  --full                  goals and all sweeps, some twelve minutes
-  --scenario NAMES        experiments of the papers, see --list; 'all' for every one
-  --list                  say which scenarios there are
+export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --scenario NAMES | --test bw|lat ...] [options]
+  --quick                 the goals and the inner loops, about a minute (default)
+  --full                  all there is, some twelve minutes
+  --only PARTS            these parts of the full run, see --list
+  --scenario NAMES        the parts that answer experiments of the papers, see --list; 'all' for every one
+  --list                  say which parts and scenarios there are
 One experiment of your own:
   --test bw|lat           bandwidth (and message rate), or latency
   --verb LIST             write, read, send (write)
@@ -21,31 +22,36 @@ One experiment of your own:
   --connections N         1 to 64 (1)
   --crc ENGINE            simd, wasm, js, crc-32, auto or off (auto)
   --markers               markers in both directions
+  --engine LIST           thread, worker (thread): where the stack runs
   --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
   --cq-mod N              one completion for so many requests
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
 How, and where to:
   --rounds N  --windows N  --window MS      7, 2, 60
-  --json FILE  --html FILE                  write results, write the report
+  --json FILE  --html FILE                  write results (behind each part), write the report
+  --continue                                keep what --json FILE has: measure what it lacks, or anew what --only names
   --from FILE                               results of an earlier run instead of measuring
   --compare [--baseline FILE]               say which ratios have moved; status 1 if one is worse
   --save-baseline                           make these ratios the baseline
 `;
 
 export interface BenchOptions {
-  readonly mode: 'quick' | 'full' | 'scenario' | 'custom' | 'list' | 'help';
-  readonly scenarios: readonly string[];
+  readonly mode: 'quick' | 'full' | 'only' | 'scenario' | 'custom' | 'list' | 'help';
+  /** Of the full run, by name; for `only` and `scenario`. */
+  readonly parts: readonly string[];
   readonly wish: Wish | null;
   readonly method: Method;
   readonly json: string | undefined;
   readonly html: string | undefined;
   readonly from: string | undefined;
+  readonly continue: boolean;
   readonly compare: boolean;
   readonly baseline: string | undefined;
   readonly saveBaseline: boolean;
 }
 
 const VERBS: readonly Verb[] = ['write', 'read', 'send'];
+const ENGINES: readonly EngineKind[] = ['thread', 'worker'];
 const PEERS: readonly PeerKind[] = ['tcp-onread', 'tcp-data', 'ws', 'grpc', 'c'];
 const MAX_SIZE = 8 << 20;
 
@@ -60,11 +66,11 @@ function listOf<T extends string>(flag: string, text: string, known: readonly T[
 }
 
 const FLAGS = {
-  quick: { type: 'boolean' }, full: { type: 'boolean' }, scenario: { type: 'string' }, list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' },
+  quick: { type: 'boolean' }, full: { type: 'boolean' }, only: { type: 'string' }, scenario: { type: 'string' }, list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' },
   test: { type: 'string' }, verb: { type: 'string' }, size: { type: 'string' }, 'in-flight': { type: 'string' }, connections: { type: 'string' },
-  crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, against: { type: 'string' },
+  crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, engine: { type: 'string' }, against: { type: 'string' },
   rounds: { type: 'string' }, windows: { type: 'string' }, window: { type: 'string' },
-  json: { type: 'string' }, html: { type: 'string' }, from: { type: 'string' }, compare: { type: 'boolean' }, baseline: { type: 'string' },
+  json: { type: 'string' }, html: { type: 'string' }, from: { type: 'string' }, continue: { type: 'boolean' }, compare: { type: 'boolean' }, baseline: { type: 'string' },
   'save-baseline': { type: 'boolean' },
 } as const;
 
@@ -73,28 +79,46 @@ type Values = ReturnType<typeof parseArgs<{ options: typeof FLAGS }>>['values'];
 /** @throws ERR_INVALID_ARGUMENT, or what parseArgs throws */
 export function parseBench(args: string[]): BenchOptions {
   const { values } = parseArgs({ args, options: FLAGS });
-  const scenarios = values.scenario === undefined ? [] : scenarioNames(values.scenario);
+  const parts = values.only !== undefined ? listOf('--only', values.only, partNames()) : values.scenario === undefined ? [] : scenarioParts(values.scenario);
   const wish = wishOf(values);
-  const asked = [values.quick === true, values.full === true, scenarios.length > 0, wish !== null].filter(Boolean).length;
-  if (asked > 1) throw wrong('--quick, --full, --scenario and --test exclude each other');
-  const mode = values.help ? 'help' : values.list ? 'list' : values.full ? 'full' : wish !== null ? 'custom' : scenarios.length > 0 ? 'scenario' : 'quick';
+  // --full --only is --only.
+  const asked = [values.quick === true, values.full === true && values.only === undefined, values.only !== undefined, values.scenario !== undefined, wish !== null];
+  if (asked.filter(Boolean).length > 1) throw wrong('--quick, --full, --only, --scenario and --test exclude each other');
+  if (values.continue === true && values.json === undefined) throw wrong('--continue needs --json: the file to go on with');
+  const mode = modeOf(values, wish);
   const number = (flag: 'rounds' | 'windows' | 'window', fallback: number, max: number): number => numberFlag(`--${flag}`, values[flag] ?? String(fallback), 1, max);
   const windowMs = number('window', 60, 10_000);
   const windows = number('windows', 2, 1000);
   return {
-    mode, scenarios, wish, method: { rounds: number('rounds', 7, 1000), windows, windowMs, latencyMs: windowMs * windows },
-    json: values.json, html: values.html, from: values.from,
+    mode, parts, wish, method: { rounds: number('rounds', 7, 1000), windows, windowMs, latencyMs: windowMs * windows },
+    json: values.json, html: values.html, from: values.from, continue: values.continue === true,
     compare: values.compare === true, baseline: values.baseline, saveBaseline: values['save-baseline'] === true,
   };
 }
 
-function scenarioNames(text: string): string[] {
+function modeOf(values: Values, wish: Wish | null): BenchOptions['mode'] {
+  if (values.help) return 'help';
+  if (values.list) return 'list';
+  if (values.only !== undefined) return 'only';
+  if (values.full) return 'full';
+  if (wish !== null) return 'custom';
+  return values.scenario === undefined ? 'quick' : 'scenario';
+}
+
+/** Of the full run, in its order. */
+export function partNames(): string[] {
+  const { experiments, probes } = everything();
+  return [...experiments, ...probes].map(({ id }) => id);
+}
+
+function scenarioParts(text: string): string[] {
   const names = SCENARIOS.map(({ name }) => name);
-  return text === 'all' ? names : listOf('--scenario', text, names);
+  const needed = neededBy(text === 'all' ? names : listOf('--scenario', text, names));
+  return partNames().filter((name) => needed.has(name));
 }
 
 function wishOf(values: Values): Wish | null {
-  const details = ['verb', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'against'] as const;
+  const details = ['verb', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'engine', 'against'] as const;
   if (values.test === undefined) {
     const stray = details.find((name) => values[name] !== undefined);
     if (stray !== undefined) throw wrong(`--${stray} needs --test bw or --test lat`);
@@ -117,7 +141,7 @@ function wishOf(values: Values): Wish | null {
   const { inFlight } = { ...spec('iwarp', test, sizes[0]!), ...more };
   if ((more.cqMod ?? 1) > inFlight) throw wrong('--cq-mod may not exceed the messages under way');
   return {
-    test, sizes, more, verbs: listOf('--verb', values.verb ?? 'write', VERBS),
+    test, sizes, more, engines: listOf('--engine', values.engine ?? 'thread', ENGINES), verbs: listOf('--verb', values.verb ?? 'write', VERBS),
     against: values.against === '' ? [] : listOf('--against', values.against ?? 'tcp-onread', PEERS),
   };
 }

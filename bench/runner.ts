@@ -2,21 +2,13 @@
  * Measures groups: all pairs of processes of a group live at once, idle; round by round each has its slice of time, one after the other.
  * A slice is a moment to come up to speed and some windows; windows in which the host stole time are dropped.
  */
-import { fork, type ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { foreignShare, readTicks, type Ticks } from './machine.ts';
+import { SETTLE_MS, type Method } from './method.ts';
 import { nativeSlice } from './native.ts';
-import type { Answer, Command } from './peers/main.ts';
+import { PeerProcess } from './peer-process.ts';
 import { summarize } from './summary.ts';
 import type { Case, CaseResult, CaseSpec, Experiment, ExperimentResult, Group, Health, LatencySlice, Mark, Window } from './types.ts';
-
-/** How long and how often. */
-export interface Method {
-  readonly rounds: number;
-  readonly windows: number;
-  readonly windowMs: number;
-  readonly latencyMs: number;
-}
 
 /** What one slice gave. */
 export interface Slice {
@@ -27,51 +19,8 @@ export interface Slice {
   readonly client: Health | null;
 }
 
-const SETTLE_MS = 40;
 /** What JIT compilers get before the first round. */
 const WARM_MS = 150;
-const ANSWER_MS = 20_000;
-const PROGRAM = new URL(import.meta.url.endsWith('.ts') ? './peers/main.ts' : './peers/main.js', import.meta.url);
-
-/** A peer process and its answers, in order. */
-class PeerProcess {
-  readonly #child: ChildProcess;
-  #waiting: { resolve: (answer: Answer) => void; reject: (error: Error) => void } | null = null;
-  #ended = false;
-
-  constructor() {
-    this.#child = fork(PROGRAM, [], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
-    this.#child.on('message', (answer: Answer) => {
-      if (answer.type === 'failed') this.#fail(new Error(answer.reason));
-      else this.#waiting?.resolve(answer);
-    });
-    this.#child.on('exit', (code) => {
-      this.#ended = true;
-      this.#fail(new Error(`a peer process ended with status ${code}`));
-    });
-  }
-
-  #fail(error: Error): void {
-    this.#waiting?.reject(error);
-  }
-
-  async ask<T extends Answer['type']>(command: Command): Promise<Extract<Answer, { type: T }>> {
-    if (this.#ended) throw new Error('a peer process has ended');
-    const answer = new Promise<Answer>((resolve, reject) => (this.#waiting = { resolve, reject }));
-    this.#child.send(command);
-    const timer = setTimeout(() => this.#fail(new Error(`no answer to "${command.do}" for ${ANSWER_MS / 1000} s`)), ANSWER_MS);
-    try {
-      return (await answer) as Extract<Answer, { type: T }>;
-    } finally {
-      clearTimeout(timer);
-      this.#waiting = null;
-    }
-  }
-
-  end(): void {
-    if (!this.#ended) this.#child.kill('SIGKILL');
-  }
-}
 
 /** All processes of a pair at one moment, the server first. */
 interface Marks {
@@ -148,7 +97,7 @@ class Pair {
     return {
       bytes: grown(sink, 'bytes'), ns, steal: to.ticks.steal - from.ticks.steal,
       foreign: foreignShare(from.ticks, to.ticks, serverCpu + clientCpu, ns),
-      serverCpu, clientCpu, gc: grown(0, 'gc') + clients('gc'), posts: clients('posts'), postMs: clients('postMs'),
+      serverCpu, clientCpu, gc: grown(0, 'gc') + clients('gc'), posts: clients('posts'), postMs: clients('postMs'), clientActive: clients('active'),
     };
   }
 }
@@ -189,11 +138,14 @@ async function runGroup(group: Group, method: Method, progress: Progress, missin
 
 /** Measure one experiment. */
 export async function runExperiment(experiment: Experiment, method: Method, progress: Progress): Promise<ExperimentResult> {
-  const { id, title, test, axis, unit, about } = experiment;
+  const { id, title, test, axis, unit, about, maxRounds = method.rounds } = experiment;
+  const rounds = Math.min(maxRounds, method.rounds);
   const cases: CaseResult[] = [];
   const missing: { id: string; reason: string }[] = [];
   for (const [i, group] of experiment.groups.entries()) {
-    cases.push(...(await runGroup(group, method, (text) => progress(`${id} ${i + 1}/${experiment.groups.length}  ${text}`), missing)));
+    const told = (text: string): void => progress(`${i + 1}/${experiment.groups.length}  ${text}`);
+    // A group that fails as a whole leaves the others.
+    await runGroup(group, { ...method, rounds }, told, missing).then((results) => cases.push(...results), (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
   }
   return { id, title, test, axis, unit, about, cases, missing };
 }

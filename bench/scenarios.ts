@@ -1,110 +1,187 @@
 /**
  * The experiments of the papers this project grew from, as scenarios: which of our measurements answers each, what was seen there, and a
- * sentence on what is seen here. "There" are other machines and years (gigabit and 10-gigabit Ethernet): shapes compare, figures do not.
+ * sentence on what is seen here. "There" are other machines and years, from gigabit Ethernet to userspace drivers: shapes compare, figures
+ * do not. Where a paper is named, what stands here is no more than its abstract says; where none is, the line is general knowledge.
  */
-import { sweeps } from './experiments.ts';
-import type { CaseResult, Experiment, ExperimentResult, ScenarioResult } from './types.ts';
+import { goals, sweeps } from './experiments.ts';
+import { PROBES } from './probes/index.ts';
+import type { CaseResult, Experiment, ExperimentResult, ProbeResult, ScenarioResult } from './types.ts';
+
+/** What a scenario may look at. */
+interface Found {
+  readonly at: (id: string) => CaseResult | undefined;
+  /** A cell of a probe's table: the row that begins so, and the column. */
+  readonly cell: (probe: string, row: string, column: number) => number;
+}
 
 interface Scenario {
   readonly name: string;
   readonly question: string;
-  /** The experiment it needs. */
-  readonly needs: string;
+  /** The experiments and probes it needs. */
+  readonly needs: readonly string[];
+  readonly source: string;
   readonly there: string;
-  readonly here: (find: (id: string) => CaseResult | undefined) => string;
+  readonly here: (found: Found) => string;
 }
 
-const fixed = (value: number | undefined, digits = 2): string => (value === undefined || !Number.isFinite(value) ? 'not measured' : value.toFixed(digits));
 const KB = 1024;
+const MB = 1 << 20;
+const fixed = (value: number | null | undefined, digits = 2): string =>
+  (typeof value !== 'number' || !Number.isFinite(value) ? 'not measured' : value.toFixed(digits));
+
+const OSC = 'Dalessandro, Devulapalli, Wyckoff: Design and Implementation of the iWARP Protocol in Software, 2005, and its kernel version, IPDPS 2006';
+const CLOUDS = 'Trivedi, Metzler, Stuedi: A Case for RDMA in Clouds, APSys 2011';
+const USIW = 'MacArthur: USIW, Userspace Software iWARP using DPDK, IBM Research report RZ 3894, 2016';
+const NETEFFECT = 'Rashti, Afsahi: 10-Gigabit iWARP Ethernet, Comparative Performance Analysis with InfiniBand and Myrinet-10G, 2007';
+const AZ_SDP = 'Balaji, Bhagvat, Jin, Panda: Asynchronous Zero-copy Communication for Synchronous Sockets in SDP over InfiniBand, IPDPS 2006';
+
+const toTcp = (found: Found, experiment: string, size: number, series: string): string =>
+  fixed(found.at(`${experiment}/${size}/${series}`)?.ratios[`${experiment}/${size}/TCP, onread`]?.median);
 
 export const SCENARIOS: readonly Scenario[] = [
   {
-    name: 'rddp-bandwidth', needs: 'bandwidth', question: 'Bandwidth of user-level RDDP against TCP over size',
-    there: 'a user-level iWARP stays below TCP for small messages and comes near it as messages grow; CRC is the largest single cost',
-    here: (find) => {
-      const at = (size: number, series: string): string => fixed(find(`bandwidth/${size}/${series}`)?.ratios[`bandwidth/${size}/TCP, onread`]?.median);
-      return `of TCP's throughput: ${at(4 * KB, 'Write, CRC')} at 4 KiB (posts share writes), ${at(64 * KB, 'Write, CRC')} at 64 KiB, ${at(1 << 20, 'Write, CRC')} at 1 MiB; without CRC ${at(1 << 20, 'Write, no CRC')} at 1 MiB`;
+    name: 'rddp-bandwidth', needs: ['bandwidth', 'rddp-bandwidth'], question: 'Bandwidth of user-level RDDP against TCP over size, with CRC and markers on and off',
+    source: OSC, there: 'in software the throughput does not improve over plain TCP; what is gained is on the other side, where an adapter takes the work: the load of a receiver fell from 90 % to under 5 %',
+    here: (found) => {
+      const all = (size: number): string => ['Write, no CRC', 'Write, CRC', 'Write, no CRC, markers', 'Write, CRC, markers'].map((series) => toTcp(found, 'rddp-bandwidth', size, series)).join(', ');
+      return `of TCP's throughput without CRC, with CRC, with markers, with both: ${all(4 * KB)} at 4 KiB (posts share writes), ${all(64 * KB)} at 64 KiB, ${all(MB)} at 1 MiB`;
     },
   },
   {
-    name: 'rddp-latency', needs: 'latency-size', question: 'Latency of user-level RDDP against TCP over size; jitter to 8 MiB',
-    there: 'a few microseconds above TCP at small sizes, the gap growing with size where each octet is checked',
-    here: (find) => {
-      const send = (size: number): CaseResult | undefined => find(`latency-size/${size}/Send, CRC`);
-      const jitter = (size: number): string => fixed((send(size)?.latency?.p99 ?? Number.NaN) / (send(size)?.latency?.typical ?? Number.NaN), 1);
-      return `Send ${fixed(send(64)?.value.median)} us at 64 octets, ${fixed(send(64)?.ratios['latency-size/64/TCP, onread']?.median)} of TCP; p99 over median ${jitter(64)} at 64 octets, ${jitter(64 * KB)} at 64 KiB, ${jitter(8 << 20)} at 8 MiB`;
+    name: 'rddp-latency', needs: ['rddp-latency'], question: 'Latency of user-level RDDP against TCP over size, with CRC and markers on and off',
+    source: OSC, there: 'latency does not improve over plain TCP either',
+    here: (found) => {
+      const all = (size: number): string => ['Send, no CRC', 'Send, CRC', 'Send, no CRC, markers', 'Send, CRC, markers'].map((series) => toTcp(found, 'rddp-latency', size, series)).join(', ');
+      return `of TCP's latency without CRC, with CRC, with markers, with both: ${all(64)} at 64 octets, ${all(16 * KB)} at 16 KiB, ${all(MB)} at 1 MiB`;
     },
   },
   {
-    name: 'crc-markers', needs: 'crc', question: 'CRC and markers on and off',
-    there: 'CRC in software takes a large share of bandwidth; markers need a copy or a gather list and cost less',
-    here: (find) => {
-      const of = (series: string, base: string): string => fixed(find(`crc/${1 << 20}/${series}`)?.ratios[`crc/${1 << 20}/${base}`]?.median);
+    name: 'software-rdma', needs: ['latency-size'], question: 'From which size on software RDMA is ahead of sockets',
+    source: CLOUDS, there: 'against a socket whose receiving copy was offloaded, latency was clearly lower for messages above 64 KB; without that offload the processor’s load was lower too',
+    here: (found) => {
+      const ratio = (size: number): string => toTcp(found, 'latency-size', size, 'Write, CRC');
+      return `a Write's latency, of TCP's: ${ratio(64)} at 64 octets, ${ratio(64 * KB)} at 64 KiB, ${ratio(MB)} at 1 MiB: no hardware places anything here, each octet is copied once more than with TCP`;
+    },
+  },
+  {
+    name: 'crc-markers', needs: ['crc'], question: 'Which CRC and whether markers',
+    source: '', there: 'a checksum over every octet in software is the dearest part of iWARP; markers force the sender to interleave and cost less',
+    here: (found) => {
+      const of = (series: string, base: string): string => fixed(found.at(`crc/${MB}/${series}`)?.ratios[`crc/${MB}/${base}`]?.median);
       return `of the throughput without CRC: ${of('CRC by simd', 'no CRC')} by SIMD, ${of('CRC by wasm', 'no CRC')} by WebAssembly, ${of('CRC by js', 'no CRC')} by JavaScript, ${of('CRC by crc-32', 'no CRC')} by the package crc-32; markers leave ${of('markers, no CRC', 'no CRC')} without and ${of('markers, CRC by simd', 'CRC by simd')} with CRC`;
     },
   },
   {
-    name: 'gather', needs: 'gather', question: 'Gather by copy, writev or cork',
-    there: 'copying wins for small payloads, writev for large ones',
-    here: (find) => {
-      const of = (size: number): string => fixed(find(`gather/${size}/cork (writev)`)?.ratios[`gather/${size}/copy into one buffer`]?.median);
-      return `cork against copy: ${of(256)} at 256 octets, ${of(4 * KB)} at 4 KiB, ${of(64 * KB)} at 64 KiB, ${of(1 << 20)} at 1 MiB`;
+    name: 'gather', needs: ['gather'], question: 'Gather by copy, writev or cork',
+    source: '', there: 'a copy is cheaper than a second buffer for small payloads and dearer for large ones; two system calls for a message never pay',
+    here: (found) => {
+      const of = (size: number, series: string): string => fixed(found.at(`gather/${size}/${series}`)?.ratios[`gather/${size}/copy into one buffer`]?.median);
+      const each = (size: number): string => `${of(size, 'writev, one message')}, ${of(size, 'cork, 16 messages a writev')}, ${of(size, 'two writes')}`;
+      return `against the copy, writev, cork and two writes: ${each(256)} at 256 octets, ${each(4 * KB)} at 4 KiB, ${each(64 * KB)} at 64 KiB, ${each(MB)} at 1 MiB`;
     },
   },
   {
-    name: 'posting', needs: 'bandwidth', question: 'Cost of posting against a socket write',
-    there: 'posting to a progress engine costs a fraction of a system call',
-    here: (find) => {
-      const row = (series: string): string => {
-        const cost = find(`bandwidth/${4 * KB}/${series}`)?.cost;
-        return `${fixed(cost?.postPerMessage)} us in the call, ${fixed(cost?.clientPerMessage)} us of CPU in all`;
+    name: 'posting', needs: ['posting'], question: 'Cost of posting against a socket write: main-thread microseconds a request, in-thread and with the worker',
+    source: '', there: 'posting to a queue in shared memory is the promise of verbs: the poster pays no system call, the adapter does the rest',
+    here: (found) => {
+      const cost = (series: string): string => {
+        const one = found.at(`posting/${4 * KB}/${series}`)?.cost;
+        return `${fixed(one?.postPerMessage)} in the call and ${fixed(one?.mainPerMessage)} in all`;
       };
-      return `4 KiB, for a message: Write ${row('Write, CRC')}; socket write ${row('TCP, onread')}. Engine in the same thread: a worker engine is not there to be measured`;
+      return `microseconds for 4 KiB: socket write ${cost('TCP, onread')}; Write posted singly ${cost('Write, CRC, one a call')}, in lists ${cost('Write, CRC')}; with the worker singly ${cost('Write, CRC, worker, one a call')}, in lists ${cost('Write, CRC, worker')}`;
     },
   },
   {
-    name: 'in-flight', needs: 'depth', question: '4 KiB over 1 to 512 in flight',
-    there: 'throughput rises with requests under way and levels off when one core is full',
-    here: (find) => {
-      const at = (n: number): string => fixed(find(`depth/${n}/Write, CRC`)?.value.median);
+    name: 'writes-500', needs: ['writes-500'], question: 'Writes at 500 in flight over size',
+    source: USIW, there: 'that stack let one Write wait for the acknowledgement of the one before, which kept its Write throughput low however many were posted',
+    here: (found) => {
+      const at = (size: number): string => `${fixed(found.at(`writes-500/${size}/Write, CRC`)?.value.median)} GB/s at ${size < KB ? `${size} octets` : `${size / KB} KiB`}`;
+      return `${at(64)}, ${at(KB)}, ${at(16 * KB)}, ${at(256 * KB)}: no Write waits for another`;
+    },
+  },
+  {
+    name: 'in-flight', needs: ['depth'], question: '4 KiB over 1 to 512 in flight',
+    source: '', there: 'throughput rises with the requests under way and levels off where one resource is full',
+    here: (found) => {
+      const at = (n: number): string => fixed(found.at(`depth/${n}/Write, CRC`)?.value.median);
       return `Writes: ${at(1)} GB/s at 1, ${at(8)} at 8, ${at(64)} at 64, ${at(512)} at 512`;
     },
   },
   {
-    name: 'connections', needs: 'connections', question: '4 KiB over 1 to 64 connections, 500 in flight',
-    there: 'adapters lose throughput when connections outgrow their cache',
-    here: (find) => {
-      const at = (n: number): string => fixed(find(`connections/${n}/Write, CRC`)?.ratios['connections/1/Write, CRC']?.median);
-      return `against one connection: ${at(4)} at 4, ${at(16)} at 16, ${at(64)} at 64`;
+    name: 'connections', needs: ['connections'], question: '4 KiB over 1 to 64 connections, 500 in flight',
+    source: NETEFFECT, there: 'the iWARP adapter scaled better over many connections than InfiniBand did; adapters lose where their connections outgrow a cache',
+    here: (found) => {
+      const at = (n: number, series: string): string => fixed(found.at(`connections/${n}/${series}`)?.ratios[`connections/1/${series}`]?.median);
+      return `against one connection: ${at(4, 'Write, CRC')} at 4, ${at(16, 'Write, CRC')} at 16, ${at(64, 'Write, CRC')} at 64 (TCP ${at(64, 'TCP, onread')}): a level line, no collapse, is what is wanted`;
     },
   },
   {
-    name: 'fpdu', needs: 'fpdu', question: 'Sends of 16 KiB over FPDU sizes',
-    there: 'throughput grows with the FPDU: fixed work for each is spread over more octets',
-    here: (find) => {
-      const at = (n: number): string => fixed(find(`fpdu/${n}/Send, CRC`)?.value.median);
-      return `${at(576)} GB/s at 576, ${at(1448)} at 1448, ${at(8192)} at 8192, ${at(65_483)} at 65483`;
+    name: 'perftest', needs: ['latency-size', 'bandwidth'], question: 'perftest to 8 MiB: latency, throughput and jitter (99th percentile over median)',
+    source: USIW, there: 'compared with softiwarp in the kernel by the standard microbenchmarks; a thread that polls spends a core for its latency',
+    here: (found) => {
+      const send = (size: number): CaseResult | undefined => found.at(`latency-size/${size}/Send, CRC`);
+      const jitter = (size: number, series = 'Send, CRC'): string => {
+        const latency = found.at(`latency-size/${size}/${series}`)?.latency;
+        return fixed((latency?.p99 ?? Number.NaN) / (latency?.typical ?? Number.NaN), 1);
+      };
+      const speed = fixed(found.at(`bandwidth/${8 * MB}/Write, CRC`)?.value.median);
+      return `Send ${fixed(send(64)?.value.median)} us at 64 octets, ${fixed(send(8 * MB)?.value.median, 0)} us and Writes of ${speed} GB/s at 8 MiB; jitter ${jitter(64)} at 64 octets (TCP ${jitter(64, 'TCP, onread')}), ${jitter(64 * KB)} at 64 KiB, ${jitter(8 * MB)} at 8 MiB; nothing polls`;
     },
   },
   {
-    name: 'hot-spot', needs: 'hotspot', question: 'Hot spot: one server, 1 to 64 clients',
-    there: 'the server saturates and then shares, without falling',
-    here: (find) => {
-      const at = (n: number): string => fixed(find(`hotspot/${n}/Write, CRC`)?.ratios['hotspot/1/Write, CRC']?.median);
-      return `in all, against one client: ${at(4)} with 4, ${at(16)} with 16, ${at(64)} with 64 processes on two cores`;
+    name: 'fpdu', needs: ['fpdu'], question: '10 MB in Sends of 16 KiB over FPDU sizes',
+    source: '', there: 'small FPDUs cost throughput: the work for each is the same whatever it holds',
+    here: (found) => {
+      const ms = (n: number): string => fixed(10 / (found.at(`fpdu/${n}/Send, CRC`)?.value.median ?? Number.NaN), 1);
+      return `10 MB at the measured rate take ${ms(576)} ms in FPDUs of 576, ${ms(1448)} of 1448, ${ms(8192)} of 8192, ${ms(65_483)} of 65483`;
     },
+  },
+  {
+    name: 'hot-spot', needs: ['hotspot'], question: 'Hot spot: one server, 1 to 64 clients',
+    source: AZ_SDP, there: 'its asynchronous zero copy gained up to a factor of two where many connections were served',
+    here: (found) => {
+      const at = (n: number, series: string): string => fixed(found.at(`hotspot/${n}/${series}`)?.ratios[`hotspot/1/${series}`]?.median);
+      return `in all, against one client: ${at(4, 'Write, CRC')} with 4, ${at(16, 'Write, CRC')} with 16, ${at(64, 'Write, CRC')} with 64 (TCP ${at(64, 'TCP, onread')}); clients and server share the processors here`;
+    },
+  },
+  {
+    name: 'busy', needs: ['busy'], question: 'One-sided Reads of a process whose main thread computes',
+    source: '', there: 'an adapter serves Reads without asking the host; no other transport for Node does',
+    here: ({ cell }) => `worst Read of a round: ${fixed(cell('busy', 'engine in the main thread, main thread busy', 3) / 1000, 0)} ms with the engine in the main thread, ${fixed(cell('busy', 'engine in a worker thread, main thread busy', 3) / 1000, 1)} ms in a worker; 99th percentile in the worker ${fixed(cell('busy', 'engine in a worker thread, main thread busy', 2), 0)} us, ${fixed(cell('busy', 'engine in a worker thread, main thread idle', 2), 0)} us when the main thread rests`,
+  },
+  {
+    name: 'hostile', needs: ['hostile'], question: 'A hostile peer',
+    source: '', there: 'no paper asks; a stack that the network can slow down out of proportion is no stack',
+    here: ({ cell }) => `beside one-octet segments a good connection keeps ${fixed(cell('hostile', 'large Writes, each octet', 4))} of its rate, beside tiny Writes ${fixed(cell('hostile', 'Writes of one octet', 4))}, beside a flood of Reads ${fixed(cell('hostile', 'Reads of one octet', 4))} (an honest second client leaves ${fixed(cell('hostile', 'for comparison', 4))}); half an FPDU holds ${fixed(cell('hostile', '2000 connections: 40,000', 7) - cell('hostile', '2000 connections: 40,000', 6), 0)} KiB of memory`,
+  },
+  {
+    name: 'idle', needs: ['idle'], question: 'Memory of a thousand idle connections after traffic',
+    source: '', there: 'reading into buffers of each connection costs a server memory for silence',
+    here: ({ cell }) => `${fixed(cell('idle', 'iWARP, 16', 1), 1)} KiB a connection, raw sockets with 'data' events ${fixed(cell('idle', "TCP, 'data'", 1), 1)} KiB`,
   },
 ];
 
-/** The experiments that the named scenarios need, each once. */
-export function experimentsOf(names: readonly string[]): Experiment[] {
-  const needed = new Set(SCENARIOS.filter(({ name }) => names.includes(name)).map(({ needs }) => needs));
-  return sweeps().filter(({ id }) => needed.has(id));
+/** What the named scenarios need, each once: experiments and the names of probes. */
+export function neededBy(names: readonly string[]): ReadonlySet<string> {
+  return new Set(SCENARIOS.filter(({ name }) => names.includes(name)).flatMap(({ needs }) => needs));
 }
 
-/** The sentences of every scenario whose experiment was run. */
-export function answers(experiments: readonly ExperimentResult[]): ScenarioResult[] {
+/** Everything that a full run has, by name: the goals first, then the sweeps, then the probes. */
+export function everything(): { readonly experiments: readonly Experiment[]; readonly probes: readonly (typeof PROBES)[number][] } {
+  return { experiments: [...goals(), ...sweeps()], probes: PROBES };
+}
+
+/** The sentences of every scenario of which something was run. */
+export function answers(experiments: readonly ExperimentResult[], probes: readonly ProbeResult[]): ScenarioResult[] {
   const cases = new Map(experiments.flatMap((experiment) => experiment.cases).map((one) => [one.id, one]));
-  const ran = new Set(experiments.map(({ id }) => id));
-  return SCENARIOS.filter(({ needs }) => ran.has(needs)).map(({ name, question, there, here }) => ({ name, question, there, here: here((id) => cases.get(id)) }));
+  const ran = new Set([...experiments, ...probes].map(({ id }) => id));
+  const found: Found = {
+    at: (id) => cases.get(id),
+    cell: (probe, row, column) => {
+      const value = probes.find(({ id }) => id === probe)?.rows.find(({ label }) => label.startsWith(row))?.cells[column];
+      return typeof value === 'number' ? value : Number.NaN;
+    },
+  };
+  return SCENARIOS.filter(({ needs }) => needs.some((name) => ran.has(name)))
+    .map(({ name, question, source, there, here }) => ({ name, question, source, there, here: here(found) }));
 }

@@ -33,7 +33,9 @@ function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
   const messages = of('bytes') / spec.size;
   return {
     serverPerByte: (of('serverCpu') * 1000) / of('bytes'), clientPerByte: (of('clientCpu') * 1000) / of('bytes'),
-    clientPerMessage: of('clientCpu') / messages, postPerMessage: (of('postMs') * 1000) / of('posts'),
+    clientPerMessage: of('clientCpu') / messages, mainPerMessage: (of('clientActive') * 1000) / messages,
+    // A transport that does not time its calls has spent no time in them.
+    postPerMessage: of('postMs') > 0 ? (of('postMs') * 1000) / of('posts') : Number.NaN,
     gcShare: (of('gc') * 1e6) / of('ns') / 2,
     serverRss: health('server', 'rss'), clientRss: health('client', 'rss'),
     serverLoopP99: health('server', 'loopP99'), clientLoopP99: health('client', 'loopP99'),

@@ -5,12 +5,17 @@
 
 /** Who moves the octets. */
 export type PeerKind = 'iwarp' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
+/** Where the stack runs: in the program's own thread, or in a worker. */
+export type EngineKind = 'thread' | 'worker';
 export type Verb = 'write' | 'read' | 'send';
 /** Bandwidth (and message rate), or latency of one message at a time. */
 export type TestKind = 'bw' | 'lat';
 
-/** How a plain TCP sender puts a header and a payload on the stream. */
-export type Gather = 'none' | 'copy' | 'cork' | 'two';
+/**
+ * How a plain TCP sender puts a header and a payload on the stream: copied into one buffer, as one writev, sixteen messages as one writev,
+ * or as two writes. `batch` has no headers and joins 64 messages.
+ */
+export type Gather = 'none' | 'copy' | 'writev' | 'cork' | 'two' | 'batch';
 
 /** One thing that is measured. */
 export interface CaseSpec {
@@ -30,9 +35,14 @@ export interface CaseSpec {
   readonly markers: boolean;
   /** TCP payload that one FPDU has to fit, 0 for the stack's own choice. */
   readonly fpdu: number;
+  /** Each request posted by a call of its own; otherwise those up to a completion are one list. */
+  readonly single: boolean;
   /** Every how many requests one asks for a completion; 0 chooses by `inFlight`. */
   readonly cqMod: number;
   readonly gather: Gather;
+  readonly engine: EngineKind;
+  /** Depth of the send queue; 0 for as many as are under way. */
+  readonly queue: number;
 }
 
 /** A case with its place in an experiment. */
@@ -46,7 +56,7 @@ export interface Case {
   readonly spec: CaseSpec;
 }
 
-/** Cases measured round-robin; ratios are taken to `base`, and to `base2` where there is one. */
+/** Cases measured round-robin; ratios are taken to each of `bases`. */
 export interface Group {
   readonly cases: readonly Case[];
   /** Ids of cases of this group. */
@@ -61,9 +71,11 @@ export interface Experiment {
   /** What the x axis shows; `case` for bars. */
   readonly axis: 'size' | 'in flight' | 'connections' | 'clients' | 'FPDU size' | 'case';
   /** What the y axis shows. */
-  readonly unit: 'GB/s' | 'M messages/s' | 'us';
+  readonly unit: 'GB/s' | 'M messages/s' | 'us' | 'us of main thread';
   /** What a reader should know before looking. */
   readonly about: string;
+  /** Rounds, where it needs fewer than the run's method has: no goal is judged by it. */
+  readonly maxRounds?: number;
   readonly groups: readonly Group[];
 }
 
@@ -80,6 +92,8 @@ export interface Mark {
   /** Requests posted (messages written) so far, and milliseconds spent in the calls. */
   readonly posts: number;
   readonly postMs: number;
+  /** Milliseconds in which the event loop of the main thread had something to do. */
+  readonly active: number;
 }
 
 /** How a peer process is after a slice. */
@@ -100,7 +114,7 @@ export interface LatencySlice {
   readonly sumSquares: number;
   readonly min: number;
   readonly max: number;
-  /** Pairs of bucket and count (see histogram.ts). */
+  /** Pairs of bucket and count (see stats.ts). */
   readonly buckets: readonly number[];
 }
 
@@ -117,6 +131,8 @@ export interface Window {
   readonly gc: number;
   readonly posts: number;
   readonly postMs: number;
+  /** Milliseconds that the clients' main threads were not idle. */
+  readonly clientActive: number;
 }
 
 /** Median, quartiles and extremes over rounds. */
@@ -173,6 +189,8 @@ export interface Cost {
   /** Microseconds of the client's CPU for a message, and of its posting calls alone. */
   readonly clientPerMessage: number;
   readonly postPerMessage: number;
+  /** Microseconds for a message in which the client's main thread could do nothing else. */
+  readonly mainPerMessage: number;
   /** Share of the time spent in garbage collection, both processes together. */
   readonly gcShare: number;
   /** MiB. */
@@ -196,22 +214,60 @@ export interface ExperimentResult {
   readonly missing: readonly { readonly id: string; readonly reason: string }[];
 }
 
+/** How good a figure is: a larger ratio, or a smaller one. */
+export type Better = 'more' | 'less';
+
+/** A ratio that the baseline keeps. */
+export interface ProbeRatio {
+  readonly id: string;
+  readonly better: Better;
+  readonly spread: Spread;
+}
+
+/** One picture of a probe: horizontal bars. */
+export interface ProbeChart {
+  readonly caption: string;
+  readonly unit: string;
+  readonly log: boolean;
+  readonly bars: readonly { readonly label: string; readonly value: number | null; readonly ours: boolean }[];
+}
+
+/** What is not a transfer between two processes: a table of its own, with the ratios worth guarding. */
+export interface ProbeResult {
+  readonly id: string;
+  readonly title: string;
+  readonly about: string;
+  /** Heads of the columns behind the first, which says what the row is. */
+  readonly columns: readonly string[];
+  readonly rows: readonly { readonly label: string; readonly cells: readonly (string | number | null)[] }[];
+  readonly charts: readonly ProbeChart[];
+  readonly ratios: readonly ProbeRatio[];
+  readonly missing: readonly { readonly id: string; readonly reason: string }[];
+  /** Other programs had more than half a core, or the host took time. */
+  readonly disturbed: boolean;
+}
+
 /** A line "seen there, seen here". */
 export interface ScenarioResult {
   readonly name: string;
   readonly question: string;
+  /** Where "there" is; empty where the observation is common knowledge and no one paper's. */
+  readonly source: string;
   readonly there: string;
   readonly here: string;
 }
 
 /** A whole run. */
 export interface RunResult {
-  readonly schema: 'iwarp-bench/1';
+  readonly schema: 'iwarp-bench/2';
   readonly mode: string;
   readonly started: string;
   readonly seconds: number;
   readonly machine: Readonly<Record<string, string>>;
   readonly method: { readonly rounds: number; readonly windows: number; readonly windowMs: number; readonly latencyMs: number };
   readonly experiments: readonly ExperimentResult[];
+  readonly probes: readonly ProbeResult[];
+  /** Seconds that each part took. */
+  readonly durations: Readonly<Record<string, number>>;
   readonly scenarios: readonly ScenarioResult[];
 }

@@ -4,67 +4,10 @@
  *
  * Run compiled, with plain node: `node dist/bench/micro/codec.js`.
  */
-import { FINE } from '../../src/base/terminate-codes.ts';
-import { copyBytes } from '../../src/base/copy.ts';
-import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
-import { createDeframer, FreeListSlabPool, type Deframer } from '../../src/mpa/deframer.ts';
-import { createFramer, type Framer } from '../../src/mpa/framer.ts';
-import { createStage } from '../../src/mpa/stage.ts';
+import { frame, framerOf, deframerOf, READ_OCTETS, receive, streamOf, type Setting } from './framing.ts';
 
-const engine = defaultCrc32cEngine();
-const READ_OCTETS = 65_536;
 const STREAM_OCTETS = 4 << 20;
 const RUNS = 25;
-
-interface Setting {
-  readonly crc: boolean;
-  readonly markers: boolean;
-  /** Markers by WebAssembly, and reads behind the held beginning: off shows what they bring. */
-  readonly fast: boolean;
-}
-
-const user = new Uint8Array(1 << 20).fill(9);
-const target = new Uint8Array(1 << 20);
-
-/** The sink does what placement does: one copy. */
-const sink = {
-  ulpdus: 0,
-  handleUlpdu(bytes: Uint8Array, start: number, length: number): number {
-    sink.ulpdus++;
-    copyBytes(bytes, start, target, 0, length);
-    return FINE;
-  },
-};
-
-function framerOf(s: Setting): Framer {
-  return createFramer(s.markers, s.crc ? engine : null, s.fast ? (engine.runs ?? null) : null);
-}
-
-function deframerOf(s: Setting): Deframer {
-  const pool = new FreeListSlabPool((octets) => engine.allocate(octets));
-  return createDeframer(s.markers, s.crc ? engine : null, sink, pool, s.fast ? (engine.runs ?? null) : null);
-}
-
-const stage = createStage(engine.allocate(70_000));
-
-function frame(framer: Framer, ulpdu: number): void {
-  stage.clear();
-  framer.begin(stage);
-  copyBytes(user, 0, framer.bytes, framer.ulpdu, ulpdu);
-  framer.finish(stage, ulpdu);
-}
-
-/** About `octets` of FPDUs. */
-function streamOf(s: Setting, ulpdu: number, octets: number): Uint8Array {
-  const framer = framerOf(s);
-  const parts: Uint8Array[] = [];
-  for (let n = 0; n < octets; ) {
-    frame(framer, ulpdu);
-    parts.push(stage.bytes.slice(0, stage.end));
-    n += stage.end;
-  }
-  return Buffer.concat(parts);
-}
 
 /** Best nanoseconds of `RUNS` runs. */
 function best(run: () => void): number {
@@ -83,19 +26,6 @@ function sendCost(s: Setting, ulpdu: number): number {
   return best(() => {
     for (let i = 0; i < count; i++) frame(framer, ulpdu);
   }) / (count * ulpdu);
-}
-
-const reads = engine.allocate(READ_OCTETS);
-
-/** As the TCP port does it: what a read brings lies in the shared buffer, or where the deframer wanted it. The copy that stands for it is paid by both. */
-function receive(deframer: Deframer, stream: Uint8Array, cut: number, fast: boolean): void {
-  for (let at = 0; at < stream.length; ) {
-    const into = (fast ? deframer.readTarget() : null) ?? reads;
-    const n = Math.min(cut, into.length, stream.length - at);
-    into.set(stream.subarray(at, at + n));
-    if (deframer.handleBytes(into, 0, n) !== FINE) throw new Error('a good stream was refused');
-    at += n;
-  }
 }
 
 function receiveCost(s: Setting, ulpdu: number, cut: number, octets: number): number {

@@ -26,6 +26,7 @@ const POLL = 64;
 /** Reads under way on the wire; more posted ones wait in the send queue. */
 const READ_DEPTH = 64;
 const LISTEN_BACKLOG = 1024;
+const MIN_SEND_DEPTH = 16;
 
 const nothing = (): void => undefined;
 
@@ -36,6 +37,7 @@ export function completionEvery(spec: CaseSpec): number {
 }
 
 function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
+  if (spec.engine === 'worker') throw new Error('this version has no engine in a worker thread');
   const crc32c = spec.crc === 'off' || spec.crc === 'auto' ? {} : { crc32c: spec.crc as Crc32cEngineName };
   if (arrived === null) return openRnic(crc32c);
   const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
@@ -51,6 +53,11 @@ function policy(spec: CaseSpec): Partial<ConnectionPolicy> {
 
 /** A Write or Read test of latency needs to know when octets have come. */
 const watches = (spec: CaseSpec): boolean => spec.test === 'lat' && spec.verb === 'write';
+
+/** As many requests as one connection has under way. */
+function sendDepth(spec: CaseSpec): number {
+  return spec.queue > 0 ? spec.queue : Math.max(MIN_SEND_DEPTH, Math.ceil(spec.inFlight / spec.connections));
+}
 
 /** One process's end: any number of queue pairs on one completion queue. */
 class End {
@@ -86,7 +93,7 @@ class End {
   addQp(): QueuePair {
     const { spec, cq } = this;
     const takes = spec.verb === 'send' && (spec.test === 'lat' || this.takesSends);
-    const qp = this.pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: Math.max(64, spec.inFlight), maxRecvWr: takes ? RECEIVES : 1 });
+    const qp = this.pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: sendDepth(spec), maxRecvWr: takes ? RECEIVES : 1 });
     this.qps.push(qp);
     if (takes) for (let n = 0; n < RECEIVES; n += RECEIVE_BATCH) qp.postRecv(this.#receives);
     return qp;
@@ -238,12 +245,16 @@ function bandwidth(end: End, place: Place, tally: Tally): Side {
     Array.from({ length: every }, (_, i) => bulkRequest(spec, memory, place, wrId, i === every - 1)));
   const free = qps.map(() => lists);
   let running = false;
+  const post = (qp: QueuePair, batch: readonly SendWorkRequest[]): void => {
+    if (spec.single) for (const request of batch) qp.postSend(request);
+    else qp.postSend(batch);
+  };
   const pump = (): void => {
     if (!running) return;
     const began = performance.now();
     for (let at = 0; at < qps.length; at++) {
       for (; free[at]! > 0; free[at]!--) {
-        qps[at]!.postSend(batches[at]!);
+        post(qps[at]!, batches[at]!);
         tally.posts += every;
       }
     }

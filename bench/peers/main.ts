@@ -1,25 +1,33 @@
 /**
- * The program of both sides' processes. The benchmark forks it, sends one `role` message, then `start`, `mark`, `stop` and `end`; each
- * but the last is answered.
+ * The program of both sides' processes. The benchmark forks it, says which side it plays (`serve`, `connect`, `attack`), then `start`,
+ * `mark`, `stop` and so on; each but `end` is answered.
  */
-import { monitorEventLoopDelay, PerformanceObserver } from 'node:perf_hooks';
+import { monitorEventLoopDelay, performance, PerformanceObserver } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AttackKind } from './hostile.ts';
 import type { CaseSpec, Health, LatencySlice, Mark } from '../types.ts';
 import { Tally, type Place, type Side, type Transport } from './peer.ts';
 
 export type Command =
   | { readonly do: 'serve'; readonly spec: CaseSpec }
   | { readonly do: 'connect'; readonly spec: CaseSpec; readonly place: Place }
-  | { readonly do: 'start' | 'mark' | 'stop' | 'end' };
+  | { readonly do: 'attack'; readonly attack: AttackKind; readonly connections: number; readonly place: Place }
+  | { readonly do: 'occupy'; readonly ms: number }
+  | { readonly do: 'start' | 'mark' | 'stop' | 'memory' | 'end' };
 
 export type Answer =
   | { readonly type: 'ready'; readonly place: Place | null }
   | { readonly type: 'mark'; readonly mark: Mark }
   | { readonly type: 'stopped'; readonly health: Health; readonly latency: LatencySlice | null }
+  | { readonly type: 'memory'; readonly health: Health }
   | { readonly type: 'failed'; readonly reason: string };
 
 /** What the loop-delay histogram counts as delay although it is its own timer. */
 const RESOLUTION_MS = 10;
 const MIB = 1 << 20;
+/** Memory goes back to the system some time after it has been collected. */
+const GC_TURNS = 3;
+const GC_PAUSE_MS = 60;
 
 const tally = new Tally();
 let side: Side | undefined;
@@ -43,7 +51,10 @@ const answer = (message: Answer): void => void process.send?.(message);
 
 function mark(): Mark {
   const { user, system } = process.cpuUsage();
-  return { bytes: tally.bytes(), now: Number(process.hrtime.bigint()), cpu: user + system, gc: gcMs, posts: tally.posts, postMs: tally.postMs };
+  return {
+    bytes: tally.bytes(), now: Number(process.hrtime.bigint()), cpu: user + system, gc: gcMs, posts: tally.posts, postMs: tally.postMs,
+    active: performance.eventLoopUtilization().active,
+  };
 }
 
 function health(): Health {
@@ -52,6 +63,23 @@ function health(): Health {
   const result = { rss: rss / MIB, heap: heapUsed / MIB, external: external / MIB, loopP99: late(loop.percentile(99)), loopMax: late(loop.max) };
   loop.reset();
   return result;
+}
+
+/** Without what a collection would take; the process has to be started with --expose-gc. */
+async function settledHealth(): Promise<Health> {
+  for (let i = 0; i < GC_TURNS; i++) {
+    globalThis.gc?.();
+    await sleep(GC_PAUSE_MS);
+  }
+  return health();
+}
+
+/** Compute and do nothing else. */
+function occupy(ms: number): void {
+  const until = performance.now() + ms;
+  let x = 1;
+  while (performance.now() < until) for (let i = 0; i < 10_000; i++) x = Math.imul(x, 0x9e3779b1) + i;
+  if (x === 0) process.stderr.write('');
 }
 
 async function obey(command: Command): Promise<void> {
@@ -64,6 +92,15 @@ async function obey(command: Command): Promise<void> {
     case 'connect':
       side = await (await load(command.spec)).connect(command.spec, command.place, tally);
       return answer({ type: 'ready', place: null });
+    case 'attack':
+      side = await (await import('./hostile.ts')).attack(command.attack, command.connections, command.place, tally);
+      return answer({ type: 'ready', place: null });
+    case 'occupy':
+      // Behind the answer: from the next turn on this thread hears nothing.
+      setImmediate(occupy, command.ms);
+      return answer({ type: 'mark', mark: mark() });
+    case 'memory':
+      return answer({ type: 'memory', health: await settledHealth() });
     case 'start':
       side?.start();
       return answer({ type: 'mark', mark: mark() });

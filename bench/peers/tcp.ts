@@ -12,6 +12,9 @@ const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
 const HIGH_WATER = 1 << 20;
 const HEADER_OCTETS = 16;
+/** Messages that `batch` and `cork` join into one writev. */
+const BATCH = 64;
+const CORK = 16;
 /** While the peer keeps up, the system takes small writes at once and for ever: let the event loop turn in between. */
 const TURN_WRITES = 512;
 
@@ -46,10 +49,13 @@ function receive(spec: CaseSpec, accepted: Socket, arrived: (octets: number) => 
 export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Place; side: Side }> {
   const sockets = new Set<Socket>();
   const answer = Buffer.alloc(spec.size, 1);
+  // Octets of headers are no payload: behind many messages their share is exact.
+  const headed = spec.gather !== 'none' && spec.gather !== 'batch';
+  const share = headed ? spec.size / (spec.size + HEADER_OCTETS) : 1;
   const server = createServer({ noDelay: true, pauseOnConnect: true }, (accepted) => {
     let got = 0;
     const socket = receive(spec, accepted, (octets) => {
-      tally.add(octets);
+      tally.add(octets * share);
       if (spec.test === 'bw') return;
       got += octets;
       for (; got >= spec.size; got -= spec.size) socket.write(answer);
@@ -88,6 +94,20 @@ async function connectLatency(spec: CaseSpec, place: Place): Promise<Side> {
   return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close: () => socket.destroy() };
 }
 
+/** `count` messages become one writev. Between them it never says stop: what is corked would not leave. */
+function joined(socket: Socket, header: Buffer | null, payload: Buffer, count: number): (done?: () => void) => boolean {
+  let corked = 0;
+  return (done) => {
+    if (corked++ === 0) socket.cork();
+    if (header !== null) socket.write(header);
+    socket.write(payload, done);
+    if (corked < count) return true;
+    corked = 0;
+    socket.uncork();
+    return !socket.writableNeedDrain;
+  };
+}
+
 /** Put one message on the stream; false when the socket has had enough. */
 function writer(spec: CaseSpec, socket: Socket): (done?: () => void) => boolean {
   const payload = Buffer.alloc(spec.size, 7);
@@ -102,14 +122,12 @@ function writer(spec: CaseSpec, socket: Socket): (done?: () => void) => boolean 
         message.set(payload, HEADER_OCTETS);
         return socket.write(message, done);
       };
+    case 'writev':
+      return joined(socket, header, payload, 1);
     case 'cork':
-      return (done) => {
-        socket.cork();
-        socket.write(header);
-        const more = socket.write(payload, done);
-        socket.uncork();
-        return more;
-      };
+      return joined(socket, header, payload, CORK);
+    case 'batch':
+      return joined(socket, null, payload, BATCH);
     case 'two':
       return (done) => {
         socket.write(header);

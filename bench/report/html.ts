@@ -1,64 +1,122 @@
 /** The report: one HTML file with everything in it, for someone who has not read the code. */
-import type { CaseResult, ExperimentResult, RunResult } from '../types.ts';
-import { octets, plots } from './charts.ts';
+import type { CaseResult, ExperimentResult, ProbeResult, RunResult } from '../types.ts';
+import { octets, plots, probePlots, type Figure } from './charts.ts';
 
-const STYLE = `body{font:16px/1.5 sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}h1{margin-bottom:.2em}
-h2{margin-top:2em;border-bottom:1px solid #ccc}svg{max-width:100%;height:auto}figure{margin:1em 0}figcaption{color:#555;font-size:14px}
-table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #eee}
-td:first-child,th:first-child{text-align:left}.note{background:#fff6d8;padding:.5em 1em}dt{font-weight:bold;margin-top:.7em}`;
+const STYLE = `body{font:16px/1.5 sans-serif;max-width:920px;margin:2em auto;padding:0 1em;color:#222}h1{margin-bottom:.2em}
+h2{margin-top:2.2em;border-bottom:1px solid #ccc}svg{max-width:100%;height:auto}figure{margin:1em 0 2em}figcaption{color:#444;font-size:14px;text-align:center}
+table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #eee;vertical-align:bottom}
+td:first-child,th:first-child{text-align:left}details,.wide{overflow-x:auto}.note{background:#fff6d8;padding:.5em 1em}.here{background:#eef6fb;padding:.2em .8em}
+dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:#555;font-size:14px}nav{columns:2;font-size:14px}nav a{display:block}.glance td{font-size:15px;padding:4px 8px}`;
 
 const escape = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 /** NaN is null behind JSON. */
 const show = (value: number | null | undefined, digits = 2): string => (typeof value === 'number' && Number.isFinite(value) ? value.toFixed(digits) : '–');
+const figure = ({ caption, svg }: Figure): string => `<figure>${svg}<figcaption>${escape(caption)}</figcaption></figure>`;
+const missing = (list: ExperimentResult['missing']): string[] => list.map(({ id, reason }) => `<p class="note">Not measured: ${escape(id)} (${escape(reason)})</p>`);
 
 function row(experiment: ExperimentResult, one: CaseResult): string {
   const place = experiment.axis === 'case' && experiment.id !== 'spread' ? one.series : `${one.series}, ${octets(one.x)}`;
   const { cost, latency } = one;
   const tcp = Object.entries(one.ratios).find(([id]) => id.endsWith('TCP, onread'))?.[1];
   const ratio = tcp === undefined ? '–' : `${show(tcp.median)} (${show(tcp.low)}–${show(tcp.high)})`;
-  const figures = latency === null
-    ? [`${show(one.value.median)} (${show(one.value.low)}–${show(one.value.high)})`, show(one.messageRate, 3)]
-    : [`${show(one.value.median)} (${show(one.value.low)}–${show(one.value.high)})`, show(latency.p99), show(latency.p999)];
-  const costs = [show(cost.clientPerByte), show(cost.serverPerByte), show(cost.gcShare * 100, 1), show(cost.serverLoopP99, 1), show(cost.serverRss, 0)];
+  const value = `${show(one.value.median)} (${show(one.value.low)}–${show(one.value.high)})`;
+  const figures = latency === null ? [value, show(one.messageRate, 3)] : [value, show(latency.p99), show(latency.p999)];
+  const costs = [
+    show(cost.clientPerByte), show(cost.serverPerByte), show(cost.postPerMessage), show(cost.mainPerMessage), show(cost.gcShare * 100, 1),
+    show(cost.clientLoopP99, 1), show(cost.serverLoopP99, 1), show(cost.clientRss, 0), show(cost.serverRss, 0),
+  ];
   return `<tr><td>${escape(place)}${one.disturbed ? ' *' : ''}</td>${[...figures, ratio, ...costs].map((text) => `<td>${text}</td>`).join('')}</tr>`;
 }
 
-function section(experiment: ExperimentResult): string {
-  const figures = plots(experiment).map(({ caption, svg }) => `<figure>${svg}<figcaption>${escape(caption)}</figcaption></figure>`);
+/** What the scenarios of this part say, beside its pictures. */
+function said(run: RunResult, needs: (name: string) => boolean): string[] {
+  return run.scenarios.filter(({ name }) => needs(name)).map(({ here }) => `<p class="here">${escape(here[0]!.toUpperCase() + here.slice(1))}.</p>`);
+}
+
+function section(run: RunResult, experiment: ExperimentResult): string {
   const heads = experiment.test === 'lat' ? ['median us (quartiles)', '99 %', '99.9 %'] : ['GB/s (quartiles)', 'M msg/s'];
-  const head = ['', ...heads, 'ratio to TCP', 'client CPU ns/octet', 'server CPU ns/octet', 'GC %', 'loop delay 99 % ms', 'server MiB'];
+  const head = ['', ...heads, 'ratio to TCP', 'CPU ns/octet, client', 'server', 'us in the call', 'us of main thread', 'GC %', 'loop delay 99 % ms, client', 'server', 'MiB, client', 'server'];
   return [
-    `<h2 id="${experiment.id}">${escape(experiment.title)}</h2><p>${escape(experiment.about)}</p>`, ...figures,
-    `<details><summary>Figures</summary><table><tr>${head.map((text) => `<th>${text}</th>`).join('')}</tr>`,
-    ...experiment.cases.map((one) => row(experiment, one)), '</table></details>',
-    ...experiment.missing.map(({ id, reason }) => `<p class="note">Not measured: ${escape(id)} (${escape(reason)})</p>`),
+    `<h2 id="${experiment.id}">${escape(experiment.title)}</h2><p>${escape(experiment.about)}</p>`, ...said(run, (name) => name === experiment.id || ALSO[name] === experiment.id),
+    ...plots(experiment).map(figure),
+    `<details><summary>All figures, with processor time, event loop and memory</summary><table><tr>${head.map((text) => `<th>${text}</th>`).join('')}</tr>`,
+    ...experiment.cases.map((one) => row(experiment, one)), '</table></details>', ...missing(experiment.missing),
   ].join('\n');
+}
+
+/** Scenarios whose name is not that of the part where they are shown. */
+const ALSO: Readonly<Record<string, string>> = { 'in-flight': 'depth', 'hot-spot': 'hotspot', 'crc-markers': 'crc', perftest: 'latency-size', 'rddp-bandwidth': 'rddp-bandwidth' };
+
+function probeSection(run: RunResult, probe: ProbeResult): string {
+  const heads = ['', ...probe.columns].map((text) => `<th>${escape(text)}</th>`).join('');
+  const rows = probe.rows.map(({ label, cells }) => `<tr><td>${escape(label)}</td>${cells.map((value) => `<td>${value === null ? '–' : escape(String(value))}</td>`).join('')}</tr>`);
+  const long = probe.rows.length > 12;
+  const table = `<table><tr>${heads}</tr>${rows.join('\n')}</table>`;
+  return [
+    `<h2 id="${probe.id}">${escape(probe.title)}${probe.disturbed ? ' *' : ''}</h2><p>${escape(probe.about)}</p>`, ...said(run, (name) => name === probe.id), ...probePlots(probe.charts).map(figure),
+    long ? `<details><summary>All figures</summary>${table}</details>` : `<div class="wide">${table}</div>`, ...missing(probe.missing),
+  ].join('\n');
+}
+
+/** The answer in one table, for whoever reads no further. */
+function glance(run: RunResult): string {
+  const cases = new Map(run.experiments.flatMap((experiment) => experiment.cases).map((one) => [one.id, one]));
+  const line = (what: string, id: string, base: string, unit: string): string => {
+    const one = cases.get(id);
+    const prefix = id.slice(0, id.lastIndexOf('/'));
+    const ratio = one?.ratios[`${prefix}/${base}`]?.median;
+    const value = one === undefined ? undefined : unit === 'M/s' ? one.messageRate : one.value.median;
+    return one === undefined ? '' : `<tr><td>${what}</td><td>${show(value)} ${unit}</td><td>${show(ratio)} times ${escape(base)}</td></tr>`;
+  };
+  const MIB = 1 << 20;
+  const rows = [
+    line('Large messages (Writes of 1 MiB), no checksum', `bulk/${MIB}/Write, no CRC`, 'TCP, onread', 'GB/s'),
+    line('the same with checksum', `bulk/${MIB}/Write, CRC`, 'TCP, onread', 'GB/s'),
+    line('the same with checksum', `bulk/${MIB}/Write, CRC`, "TCP, 'data'", 'GB/s'),
+    line('the same with checksum', `bulk/${MIB}/Write, CRC`, 'ws', 'GB/s'),
+    line('the same with checksum', `bulk/${MIB}/Write, CRC`, 'grpc-js', 'GB/s'),
+    line('Messages of 4 KiB, with checksum', 'small/4096/Write, CRC', 'TCP, onread', 'GB/s'),
+    line('Messages of 64 octets, with checksum', 'rate/64/Write, CRC', 'TCP, onread', 'M/s'),
+    line('Latency of 64 octets, with checksum (less is better)', 'latency/64/Send, CRC', 'TCP, onread', 'us'),
+  ].filter((text) => text !== '');
+  return rows.length === 0 ? '' : `<h2>At a glance</h2><table class="glance">${rows.join('')}</table>`;
 }
 
 function introduction(run: RunResult): string {
   const { method } = run;
-  const all = run.experiments.flatMap((experiment) => experiment.cases);
+  const all = [...run.experiments.flatMap((experiment) => experiment.cases), ...run.probes];
   const disturbed = all.filter((one) => one.disturbed).length;
   const machine = Object.entries(run.machine).map(([name, value]) => `<tr><td>${escape(name)}</td><td>${escape(value)}</td></tr>`).join('');
   return `<p>RDMA lets one program read and write the memory of another across a network. This package does it in TypeScript, on an ordinary
 TCP connection. The question of this page is what that costs: the same octets are sent by this package, by bare TCP sockets of Node
 (read into one buffer, <i>onread</i>, or as <i>'data'</i> events), by the packages ws and grpc-js, and by a small C program, each between two
-processes of one machine. <b>Write</b> and <b>Read</b> move memory without the other program's doing, <b>Send</b> delivers a message.
-<b>CRC</b> is the checksum that iWARP puts on each piece; it can be agreed off.</p>
-<p>Believe the <b>ratios</b>, not the GB/s: the machine's speed changes from second to second. So all that a picture compares
-was running at the same time, idle, and measured in turns of ${method.windows} x ${method.windowMs} ms, ${method.rounds} rounds; times in which the host took the processor away
+processes of one machine.</p>
+<p><b>Write</b> and <b>Read</b> move memory without the other program's doing, <b>Send</b> delivers a message. <b>CRC</b> is the checksum that iWARP
+puts on each piece (FPDU) of the stream, <b>markers</b> are signposts in it, for adapters; both can be agreed off. With <b>worker</b> the protocol runs
+in a thread of its own; otherwise in the program's. Messages <b>under way</b> are those asked for and not yet done.</p>
+<p>Believe the <b>ratios</b>, not the GB/s: the machine's speed changes from second to second. So all that a picture compares at one place
+was running at the same time, idle, and measured in turns of ${method.windows} x ${method.windowMs} ms, in up to ${method.rounds} rounds; times in which the host took the processor away
 were dropped; a ratio is taken inside a round, and what is shown is the median. In brackets stand the quartiles. A star marks results to be taken with care (${disturbed} of ${all.length}):
-too little undisturbed time was left, or other programs used more than half a core meanwhile. Not measured: an engine in a worker thread, which does not exist yet.</p>
+too little undisturbed time was left, or other programs used more than half a core meanwhile.</p>
 <p>Run of ${escape(run.started)}, mode ${escape(run.mode)}, ${run.seconds} s.</p><table>${machine}</table>`;
+}
+
+function papers(run: RunResult): string {
+  if (run.scenarios.length === 0) return '';
+  const items = run.scenarios.map(({ question, source, there, here }) =>
+    `<dt>${escape(question)}</dt><dd>Seen there: ${escape(there)}.${source === '' ? '' : ` <span class="source">${escape(source)}.</span>`}</dd><dd>Seen here: ${escape(here)}.</dd>`);
+  return `<h2 id="papers">The experiments of the papers</h2><p>What others saw, on other machines and in other years, and what is seen here. Shapes compare, figures do not.
+Where a paper is named, its abstract is what is quoted; where none is, the line is general knowledge.</p><dl>${items.join('\n')}</dl>`;
 }
 
 /** The report of a run. */
 export function report(run: RunResult): string {
-  const said = run.scenarios.map(({ question, there, here }) => `<dt>${escape(question)}</dt><dd>Seen there: ${escape(there)}.<br>Seen here: ${escape(here)}.</dd>`);
+  const parts = [...run.experiments, ...run.probes].map(({ id, title }) => `<a href="#${id}">${escape(title)}</a>`);
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>iwarp: how fast</title>
-<style>${STYLE}</style><h1>How fast is iwarp?</h1>${introduction(run)}
-${run.experiments.map(section).join('\n')}
-${said.length === 0 ? '' : `<h2>The experiments of the papers</h2><p>What others saw, on other machines and in other years, and what is seen here. Shapes compare, figures do not.</p><dl>${said.join('')}</dl>`}
+<style>${STYLE}</style><h1>How fast is iwarp?</h1>${introduction(run)}${glance(run)}<h2>Contents</h2><nav>${parts.join('')}<a href="#papers">The experiments of the papers</a></nav>
+${run.experiments.map((experiment) => section(run, experiment)).join('\n')}
+${run.probes.map((probe) => probeSection(run, probe)).join('\n')}
+${papers(run)}
 </html>
 `;
 }

@@ -1,5 +1,5 @@
 /** Results in perftest's columns. */
-import type { ExperimentResult } from '../types.ts';
+import type { ExperimentResult, ProbeResult } from '../types.ts';
 
 const LINE = '-'.repeat(110);
 const BW = ' #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]   of TCP   what';
@@ -24,4 +24,15 @@ export function table(experiment: ExperimentResult): string {
   });
   const missing = experiment.missing.map(({ id, reason }) => ` not measured: ${id}: ${reason}`);
   return [LINE, ` ${experiment.title}`, LINE, experiment.test === 'lat' ? LAT : BW, ...rows, ...missing, LINE, ''].join('\n');
+}
+
+const LABEL_WIDTH = 66;
+
+/** A probe as text: its own columns, numbered above where they do not fit. */
+export function probeTable(probe: ProbeResult): string {
+  const heads = probe.columns.map((head, i) => `   (${i + 1}) ${head}`);
+  const numbers = ''.padEnd(LABEL_WIDTH) + probe.columns.map((_, i) => `(${i + 1})`.padStart(11)).join('');
+  const rows = probe.rows.map(({ label, cells }) => ` ${label}`.padEnd(LABEL_WIDTH) + cells.map((value) => String(value ?? '-').padStart(11)).join(''));
+  const missing = probe.missing.map(({ id, reason }) => ` not measured: ${id}: ${reason}`);
+  return [LINE, ` ${probe.title}${probe.disturbed ? ' (disturbed)' : ''}`, LINE, ...heads, numbers, ...rows, ...missing, LINE, ''].join('\n');
 }

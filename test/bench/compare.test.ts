@@ -1,18 +1,20 @@
 /** Which ratios count as moved, and the arithmetic under them. */
 import { describe, expect, it } from 'vitest';
-import { compare, type Baseline } from '../../bench/compare.ts';
+import { baselineOf, compare, compareText, type Baseline } from '../../bench/compare.ts';
 import { spec } from '../../bench/experiments.ts';
 import { latencySlice, mergeLatency, ratios, spread } from '../../bench/stats.ts';
-import type { CaseResult, ExperimentResult } from '../../bench/types.ts';
+import type { CaseResult, ExperimentResult, ProbeResult } from '../../bench/types.ts';
 
 function resultOf(id: string, ratio: readonly [number, number, number]): ExperimentResult {
   const [low, middle, high] = ratio;
   const of = { median: middle, low, high, best: high, rounds: 7 };
   const one = { id: `${id}/1/Write`, spec: spec('iwarp', 'bw', 64), ratios: { base: of } } as unknown as CaseResult;
-  return { id, title: '', test: 'bw', axis: 'case', unit: 'GB/s', about: '', cases: [one], missing: [] };
+  return { id, title: '', test: id === 'latency' ? 'lat' : 'bw', axis: 'case', unit: 'GB/s', about: '', cases: [one], missing: [] };
 }
 
-const old = (id: string): Baseline => ({ schema: 'iwarp-bench-ratios/1', ratios: { [`${id}/1/Write : base`]: { median: 1, low: 0.95, high: 1.05 } } });
+const old = (id: string): Baseline =>
+  ({ schema: 'iwarp-bench-ratios/2', ratios: { [`${id}/1/Write : base`]: { median: 1, low: 0.95, high: 1.05, better: id === 'latency' ? 'less' : 'more' } } });
+const ran = (...experiments: ExperimentResult[]): { experiments: ExperimentResult[]; probes: ProbeResult[] } => ({ experiments, probes: [] });
 
 describe('comparing with the baseline', () => {
   it.each([
@@ -23,12 +25,24 @@ describe('comparing with the baseline', () => {
     ['latency', [0.6, 0.7, 0.8], 'better'],
     ['bulk', [0.7, 0.8, 1], 'same'],
   ] as const)('%s at %j is %s', (id, ratio, verdict) => {
-    expect(compare(old(id), [resultOf(id, ratio)])).toMatchObject([{ verdict }]);
+    expect(compare(old(id), ran(resultOf(id, ratio)))).toMatchObject([{ verdict }]);
   });
 
-  it('misses what its experiment should have given, and only that', () => {
-    expect(compare(old('bulk'), [{ ...resultOf('bulk', [1, 1, 1]), cases: [] }])).toMatchObject([{ verdict: 'gone' }]);
-    expect(compare(old('bulk'), [])).toEqual([]);
+  it('misses what its part should have given, and only that', () => {
+    expect(compare(old('bulk'), ran({ ...resultOf('bulk', [1, 1, 1]), cases: [] }))).toMatchObject([{ verdict: 'gone' }]);
+    expect(compare(old('bulk'), ran())).toEqual([]);
+  });
+
+  it('watches the ratios of probes, each with its own good way, and names what moved', () => {
+    const probe = (median: number): ProbeResult => {
+      const ratio = { id: 'micro/x : y', better: 'less' as const, spread: { median, low: median, high: median, best: median, rounds: 7 } };
+      return { id: 'micro', title: '', about: '', columns: [], rows: [], charts: [], ratios: [ratio], missing: [], disturbed: false };
+    };
+    const was = baselineOf({ experiments: [], probes: [probe(1)] });
+    const moves = compare(was, { experiments: [], probes: [probe(2)] });
+    expect(moves).toEqual([{ name: 'micro/x : y', verdict: 'worse', was: 1, is: 2 }]);
+    expect(compareText(moves)).toMatch(/1 moved:[^]*worse +1\.00 -> +2\.00 +micro\/x : y/);
+    expect(compare(was, { experiments: [], probes: [probe(0.5)] })).toMatchObject([{ verdict: 'better' }]);
   });
 });
 

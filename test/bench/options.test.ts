@@ -1,8 +1,8 @@
 /** The benchmark's command line: what is refused, and what a wish turns into. */
 import { describe, expect, it } from 'vitest';
-import { goals, sweeps } from '../../bench/experiments.ts';
-import { parseBench } from '../../bench/options.ts';
-import { SCENARIOS } from '../../bench/scenarios.ts';
+import { custom } from '../../bench/experiments.ts';
+import { parseBench, partNames } from '../../bench/options.ts';
+import { answers, everything, SCENARIOS } from '../../bench/scenarios.ts';
 
 describe('the options of iwarp bench', () => {
   it.each([
@@ -19,6 +19,11 @@ describe('the options of iwarp bench', () => {
     [['--test', 'bw', '--in-flight', '4', '--cq-mod', '5'], /--cq-mod/],
     [['--test', 'lat', '--in-flight', '2'], /latency/],
     [['--scenario', 'unheard-of'], /unheard-of/],
+    [['--only', 'bulk,nothing'], /nothing/],
+    [['--only', 'bulk', '--quick'], /exclude/],
+    [['--full', '--continue'], /--json/],
+    [['--test', 'bw', '--engine', 'process'], /process/],
+    [['--engine', 'worker'], /needs --test/],
     [['--rounds', '0'], /--rounds/],
   ])('refuses %j', (args, reason) => {
     expect(() => parseBench(args)).toThrow(reason);
@@ -33,10 +38,22 @@ describe('the options of iwarp bench', () => {
   it('is short by default', () => {
     expect(parseBench([]).mode).toBe('quick');
   });
+
+  it('takes parts of the full run, by their names or by the scenarios that need them', () => {
+    expect(parseBench(['--full', '--only', 'hostile,bulk'])).toMatchObject({ mode: 'only', parts: ['hostile', 'bulk'] });
+    expect(parseBench(['--scenario', 'perftest,gather'])).toMatchObject({ mode: 'scenario', parts: ['bandwidth', 'latency-size', 'gather'] });
+    expect(parseBench(['--scenario', 'all']).parts).toContain('hostile');
+  });
+
+  it('measures each verb with each engine that is wished for', () => {
+    const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--engine', 'thread,worker', '--size', '64']);
+    const series = custom(wish!).groups[0]!.cases.map((one) => [one.series, one.spec.engine]);
+    expect(series).toEqual([['TCP, onread', 'thread'], ['Write', 'thread'], ['Read', 'thread'], ['Write, worker', 'worker'], ['Read, worker', 'worker']]);
+  });
 });
 
 describe('the experiments', () => {
-  const all = [...goals(), ...sweeps()];
+  const { experiments: all, probes } = everything();
 
   it('give every case an id of its own, and name only bases of the same group', () => {
     const groups = all.flatMap((experiment) => experiment.groups);
@@ -46,6 +63,16 @@ describe('the experiments', () => {
   });
 
   it('are there for every scenario', () => {
-    expect(SCENARIOS.filter(({ needs }) => !all.some(({ id }) => id === needs))).toEqual([]);
+    const names = new Set([...all, ...probes].map(({ id }) => id));
+    expect(names.size).toBe(all.length + probes.length);
+    expect(SCENARIOS.flatMap(({ needs }) => needs).filter((name) => !names.has(name))).toEqual([]);
+    expect(partNames()).toEqual([...names]);
+  });
+
+  it('say of a scenario without figures that nothing was measured', () => {
+    const empty = all.map((experiment) => ({ ...experiment, cases: [], missing: [] }));
+    const said = answers(empty, []);
+    expect(said.length).toBeGreaterThan(8);
+    for (const { here } of said) expect(here).toContain('not measured');
   });
 });

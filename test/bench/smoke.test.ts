@@ -38,7 +38,7 @@ describe('results', () => {
     const experiment = custom(parseBench(['--test', 'bw', '--size', '64']).wish!);
     const [group] = experiment.groups;
     const slice = (bytes: number): Slice => ({
-      windows: [{ bytes, ns: 1000, steal: 0, foreign: 0, serverCpu: 1, clientCpu: 1, gc: 0, posts: 1, postMs: 0 }],
+      windows: [{ bytes, ns: 1000, steal: 0, foreign: 0, serverCpu: 1, clientCpu: 1, gc: 0, posts: 1, postMs: 0, clientActive: 1 }],
       latency: null, steal: 0, server: null, client: null,
     });
     const slices = new Map(group!.cases.map((one, i) => [one, [slice(1000 * (i + 1)), slice(2000 * (i + 1))]]));

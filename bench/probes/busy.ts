@@ -1,0 +1,121 @@
+/**
+ * The main thread of the server computes; a client goes on reading the server's memory. With the engine in that thread it waits, with
+ * the engine in a worker it should notice nothing.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { spec } from '../experiments.ts';
+import type { Method } from '../method.ts';
+import { PeerProcess } from '../peer-process.ts';
+import { mergeLatency, median } from '../stats.ts';
+import type { EngineKind, LatencySlice, LatencySummary, ProbeResult } from '../types.ts';
+import { cell, ratioOf, watchSteal, type Probe, type Progress } from './probe.ts';
+
+const READ_OCTETS = 64;
+/** How long the main thread computes in a round. */
+const BUSY_MS = 1000;
+const IDLE_MS = 300;
+const WARM_MS = 200;
+const ENGINES: readonly (readonly [EngineKind, string])[] = [['thread', 'engine in the main thread'], ['worker', 'engine in a worker thread']];
+
+/** What a round gave. */
+interface Round {
+  readonly idle: LatencySlice;
+  readonly busy: LatencySlice;
+}
+
+interface Pair {
+  readonly server: PeerProcess;
+  readonly client: PeerProcess;
+  readonly rounds: Round[];
+}
+
+async function open(engine: EngineKind): Promise<Pair> {
+  const one = spec('iwarp', 'lat', READ_OCTETS, { verb: 'read', engine });
+  const pair: Pair = { server: new PeerProcess(), client: new PeerProcess(), rounds: [] };
+  try {
+    const { place } = await pair.server.ask<'ready'>({ do: 'serve', spec: one });
+    await pair.client.ask<'ready'>({ do: 'connect', spec: { ...one, engine: 'thread' }, place: place! });
+    await slice(pair, WARM_MS);
+    return pair;
+  } catch (error) {
+    close(pair);
+    throw error;
+  }
+}
+
+function close({ server, client }: Pair): void {
+  server.end();
+  client.end();
+}
+
+/** Latencies of `ms` milliseconds; the last Read is waited for. */
+async function slice({ client }: Pair, ms: number): Promise<LatencySlice> {
+  await client.ask({ do: 'start' });
+  await sleep(ms);
+  const { latency } = await client.ask<'stopped'>({ do: 'stop' });
+  return latency!;
+}
+
+async function round(pair: Pair): Promise<void> {
+  const idle = await slice(pair, IDLE_MS);
+  await pair.server.ask({ do: 'occupy', ms: BUSY_MS });
+  // Longer than the server computes: a Read that had to wait for all of it is counted.
+  const busy = await slice(pair, BUSY_MS + IDLE_MS / 2);
+  pair.rounds.push({ idle, busy });
+}
+
+const p99 = (one: LatencySlice): number => mergeLatency([one], 1)?.p99 ?? Number.NaN;
+const maxOf = (one: LatencySlice): number => one.max;
+const merged = (pair: Pair | undefined, which: keyof Round): LatencySummary | null => mergeLatency(pair?.rounds.map((each) => each[which]) ?? [], 1);
+
+async function run(method: Method, progress: Progress): Promise<ProbeResult> {
+  const stolen = watchSteal();
+  const missing: { id: string; reason: string }[] = [];
+  const pairs = new Map<EngineKind, Pair>();
+  for (const [engine] of ENGINES) {
+    await open(engine).then((pair) => pairs.set(engine, pair), (error: unknown) => missing.push({ id: engine, reason: (error as Error).message }));
+  }
+  try {
+    for (let n = 0; n < method.rounds; n++) {
+      for (const [engine, pair] of pairs) {
+        progress(`busy  round ${n + 1}/${method.rounds}  ${engine}`);
+        await round(pair).catch((error: unknown) => {
+          missing.push({ id: engine, reason: (error as Error).message });
+          close(pair);
+          pairs.delete(engine);
+        });
+      }
+    }
+  } finally {
+    for (const pair of pairs.values()) close(pair);
+  }
+  return tell(pairs, missing, stolen());
+}
+
+function tell(pairs: ReadonlyMap<EngineKind, Pair>, missing: ProbeResult['missing'], stolen: boolean): ProbeResult {
+  const rows = ENGINES.flatMap(([engine, label]) => (['idle', 'busy'] as const).map((which) => {
+    const pair = pairs.get(engine);
+    const all = merged(pair, which);
+    const of = (figure: (one: LatencySlice) => number): number | null => cell(median(pair?.rounds.map((each) => figure(each[which])) ?? []), 1);
+    return {
+      label: `${label}, main thread ${which}`,
+      cells: [all?.count ?? null, of((one) => one.p50), of(p99), of(maxOf), cell(all?.p999 ?? Number.NaN, 1)],
+    };
+  }));
+  const worker = pairs.get('worker');
+  return {
+    id: 'busy', title: 'The server computes, and its memory is read all the same',
+    about: `A client Reads ${READ_OCTETS} octets of the server again and again, one at a time. In each round the server's main thread first rests and then computes for
+${BUSY_MS / 1000} s without a pause. Shown are whole round trips; medians of the rounds' medians, 99th percentiles and maxima.`,
+    columns: ['Reads', 'median, us', '99 %, us', 'worst of a round, us', '99.9 %, us'],
+    rows,
+    charts: [{
+      caption: 'Worst Read of a round, microseconds, logarithmic', unit: 'us', log: true,
+      bars: rows.map((row, i) => ({ label: row.label, value: typeof row.cells[3] === 'number' ? row.cells[3] : null, ours: i >= 2 })),
+    }],
+    ratios: worker === undefined ? [] : [ratioOf('busy/worker p99 : idle', 'less', worker.rounds.map(({ idle, busy }) => p99(busy) / p99(idle)))],
+    missing, disturbed: stolen,
+  };
+}
+
+export const busy: Probe = { id: 'busy', title: 'The server computes, and its memory is read all the same', run };

@@ -1,0 +1,88 @@
+/** What a thousand connections that have carried something and now rest hold of the server's memory, against raw sockets. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { spec } from '../experiments.ts';
+import type { Method } from '../method.ts';
+import { PeerProcess } from '../peer-process.ts';
+import { median } from '../stats.ts';
+import type { CaseSpec, ProbeResult } from '../types.ts';
+import { cell, ratioOf, watchSteal, type Probe, type Progress } from './probe.ts';
+
+const CONNECTIONS = 1000;
+/** More than one read's worth on each connection. */
+const OCTETS = 70_000;
+const TRAFFIC_MS = 400;
+const DRAIN_MS = 300;
+/** Memory hardly moves with the machine's speed: few rounds do. */
+const ROUNDS = 3;
+const KIB_PER_MIB = 1024;
+const DEFAULT_DEPTH = 128;
+
+const of = (peer: CaseSpec['peer'], more: Partial<CaseSpec> = {}): CaseSpec =>
+  spec(peer, 'bw', OCTETS, { verb: 'write', connections: CONNECTIONS, inFlight: CONNECTIONS, ...more });
+
+const KINDS: readonly (readonly [label: string, key: string, spec: CaseSpec])[] = [
+  ["TCP, 'data'", 'data', of('tcp-data')],
+  ['TCP, onread, a buffer of 64 KiB each', 'onread', of('tcp-onread')],
+  ['iWARP, 16 requests deep', 'iwarp', of('iwarp')],
+  [`iWARP, ${DEFAULT_DEPTH} requests deep (default)`, 'iwarp-default', of('iwarp', { queue: DEFAULT_DEPTH })],
+];
+
+interface Memory {
+  readonly open: number;
+  readonly after: number;
+}
+
+async function measure(one: CaseSpec): Promise<Memory> {
+  const [server, client] = [new PeerProcess(['--expose-gc']), new PeerProcess()];
+  const memory = async (): Promise<number> => (await server.ask<'memory'>({ do: 'memory' })).health.rss;
+  try {
+    const { place } = await server.ask<'ready'>({ do: 'serve', spec: one });
+    const empty = await memory();
+    await client.ask<'ready'>({ do: 'connect', spec: one, place: place! });
+    const open = await memory();
+    await client.ask({ do: 'start' });
+    await sleep(TRAFFIC_MS);
+    await client.ask({ do: 'stop' });
+    await sleep(DRAIN_MS);
+    const { mark } = await server.ask<'mark'>({ do: 'mark' });
+    if (mark.bytes < CONNECTIONS * OCTETS) throw new Error('not every connection has carried something');
+    const each = (mib: number): number => ((mib - empty) * KIB_PER_MIB) / CONNECTIONS;
+    return { open: each(open), after: each(await memory()) };
+  } finally {
+    server.end();
+    client.end();
+  }
+}
+
+async function run(_method: Method, progress: Progress): Promise<ProbeResult> {
+  const stolen = watchSteal();
+  const results = new Map(KINDS.map(([, key]) => [key, [] as Memory[]]));
+  const missing = new Map<string, string>();
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [, key, one] of KINDS.filter(([, key]) => !missing.has(key))) {
+      progress(`idle  round ${round + 1}/${ROUNDS}  ${key}`);
+      await measure(one).then((memory) => results.get(key)!.push(memory), (error: unknown) => missing.set(key, (error as Error).message));
+    }
+  }
+  const after = (key: string): number[] => results.get(key)!.map((memory) => memory.after);
+  const ratio = (key: string): number[] => after(key).map((kib, round) => kib / (after('data')[round] ?? Number.NaN));
+  const ours = KINDS.filter(([, , one]) => one.peer === 'iwarp');
+  return {
+    id: 'idle', title: 'A thousand idle connections',
+    about: `Resident memory of the server for each of ${CONNECTIONS} connections: just open, and at rest after each has carried messages of ${OCTETS} octets. Raw sockets
+that deliver 'data' events are the measure. Sockets of this package share one read buffer; the depth is how many requests a connection may have queued.`,
+    columns: ['KiB a connection, open', 'KiB a connection, after traffic', "ratio to TCP, 'data'"],
+    rows: KINDS.map(([label, key]) => ({
+      label, cells: [cell(median(results.get(key)!.map(({ open }) => open)), 1), cell(median(after(key)), 1), cell(median(ratio(key)))],
+    })),
+    charts: [{
+      caption: 'KiB of memory for each connection after traffic: less is better', unit: 'KiB', log: false,
+      bars: KINDS.map(([label, key, one]) => ({ label, value: cell(median(after(key)), 1), ours: one.peer === 'iwarp' })),
+    }],
+    ratios: ours.map(([, key]) => ratioOf(`idle/${key} : TCP, 'data'`, 'less', ratio(key))),
+    missing: [...missing].map(([id, reason]) => ({ id, reason })),
+    disturbed: stolen(),
+  };
+}
+
+export const idle: Probe = { id: 'idle', title: 'A thousand idle connections', run };

@@ -1,0 +1,8 @@
+/** Every probe, in the order in which a report tells them. */
+import { busy } from './busy.ts';
+import { hostile } from './hostile.ts';
+import { idle } from './idle.ts';
+import { micro } from './micro.ts';
+import type { Probe } from './probe.ts';
+
+export const PROBES: readonly Probe[] = [micro, busy, hostile, idle];

@@ -1,0 +1,34 @@
+/** What the probes share: a probe measures something that is not a transfer between two processes and tells it as a table. */
+import { readTicks } from '../machine.ts';
+import type { Method } from '../method.ts';
+import { spread } from '../stats.ts';
+import type { Better, ProbeRatio, ProbeResult } from '../types.ts';
+
+export type Progress = (text: string) => void;
+
+/** A probe by name; `run` may throw, which costs nothing but its own results. */
+export interface Probe {
+  readonly id: string;
+  readonly title: string;
+  readonly run: (method: Method, progress: Progress) => Promise<ProbeResult>;
+}
+
+/** A ratio for the baseline, out of one figure a round. */
+export function ratioOf(id: string, better: Better, values: readonly number[]): ProbeRatio {
+  return { id, better, spread: spread(values, better === 'less') };
+}
+
+/** A figure in a table: null where there is none. */
+export function cell(value: number, digits = 2): number | null {
+  return Number.isFinite(value) ? Number(value.toFixed(digits)) : null;
+}
+
+/** More stolen ticks in a second than this disturb a probe. */
+const MAX_STEAL_A_SECOND = 5;
+
+/** Whether the host took time since this was called. */
+export function watchSteal(): () => boolean {
+  const from = readTicks().steal;
+  const began = performance.now();
+  return () => (readTicks().steal - from) / ((performance.now() - began) / 1000) > MAX_STEAL_A_SECOND;
+}
