@@ -27,6 +27,7 @@ const POLL = 64;
 const READ_DEPTH = 64;
 const LISTEN_BACKLOG = 1024;
 const MIN_SEND_DEPTH = 16;
+const CONNECT_BATCH = 50;
 
 const nothing = (): void => undefined;
 
@@ -201,7 +202,10 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   tally.bytes = () => end.payloadIn();
   const about = new Uint8Array(4);
   new DataView(about.buffer).setUint32(0, end.memory.rkey);
-  await Promise.all(Array.from({ length: spec.connections }, () => connectOne(end, place, about)));
+  // A few at a time: a thousand start-ups at once take longer than the first of them may.
+  for (let left = spec.connections; left > 0; left -= CONNECT_BATCH) {
+    await Promise.all(Array.from({ length: Math.min(left, CONNECT_BATCH) }, () => connectOne(end, place, about)));
+  }
   if (spec.test === 'bw') return bandwidth(end, place, tally);
   const qp = end.qps[0]!;
   const pingPong = new PingPong(latencyStep(end, qp, place));

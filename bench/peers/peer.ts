@@ -39,6 +39,34 @@ export interface Transport {
 
 export const HOST = '127.0.0.1';
 
+/** Small writes of a process that may follow each other from their callbacks before the event loop gets a turn. */
+const TURN_WRITES = 512;
+let writes = 0;
+const waiting = new Set<() => void>();
+
+function nextTurn(): void {
+  writes = 0;
+  const pumps = [...waiting];
+  waiting.clear();
+  for (const pump of pumps) pump();
+}
+
+/**
+ * While the peer keeps up, the system takes small writes at once, and a sender that goes on from the callback never leaves Node's tick
+ * queue: it would not even hear that it shall stop. `steps(pump)` is a `pump` that lets the loop turn now and then; it tells how many
+ * writes it has made.
+ */
+export function steps(pump: () => number): () => void {
+  const step = (): void => {
+    if (waiting.has(step)) return;
+    if (writes < TURN_WRITES) writes += pump();
+    if (writes < TURN_WRITES) return;
+    if (waiting.size === 0) setImmediate(nextTurn);
+    waiting.add(step);
+  };
+  return step;
+}
+
 /** Samples of one slice; more are not kept. A slice of 100 ms has some 15,000 round trips at the most. */
 const MAX_SAMPLES = 200_000;
 

@@ -6,7 +6,7 @@ import { connect as netConnect, createServer, type OnReadOpts, type Socket } fro
 import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 
 const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
@@ -15,8 +15,8 @@ const HEADER_OCTETS = 16;
 /** Messages that `batch` and `cork` join into one writev. */
 const BATCH = 64;
 const CORK = 16;
-/** While the peer keeps up, the system takes small writes at once and for ever: let the event loop turn in between. */
-const TURN_WRITES = 512;
+/** Writes in a row where the socket says stop; then the event loop has its turn. */
+const FILL = 512;
 
 const quiet = (): void => undefined;
 
@@ -153,15 +153,13 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
     outstanding--;
     pump();
   };
-  /** As many as are asked for, or until the socket says stop. */
+  /** As many as are asked for, or until the socket says stop, but not more than the event loop can wait for. */
   const fill = (): number => {
     let posts = 0;
     if (spec.inFlight === 0) {
-      for (posts = 1; write(); posts++) {
-        if (posts < TURN_WRITES) continue;
-        setImmediate(pump);
-        break;
-      }
+      // A batch is whole or not begun.
+      const step = spec.gather === 'batch' ? BATCH : 1;
+      for (; posts < FILL && !socket.writableNeedDrain; posts += step) for (let i = 0; i < step; i++) write();
       return posts;
     }
     for (; outstanding < depth; posts++) {
@@ -170,12 +168,14 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
     }
     return posts;
   };
-  const pump = (): void => {
-    if (!running || (spec.inFlight === 0 && socket.writableNeedDrain)) return;
+  const pump = steps(() => {
+    if (!running) return 0;
     const began = performance.now();
-    tally.posts += fill();
+    const posts = fill();
+    tally.posts += posts;
     tally.postMs += performance.now() - began;
-  };
+    return posts;
+  });
   if (spec.inFlight === 0) socket.on('drain', pump);
   await once(socket, 'connect');
   return {

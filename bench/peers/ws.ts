@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const quiet = (): void => undefined;
@@ -37,12 +37,14 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     outstanding--;
     pump();
   };
-  const pump = (): void => {
+  const pump = steps(() => {
+    const before = tally.posts;
     for (; running && outstanding < spec.inFlight; outstanding++) {
       socket.send(message, { binary: true }, done);
       tally.posts++;
     }
-  };
+    return tally.posts - before;
+  });
   return {
     start: () => {
       running = true;

@@ -17,10 +17,14 @@ const IDLE_MS = 300;
 const WARM_MS = 200;
 const ENGINES: readonly (readonly [EngineKind, string])[] = [['thread', 'engine in the main thread'], ['worker', 'engine in a worker thread']];
 
-/** What a round gave. */
+/** A Read that waits for the main thread is answered when it has done; then it is counted. */
+const ENDING_MS = 150;
+
+/** What a round gave: Reads answered while the main thread rests, while it computes, and those that had to wait for its end. */
 interface Round {
   readonly idle: LatencySlice;
   readonly busy: LatencySlice;
+  readonly late: LatencySlice;
 }
 
 interface Pair {
@@ -48,7 +52,7 @@ function close({ server, client }: Pair): void {
   client.end();
 }
 
-/** Latencies of `ms` milliseconds; the last Read is waited for. */
+/** Latencies of the Reads answered in `ms` milliseconds. */
 async function slice({ client }: Pair, ms: number): Promise<LatencySlice> {
   await client.ask({ do: 'start' });
   await sleep(ms);
@@ -59,14 +63,17 @@ async function slice({ client }: Pair, ms: number): Promise<LatencySlice> {
 async function round(pair: Pair): Promise<void> {
   const idle = await slice(pair, IDLE_MS);
   await pair.server.ask({ do: 'occupy', ms: BUSY_MS });
-  // Longer than the server computes: a Read that had to wait for all of it is counted.
-  const busy = await slice(pair, BUSY_MS + IDLE_MS / 2);
-  pair.rounds.push({ idle, busy });
+  const busy = await slice(pair, BUSY_MS - ENDING_MS);
+  await sleep(2 * ENDING_MS);
+  const { latency: late } = await pair.client.ask<'stopped'>({ do: 'stop' });
+  pair.rounds.push({ idle, busy, late: late! });
 }
 
-const p99 = (one: LatencySlice): number => mergeLatency([one], 1)?.p99 ?? Number.NaN;
-const maxOf = (one: LatencySlice): number => one.max;
-const merged = (pair: Pair | undefined, which: keyof Round): LatencySummary | null => mergeLatency(pair?.rounds.map((each) => each[which]) ?? [], 1);
+/** The Reads of one state of the main thread. */
+const readsOf = (each: Round, which: 'idle' | 'busy'): LatencySlice[] => (which === 'idle' ? [each.idle] : [each.busy, each.late]);
+
+const summary = (each: Round, which: 'idle' | 'busy'): LatencySummary | null => mergeLatency(readsOf(each, which), 1);
+const p99 = (each: Round, which: 'idle' | 'busy'): number => summary(each, which)?.p99 ?? Number.NaN;
 
 async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   const stolen = watchSteal();
@@ -92,14 +99,20 @@ async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   return tell(pairs, missing, stolen());
 }
 
+const NOTHING: LatencySummary = {
+  count: 0, min: Number.NaN, max: Number.NaN, typical: Number.NaN, average: Number.NaN, stdev: Number.NaN, p90: Number.NaN, p99: Number.NaN, p999: Number.NaN,
+};
+
 function tell(pairs: ReadonlyMap<EngineKind, Pair>, missing: ProbeResult['missing'], stolen: boolean): ProbeResult {
   const rows = ENGINES.flatMap(([engine, label]) => (['idle', 'busy'] as const).map((which) => {
     const pair = pairs.get(engine);
-    const all = merged(pair, which);
-    const of = (figure: (one: LatencySlice) => number): number | null => cell(median(pair?.rounds.map((each) => figure(each[which])) ?? []), 1);
+    const rounds = pair?.rounds ?? [];
+    const of = (figure: (one: LatencySummary) => number, digits = 1): number | null =>
+      cell(median(rounds.map((each) => figure(summary(each, which) ?? NOTHING))), digits);
+    const seconds = (which === 'idle' ? IDLE_MS : BUSY_MS - ENDING_MS) / 1000;
     return {
       label: `${label}, main thread ${which}`,
-      cells: [all?.count ?? null, of((one) => one.p50), of(p99), of(maxOf), cell(all?.p999 ?? Number.NaN, 1)],
+      cells: [cell(median(rounds.map((each) => each[which].count / seconds)), 0), of(({ typical }) => typical), of((one) => one.p99), of(({ max }) => max), of(({ p999 }) => p999)],
     };
   }));
   const worker = pairs.get('worker');
@@ -107,13 +120,13 @@ function tell(pairs: ReadonlyMap<EngineKind, Pair>, missing: ProbeResult['missin
     id: 'busy', title: 'The server computes, and its memory is read all the same',
     about: `A client Reads ${READ_OCTETS} octets of the server again and again, one at a time. In each round the server's main thread first rests and then computes for
 ${BUSY_MS / 1000} s without a pause. Shown are whole round trips; medians of the rounds' medians, 99th percentiles and maxima.`,
-    columns: ['Reads', 'median, us', '99 %, us', 'worst of a round, us', '99.9 %, us'],
+    columns: ['Reads a second', 'median, us', '99 %, us', 'worst of a round, us', '99.9 %, us'],
     rows,
     charts: [{
       caption: 'Worst Read of a round, microseconds, logarithmic', unit: 'us', log: true,
       bars: rows.map((row, i) => ({ label: row.label, value: typeof row.cells[3] === 'number' ? row.cells[3] : null, ours: i >= 2 })),
     }],
-    ratios: worker === undefined ? [] : [ratioOf('busy/worker p99 : idle', 'less', worker.rounds.map(({ idle, busy }) => p99(busy) / p99(idle)))],
+    ratios: worker === undefined ? [] : [ratioOf('busy/worker p99 : idle', 'less', worker.rounds.map((each) => p99(each, 'busy') / p99(each, 'idle')))],
     missing, disturbed: stolen,
   };
 }
