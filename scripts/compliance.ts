@@ -29,6 +29,31 @@ this page for the document and the section, such as \`RFC 5040 5.2.1\`: each sec
 down. The rules themselves are data, with how to observe each: [conformance/catalogue](../conformance/catalogue).
 `;
 
+const LINE = /#L(\d+)/g;
+/** A link that is off by this still shows its line on a screen. */
+export const DRIFT = 30;
+
+/** Numbers of lines in the links of `text`. */
+export function linkedLines(text: string): number[] {
+  return [...text.matchAll(LINE)].map((match) => Number(match[1]));
+}
+
+/** `text` with no numbers in its links: what stays the same when code moves within its file. */
+export function withoutLines(text: string): string {
+  return text.replaceAll(LINE, '');
+}
+
+/** The page `made`, with the rows of `old` whose links are off by less than half of what is allowed: a change here is a change there. */
+export function keepRows(old: string, made: string): string {
+  const known = new Map(old.split('\n').map((row) => [withoutLines(row), row]));
+  const rows = made.split('\n').map((row) => {
+    const before = known.get(withoutLines(row)) ?? row;
+    const now = linkedLines(row);
+    return linkedLines(before).every((line, i) => Math.abs(line - now[i]!) < DRIFT / 2) ? before : row;
+  });
+  return rows.join('\n');
+}
+
 interface Section {
   readonly document: string;
   readonly section: string;

@@ -4,7 +4,7 @@
 // The file is the page docs/compliance.md, see compliance.ts.
 // Exit status 1 when an unknown id or a stale exception was found. The rules it feeds: test/requirements.test.ts.
 
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { exceptions } from '../conformance/catalogue/exceptions.ts';
@@ -12,7 +12,7 @@ import { GROUPS, isMandatory, isRequirement, requirements } from '../conformance
 import type { Group, Requirement } from '../conformance/catalogue/index.ts';
 import { citationsInData, citationsInText, citationsInTitles, filesBelow, readBelow } from './requirements-scan.ts';
 import type { Citation } from './requirements-scan.ts';
-import { renderCompliance } from './compliance.ts';
+import { keepRows, renderCompliance } from './compliance.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Folders whose every id must exist; the catalogue itself is left out, it defines them. */
@@ -192,7 +192,8 @@ function main(): void {
   const groups = GROUPS.filter((group) => wanted === undefined || wanted.includes(group));
   const report = examine(ROOT);
   const detail = values.all ? 'all' : values.missing ? 'missing' : 'short';
-  if (values.markdown !== undefined) writeFileSync(values.markdown, renderCompliance(ROOT, report));
+  const page = values.markdown;
+  if (page !== undefined) writeFileSync(page, keepRows(existsSync(page) ? readFileSync(page, 'utf8') : '', renderCompliance(ROOT, report)));
   process.stdout.write(renderText(report, groups, detail));
   if (report.unknown.length > 0 || report.stale.length > 0) process.exitCode = 1;
 }
