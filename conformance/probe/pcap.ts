@@ -2,6 +2,7 @@
 // so that any protocol analyser takes them apart. Format: the classic pcap file header, link type 101 (raw IP).
 
 import type { Capture, CaptureEntry } from './channel.ts';
+import { joinAll } from './connection.ts';
 
 const LINKTYPE_RAW = 101;
 const SNAPLEN = 262_144;
@@ -34,13 +35,7 @@ export function pcapOf(capture: Capture, base: number): Uint8Array {
     }
     for (const packet of packetsOf(entry, sides)) parts.push(recordHeader(base + entry.at, packet.length), packet);
   }
-  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
+  return joinAll(parts);
 }
 
 function packetsOf(entry: CaptureEntry, { probe, peer }: { probe: Side; peer: Side }): Uint8Array[] {

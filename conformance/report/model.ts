@@ -55,8 +55,8 @@ export interface Totals {
   readonly unexpected: number;
 }
 
-export interface Report {
-  readonly suite: 'iwarp conformance';
+/** What a run was. */
+export interface RunFacts {
   readonly profile: string;
   readonly peer: string;
   readonly strict: boolean;
@@ -65,18 +65,16 @@ export interface Report {
   readonly seed: number;
   readonly began: string;
   readonly seconds: number;
+}
+
+export interface Report extends RunFacts {
+  readonly suite: 'iwarp conformance';
   readonly totals: Totals;
   readonly results: readonly ReportResult[];
 }
 
-export interface ReportHead {
-  readonly profile: string;
-  readonly peer: string;
-  readonly strict: boolean;
-  readonly quirks: readonly string[];
-  readonly seed: number;
-  readonly began: string;
-  readonly seconds: number;
+/** What makes a report of results. */
+export interface ReportHead extends RunFacts {
   /** What runs cases of this peer; `iwarp conformance run` unless told otherwise. */
   readonly replayCommand?: string;
   /** Options that a replay needs besides the case and the seed. */

@@ -6,9 +6,10 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
 import { CaptureDissector, type CapturedConnection } from '../inspect/capture.ts';
-import { createFilter, type EventFilter } from '../inspect/filter.ts';
+import type { EventFilter } from '../inspect/filter.ts';
 import { PageBuilder } from '../inspect/page.ts';
 import { renderEvent, renderSummary, renderSummaryJson, type EventStyle } from '../inspect/render.ts';
+import { filterOf, styleOf, VIEW_OPTIONS } from './support/view-options.ts';
 
 const USAGE = `usage: iwarp dissect FILE [options]
   FILE                     pcap or pcapng, - for standard input
@@ -98,16 +99,8 @@ function readSettings(args: string[], io: Output): Settings | number {
       args,
       allowPositionals: true,
       options: {
-        json: { type: 'boolean', default: false },
-        verbose: { type: 'boolean', short: 'V', default: false },
-        octets: { type: 'boolean', short: 'x', default: false },
+        ...VIEW_OPTIONS,
         html: { type: 'string' },
-        summary: { type: 'boolean', default: false },
-        connection: { type: 'string', multiple: true, default: [] },
-        opcode: { type: 'string', multiple: true, default: [] },
-        stag: { type: 'string', multiple: true, default: [] },
-        errors: { type: 'boolean', default: false },
-        help: { type: 'boolean', short: 'h', default: false },
       },
     });
     if (values.help) {
@@ -116,12 +109,8 @@ function readSettings(args: string[], io: Output): Settings | number {
     }
     const [file] = positionals;
     if (file === undefined || positionals.length > 1) throw new IwarpError('ERR_INVALID_ARGUMENT', 'one file is needed');
-    const style = values.json ? 'json' : values.octets ? 'octets' : values.verbose ? 'tree' : 'line';
-    const filter = createFilter({
-      connections: values.connection, opcodes: values.opcode, stags: values.stag, errorsOnly: values.errors,
-    });
     const shown = ({ number }: CapturedConnection): boolean => values.connection.length === 0 || values.connection.includes(String(number));
-    return { file, style, html: values.html, summaryOnly: values.summary, filter, shown };
+    return { file, style: styleOf(values), html: values.html, summaryOnly: values.summary, filter: filterOf(values), shown };
   } catch (error) {
     io.err(`iwarp dissect: ${(error as Error).message}\n${USAGE}`);
     return EXIT.USAGE;

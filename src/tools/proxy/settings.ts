@@ -1,9 +1,10 @@
 /** The command line of `iwarp proxy`. */
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../../base/errors.ts';
-import { createFilter, type EventFilter } from '../../inspect/filter.ts';
+import type { EventFilter } from '../../inspect/filter.ts';
 import type { EventStyle } from '../../inspect/render.ts';
 import { numberFlag } from '../support/policy-flags.ts';
+import { filterOf, styleOf, VIEW_OPTIONS } from '../support/view-options.ts';
 import { FAULT_USAGE, parseFault, readFaults, type FaultSpec } from './fault-spec.ts';
 
 export const USAGE: string = `usage: iwarp proxy LISTEN TARGET [options]
@@ -61,15 +62,8 @@ export function parseSettings(args: string[]): Settings | null {
     args,
     allowPositionals: true,
     options: {
-      json: { type: 'boolean', default: false },
-      verbose: { type: 'boolean', short: 'V', default: false },
-      octets: { type: 'boolean', short: 'x', default: false },
-      summary: { type: 'boolean', default: false },
+      ...VIEW_OPTIONS,
       quiet: { type: 'boolean', short: 'q', default: false },
-      opcode: { type: 'string', multiple: true, default: [] },
-      stag: { type: 'string', multiple: true, default: [] },
-      connection: { type: 'string', multiple: true, default: [] },
-      errors: { type: 'boolean', default: false },
       sent: { type: 'boolean', default: false },
       page: { type: 'string' },
       pcap: { type: 'string' },
@@ -80,7 +74,6 @@ export function parseSettings(args: string[]): Settings | null {
       connections: { type: 'string' },
       timeout: { type: 'string', default: '60' },
       'connect-timeout': { type: 'string', default: '10' },
-      help: { type: 'boolean', short: 'h', default: false },
     },
   } as const);
   if (values.help) return null;
@@ -92,9 +85,9 @@ export function parseSettings(args: string[]): Settings | null {
   return {
     listen: parseEndpoint(listen, 0),
     target: parseEndpoint(target, 1),
-    style: values.json ? 'json' : values.octets ? 'octets' : values.verbose ? 'tree' : 'line',
+    style: styleOf(values),
     show: values.quiet ? 'nothing' : values.summary ? 'summary' : 'events',
-    filter: createFilter({ connections: values.connection, opcodes: values.opcode, stags: values.stag, errorsOnly: values.errors }),
+    filter: filterOf(values),
     sent: values.sent,
     page: values.page === undefined ? undefined : numberFlag('--page', values.page, 0, 65_535),
     pcap: values.pcap,
