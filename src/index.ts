@@ -17,6 +17,7 @@ export type { EndpointOptions } from './api/endpoint.ts';
 export {
   DIAGNOSTICS_CHANNELS, traceTransitions, type ConnectionDiagnostics, type DeviceDiagnostics,
 } from './observe/diagnostics.ts';
+export { captureTo, traceFrames, type Capture, type TracedFrame } from './observe/frames.ts';
 export type { Transition } from './base/fsm.ts';
 export type { RandomU32 } from './base/random.ts';
 export type { Crc32cEngineName } from './crc32c/engine.ts';

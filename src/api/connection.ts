@@ -65,6 +65,7 @@ export class Connection {
   readonly #readers = new Waiters<Message | null>();
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
   #state: 'open' | 'closing' | 'closed' = 'open';
+  #terminated: TerminateError | undefined;
   #closeInfo: CloseInfo | undefined;
   #resolveClosed!: (info: CloseInfo) => void;
 
@@ -370,11 +371,12 @@ export class Connection {
 
   /** @internal */
   handleEvent(event: CmEvent): void {
-    if (event.type === 'closing' && this.#state === 'open') this.#state = 'closing';
+    if ((event.type === 'closing' || event.type === 'terminate') && this.#state === 'open') this.#state = 'closing';
     if (event.type !== 'terminate' && event.type !== 'disconnected') return;
     this.#poll();
     if (event.type === 'terminate') {
-      this.#operations.terminated(new TerminateError(event.terminate));
+      this.#terminated = new TerminateError(event.terminate);
+      this.#operations.terminated(this.#terminated);
       return;
     }
     this.#farewell.end();
@@ -474,6 +476,6 @@ export class Connection {
 
   #checkOpen(): void {
     if (this.#state === 'open') return;
-    throw this.#closeInfo?.error ?? new IwarpError('ERR_CONNECTION_CLOSED', `the connection is ${this.#state}`);
+    throw this.#closeInfo?.error ?? this.#terminated ?? new IwarpError('ERR_CONNECTION_CLOSED', `the connection is ${this.#state}`);
   }
 }

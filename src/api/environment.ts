@@ -6,6 +6,7 @@ import { IwarpError, show } from '../base/errors.ts';
 import { ConnectionManager } from '../cm/manager.ts';
 import { controlFromEnvironment } from '../observe/control-socket.ts';
 import { observe } from '../observe/devices.ts';
+import { tappable } from '../observe/taps.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
@@ -54,7 +55,7 @@ export function openRnic(options: RnicOptions = {}): Rnic {
   const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
   // Reads land in memory of the CRC engine, where they are checked without a copy.
   const tcp = transport ?? new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
-  const rnic: Rnic = { device, cm: new ConnectionManager(device, tcp, scheduler), scheduler };
+  const rnic: Rnic = { device, cm: new ConnectionManager(device, tappable(tcp, scheduler), scheduler), scheduler };
   known.add(rnic);
   observe(rnic);
   controlFromEnvironment();

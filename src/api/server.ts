@@ -1,5 +1,5 @@
 /** `createServer`: the door that peers come in by. */
-import { checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
 import { privateDataRoom } from '../mpa/policy.ts';
@@ -84,10 +84,10 @@ export class Server {
   /** @internal Use {@link createServer}. */
   constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
     checkOptionsObject(options);
-    checkFunction('onConnection', onConnection);
-    checkFunction('options.onRequest', options.onRequest);
-    checkFunction('options.onError', options.onError);
-    checkFunction('options.onFailure', options.onFailure);
+    if (onConnection !== undefined) checkFunction('onConnection', onConnection);
+    for (const name of ['onRequest', 'onError', 'onFailure'] as const) {
+      if (options[name] !== undefined) checkFunction(`options.${name}`, options[name]);
+    }
     if (options.maxPending !== undefined) checkInteger('options.maxPending', options.maxPending, 1, 1_000_000);
     this.#endpoint = checkEndpoint(options);
     this.#onRequest = options.onRequest;
@@ -313,18 +313,14 @@ class Attempt {
 /** What {@link createServer} calls for each connection. */
 export type ConnectionFunction = (connection: Connection) => void | Promise<void>;
 
-/** Codes with which a connection's calls fail because it has ended. */
+/** Codes with which a connection's calls fail because it has ended, or because the peer ended it by refusing them. */
 const CONNECTION_ENDS: ReadonlySet<string> = new Set([
-  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED',
+  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED', 'ERR_WORK_COMPLETION',
 ]);
 
 /** Looked at again after a wait: the compiler takes the first look for good. */
 function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
-}
-
-function checkFunction(name: string, value: unknown): void {
-  if (value !== undefined && typeof value !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a function, got ${show(value)}`);
 }
 
 /**

@@ -4,11 +4,12 @@
  */
 import { channel, type Channel } from 'node:diagnostics_channel';
 import { trace, type Transition } from '../base/fsm.ts';
-import { IwarpError, show } from '../base/errors.ts';
+import { checkFunction } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { AsyncEvent } from '../verbs/events.ts';
 import type { Device } from '../verbs/device.ts';
+import { guarded } from './taps.ts';
 
 /** Message on the channels `iwarp:connection:*`; the last part of the name is `event.type`. */
 export interface ConnectionDiagnostics {
@@ -64,7 +65,7 @@ const listeners = new Set<(transition: Transition) => void>();
 
 /**
  * See every step of every state machine of the process: start-up, stream, queue pair. Call the result to stop. The listener runs in the
- * middle of protocol work: it must not call into the stack.
+ * middle of protocol work: it must not call into the stack. What it throws is thrown at the process.
  *
  * @throws ERR_INVALID_ARGUMENT
  *
@@ -72,9 +73,9 @@ const listeners = new Set<(transition: Transition) => void>();
  * const stop = traceTransitions(({ table, from, input, to }) => console.log(`${table}: ${from} -- ${input} -> ${to}`));
  */
 export function traceTransitions(listener: (transition: Transition) => void): () => void {
-  if (typeof listener !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `listener must be a function, got ${show(listener)}`);
+  checkFunction('listener', listener);
   // A listener of its own each time, so that the same function given twice is told twice and stopped once.
-  const own = (transition: Transition): void => listener(transition);
+  const own = (transition: Transition): void => guarded(() => listener(transition));
   listeners.add(own);
   trace.transition = (transition) => {
     for (const each of listeners) each(transition);

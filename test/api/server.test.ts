@@ -1,7 +1,9 @@
 /** What servers tell of connections that they do not get, and how waiting for the others is given up. */
 import { connect as tcpConnect, Server as NetServer } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { connect, createServer, openRnic, type Connection, type Rnic, type Server, type ServerFailure, type ServerOptions } from '../../src/index.ts';
+import {
+  connect, createServer, openRnic, RemoteBuffer, type Connection, type IwarpError, type Rnic, type Server, type ServerFailure, type ServerOptions,
+} from '../../src/index.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
@@ -155,5 +157,27 @@ describe('waiting for connections', () => {
     expect((await client.closed).cause).toBe('graceful');
     expect((await passive!.closed).cause).toBe('graceful');
     await expect(connect({ rnic, host: '127.0.0.1', port: 4711 })).rejects.toMatchObject({ code: 'ERR_CONNECT' });
+  });
+});
+
+describe('the connection function', () => {
+  it('may believe a forged ticket: the Read is refused, and nothing is thrown at the process', async () => {
+    const rnic = openRnic({ transport: new MemoryTransport(realScheduler) });
+    const ended: string[] = [];
+    // No onError: whatever is reported would be an unhandled rejection, which fails the run.
+    const server = await createServer({ rnic }, async (connection) => {
+      try {
+        await Promise.all([connection.read(new RemoteBuffer(0x1234_5678, 0n, 64)), connection.read(new RemoteBuffer(1, 0n, 64))]);
+      } catch (error) {
+        ended.push((error as IwarpError).code, connection.state);
+        throw error;
+      }
+    }).listen({ host: '127.0.0.1', port: 0 });
+    closing.push(server);
+    const client = await connect({ rnic, host: '127.0.0.1', port: server.address.port });
+    expect((await client.closed).terminate).toMatchObject({ origin: 'local', layer: 0, type: 1, code: 0 });
+    while (ended.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(ended[0]).toBe('ERR_WORK_COMPLETION');
+    expect(ended[1]).not.toBe('open');
   });
 });

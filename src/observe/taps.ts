@@ -1,0 +1,39 @@
+/**
+ * Taps on the connections of the whole process: null by default, and then they cost one comparison a connection and nothing a frame. A tap
+ * sees the connections that begin while it is there.
+ */
+import type { Scheduler } from '../base/clock.ts';
+import { wrapTransport } from '../transport/middleware.ts';
+import type { Transport } from '../transport/port.ts';
+import { tap, type TapInfo, type TapSink } from '../transport/tap.ts';
+
+/** Makes a sink for each connection. `epoch`: milliseconds since 1970 at time 0 of the connection's clock. */
+export type TapMaker = (info: TapInfo, epoch: number) => TapSink;
+
+const makers = new Set<TapMaker>();
+
+/** Tap every connection that begins from now on, until the function returned is called. */
+export function tapConnections(maker: TapMaker): () => void {
+  makers.add(maker);
+  return () => void makers.delete(maker);
+}
+
+/** The transport of a device, with room for taps. */
+export function tappable(transport: Transport, scheduler: Scheduler): Transport {
+  return wrapTransport(transport, (port, role) => {
+    if (makers.size === 0) return port;
+    const epoch = Date.now() - scheduler.now();
+    return [...makers].reduce((inner, maker) => tap(scheduler, (info) => maker(info, epoch))(inner, role), port);
+  });
+}
+
+/** A look that fails must not break what is looked at: its error is thrown at the process, behind the stack. */
+export function guarded(look: () => void): void {
+  try {
+    look();
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
