@@ -61,12 +61,13 @@ export class InboundRequest {
 
 /** Inbound requests in arrival order; at most IRD of them. */
 export class InboundRequests {
-  readonly #ring: InboundRequest[];
+  /** Entries are made when they are first needed: most connections never see IRD requests at once. */
+  readonly #ring: (InboundRequest | null)[];
   #head = 0;
   #tail = 0;
 
   constructor(ird: number) {
-    this.#ring = Array.from({ length: ird }, () => new InboundRequest());
+    this.#ring = new Array<InboundRequest | null>(ird).fill(null);
   }
 
   get size(): number {
@@ -79,13 +80,14 @@ export class InboundRequests {
 
   /** The entry that `push` will add. */
   get blank(): InboundRequest {
-    return this.#ring[this.#head % this.#ring.length]!;
+    return (this.#ring[this.#head % this.#ring.length] ??= new InboundRequest());
   }
 
   push(): void {
     this.#head++;
   }
 
+  /** The oldest; there has to be one. */
   get first(): InboundRequest {
     return this.#ring[this.#tail % this.#ring.length]!;
   }

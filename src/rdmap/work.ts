@@ -183,10 +183,13 @@ export class SendWqe {
 /**
  * The send queue: a ring with four free-running counters. head: next to post; next: next to send; tail: oldest not completed; freed:
  * oldest slot that may not be posted into yet, because its completion has not been polled (VERBS-092).
+ *
+ * An entry is over half a KiB, so there are only as many as have ever been in use at once: a deep queue that rests costs its slots.
  */
 export class SendQueue {
   #depth: number;
-  #slots: SendWqe[];
+  #slots: (SendWqe | null)[];
+  readonly #free: SendWqe[] = [];
   #polled: Uint8Array;
   head = 0;
   next = 0;
@@ -195,7 +198,7 @@ export class SendQueue {
 
   constructor(depth: number) {
     this.#depth = depth;
-    this.#slots = Array.from({ length: depth }, () => new SendWqe(this));
+    this.#slots = new Array<SendWqe | null>(depth).fill(null);
     this.#polled = new Uint8Array(depth);
   }
 
@@ -213,6 +216,7 @@ export class SendQueue {
     return this.#depth - (this.head - this.#freed);
   }
 
+  /** The entry of a counter between the oldest that is not freed and `head`. */
   slot(counter: number): SendWqe {
     return this.#slots[counter % this.#depth]!;
   }
@@ -220,13 +224,16 @@ export class SendQueue {
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): SendWqe | null {
     if (this.room <= 0) return null;
-    const wqe = this.slot(this.head);
+    if (this.#free.length === 0) this.#free.push(new SendWqe(this));
+    const wqe = this.#free[this.#free.length - 1]!;
     wqe.reset();
     return wqe;
   }
 
   push(): void {
-    this.#polled[this.head % this.#depth] = 0;
+    const at = this.head % this.#depth;
+    this.#slots[at] = this.#free.pop()!;
+    this.#polled[at] = 0;
     this.head++;
   }
 
@@ -249,12 +256,13 @@ export class SendQueue {
   /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
   resize(depth: number): boolean {
     if (this.head - this.#freed > depth) return false;
-    const slots = Array.from({ length: depth }, () => new SendWqe(this));
+    const slots = new Array<SendWqe | null>(depth).fill(null);
     const polled = new Uint8Array(depth);
     for (let at = this.#freed; at < this.head; at++) {
       slots[at % depth] = this.slot(at);
       polled[at % depth] = this.#polled[at % this.#depth]!;
     }
+    this.#free.length = Math.min(this.#free.length, depth - (this.head - this.#freed));
     this.#slots = slots;
     this.#polled = polled;
     this.#depth = depth;
@@ -262,7 +270,13 @@ export class SendQueue {
   }
 
   #advanceFreed(): void {
-    while (this.#freed < this.tail && this.#polled[this.#freed % this.#depth] === 1) this.#freed++;
+    while (this.#freed < this.tail) {
+      const at = this.#freed % this.#depth;
+      if (this.#polled[at] === 0) return;
+      this.#free.push(this.#slots[at]!);
+      this.#slots[at] = null;
+      this.#freed++;
+    }
   }
 }
 
@@ -299,10 +313,12 @@ export class ReceiveWqe {
   }
 }
 
-/** Where a stream gets receive entries: its own queue, or one shared by many. */
+/** Where a stream gets receive entries: its own queue, or one shared by many. Entries are made when they are first needed. */
 export class ReceiveQueue {
   #depth: number;
-  readonly #free: ReceiveWqe[];
+  readonly #free: ReceiveWqe[] = [];
+  /** Entries in use, posted or not yet polled. */
+  #used = 0;
   #posted: (ReceiveWqe | null)[];
   #head = 0;
   #tail = 0;
@@ -315,7 +331,6 @@ export class ReceiveQueue {
 
   constructor(depth: number) {
     this.#depth = depth;
-    this.#free = Array.from({ length: depth }, () => new ReceiveWqe(this));
     this.#posted = new Array<ReceiveWqe | null>(depth).fill(null);
   }
 
@@ -329,12 +344,14 @@ export class ReceiveQueue {
   }
 
   get room(): number {
-    return this.#free.length;
+    return this.#depth - this.#used;
   }
 
+  /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): ReceiveWqe | null {
-    const wqe = this.#free[this.#free.length - 1];
-    if (wqe === undefined) return null;
+    if (this.#used >= this.#depth) return null;
+    if (this.#free.length === 0) this.#free.push(new ReceiveWqe(this));
+    const wqe = this.#free[this.#free.length - 1]!;
     wqe.reset();
     return wqe;
   }
@@ -342,6 +359,7 @@ export class ReceiveQueue {
   push(): void {
     this.#posted[this.#head % this.#depth] = this.#free.pop()!;
     this.#head++;
+    this.#used++;
   }
 
   /** The next posted entry that has not been handed on; it stays posted. Null if there is none. */
@@ -368,12 +386,10 @@ export class ReceiveQueue {
 
   /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
   resize(depth: number): boolean {
-    const used = this.#depth - this.#free.length;
-    if (used > depth) return false;
+    if (this.#used > depth) return false;
     const posted = new Array<ReceiveWqe | null>(depth).fill(null);
     for (let at = this.#tail; at < this.#head; at++) posted[at % depth] = this.#posted[at % this.#depth]!;
-    while (this.#free.length > depth - used) this.#free.pop();
-    while (this.#free.length < depth - used) this.#free.push(new ReceiveWqe(this));
+    this.#free.length = Math.min(this.#free.length, depth - this.#used);
     this.#posted = posted;
     this.#depth = depth;
     return true;
@@ -383,5 +399,6 @@ export class ReceiveQueue {
   release(wqe: ReceiveWqe): void {
     wqe.sges.clear();
     this.#free.push(wqe);
+    this.#used--;
   }
 }
