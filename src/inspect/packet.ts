@@ -6,6 +6,8 @@
 import { LINK_TYPE } from './pcap.ts';
 
 const ETHERTYPE = { IPV4: 0x0800, IPV6: 0x86dd, VLAN: 0x8100, QINQ: 0x88a8, QINQ_OLD: 0x9100 } as const;
+/** What stands before an IPv4 address in an IPv6 one, RFC 4291 2.5.5.2. */
+const MAPPED: readonly number[] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const PROTOCOL_TCP = 6;
 /** IPv6 extension headers that have a length octet; the fragment header is told apart. */
 const IPV6_EXTENSIONS: ReadonlySet<number> = new Set([0, 43, 60, 135, 139, 140]);
@@ -145,8 +147,12 @@ function ipv4Text(bytes: Uint8Array, at: number): string {
   return `${bytes[at]}.${bytes[at + 1]}.${bytes[at + 2]}.${bytes[at + 3]}`;
 }
 
-/** Shortened as RFC 5952 says: the longest run of zero groups becomes `::`. */
+/**
+ * Shortened as RFC 5952 says: the longest run of zero groups becomes `::`. A mapped IPv4 address is written as IPv4: no host sends one,
+ * but a capture that a proxy writes has it where one of its two ends speaks IPv6.
+ */
 function ipv6Text(bytes: Uint8Array, at: number): string {
+  if (MAPPED.every((octet, i) => bytes[at + i] === octet)) return ipv4Text(bytes, at + MAPPED.length);
   const groups = Array.from({ length: 8 }, (_, i) => ((bytes[at + 2 * i]! << 8) | bytes[at + 2 * i + 1]!).toString(16));
   const zeros = [...groups.join(',').matchAll(/(?:^|(?<=,))0(?:,0)+(?=,|$)/g)].sort((a, b) => b[0].length - a[0].length)[0];
   if (zeros === undefined) return groups.join(':');

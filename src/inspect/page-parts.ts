@@ -2,25 +2,32 @@
 
 export const PAGE_STYLE = `
 :root { color-scheme: light dark; --line: #8a94a3; --bg: #fff; --fg: #1b2330; --soft: #eef1f5; --hit: #fff0a8; --bad: #c62828; --pick: #d7e8ff; }
-@media (prefers-color-scheme: dark) { :root { --line: #6b7686; --bg: #14181f; --fg: #dde3ec; --soft: #1f2530; --hit: #5b4c00; --bad: #ff6b6b; --pick: #1d3a5f; } }
+@media (prefers-color-scheme: dark) { :root { --line: #6b7686; --bg: #14181f; --fg: #dde3ec; --soft: #1f2530; --hit: #5b4c00; --bad: #ff6b6b; --pick: #1d3a5f; }
+  .row .label b { filter: brightness(1.7); } .row .arrow { filter: brightness(1.4); } }
 * { box-sizing: border-box; }
 body { margin: 0; height: 100vh; display: flex; flex-direction: column; font: 13px/1.4 system-ui, sans-serif; color: var(--fg); background: var(--bg); }
 header { display: flex; gap: 12px; align-items: center; flex-wrap: wrap; padding: 6px 12px; border-bottom: 1px solid var(--line); }
 h1 { font-size: 14px; margin: 0; }
+header label { display: flex; gap: 5px; align-items: center; }
+header select { max-width: 26em; }
 header button { padding: 0 6px; }
 main { flex: 1; display: flex; min-height: 0; }
-#ladder { flex: 3; overflow: auto; position: relative; min-width: 320px; outline: none; }
+#ladder { flex: 3; overflow: auto; position: relative; min-width: 520px; outline: none; }
 #ends { position: sticky; top: 0; height: 26px; z-index: 2; background: var(--bg); border-bottom: 1px solid var(--line); font-weight: 600; }
 #ends span { position: absolute; top: 4px; transform: translateX(-50%); white-space: nowrap; }
+#ends span:first-child { transform: translateX(max(-50%, -60px)); } #ends span:last-child { transform: translateX(min(-50%, 40px - 100%)); }
 #space { position: relative; }
 #space::before, #space::after { content: ''; position: absolute; top: 0; bottom: 0; width: 2px; background: var(--line); }
-#space::before { left: 18%; } #space::after { left: 88%; }
+#space::before { left: 13%; } #space::after { left: 92%; }
 .row { position: absolute; left: 0; right: 0; cursor: pointer; }
 .row:hover { background: var(--soft); } .row.hit { background: var(--hit); } .row.pick { background: var(--pick); }
 .row time { position: absolute; left: 6px; bottom: 0; font: 11px ui-monospace, monospace; opacity: .75; }
-.row .label { position: absolute; left: calc(18% + 10px); right: calc(12% + 10px); bottom: 5px; text-align: center; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+.row .label { position: absolute; left: calc(13% + 10px); right: calc(8% + 10px); bottom: 5px; text-align: center; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .row .label b { color: var(--tone); }
-.row .arrow { position: absolute; left: 18%; width: 70%; bottom: 3px; height: 2px; background: var(--tone); }
+.row .octets, .row .last { opacity: .7; margin-left: .8em; }
+.row .last { font-weight: 600; }
+.row .number { position: absolute; right: 6px; bottom: 0; font: 11px ui-monospace, monospace; opacity: .6; }
+.row .arrow { position: absolute; left: 13%; width: 79%; bottom: 3px; height: 2px; background: var(--tone); }
 .row .arrow::after { content: ''; position: absolute; top: -4px; border: 5px solid transparent; }
 .row.d0 .arrow::after { right: 0; border-left-color: var(--tone); border-right: 0; }
 .row.d1 .arrow::after { left: 0; border-right-color: var(--tone); border-left: 0; }
@@ -29,10 +36,13 @@ main { flex: 1; display: flex; min-height: 0; }
 .row.note .label { font-style: italic; opacity: .85; }
 .row.bad .arrow { height: 3px; } .row.bad time, .row.bad .label, .bad { color: var(--bad); }
 .row.bad .label b { color: var(--bad); }
-.small time, .small .label { display: none; }
+.small time, .small .label, .small .number { display: none; }
 .small .arrow::after { display: none; }
+/* Too small for heads: a line grows darker towards where it goes. */
+.small .row.d0:not(.note) .arrow { background: linear-gradient(90deg, transparent, var(--tone) 85%); }
+.small .row.d1:not(.note) .arrow { background: linear-gradient(270deg, transparent, var(--tone) 85%); }
 #detail { flex: 2; overflow: auto; border-left: 1px solid var(--line); padding: 8px 12px; min-width: 260px; }
-#detail h2 { font-size: 13px; margin: 0 0 6px; }
+#detail h2 { font-size: 13px; margin: 0 0 2px; } #detail p { margin: 4px 0; } #detail .where { opacity: .75; margin-bottom: 8px; }
 #detail pre, #detail table { font: 12px/1.5 ui-monospace, monospace; }
 #detail table { border-collapse: collapse; width: 100%; }
 #detail td { vertical-align: top; padding: 0 8px 0 0; } #detail tr.on td { background: var(--pick); }
@@ -52,7 +62,7 @@ const TONES = { Write: '#2f7d32', Send: '#1565c0', SendSE: '#1565c0', SendInv: '
 const LABEL_HEIGHT = 16, MAX_ELEMENT = 15000000;
 let shown = [], hits = [], hitAt = -1, picked = null, height = 26, needle = '';
 
-function text(event) { return (event.o + ' ' + event.f + ' ' + event.p.join(' ')).toLowerCase(); }
+function text(event) { return (event.o + ' ' + event.f + ' ' + event.p.map((one) => one.join(' ')).join(' ')).toLowerCase(); }
 function node(tag, className, content) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -79,12 +89,14 @@ function choose() {
   const connection = data.connections.find((one) => one.n === number);
   el('ends').replaceChildren();
   if (connection) {
-    for (const [i, left] of [[0, '18%'], [1, '88%']]) {
+    for (const [i, left] of [[0, '13%'], [1, '92%']]) {
       const name = node('span', '', connection.ends[i]);
       name.style.left = left;
       el('ends').append(name);
     }
   }
+  const bad = data.events.reduce((sum, event) => sum + (event.c === number && event.p.length > 0), 0);
+  el('problems').textContent = 'only problems (' + bad + ')';
   search(false);
   layout();
 }
@@ -113,9 +125,13 @@ function row(event, i) {
   made.style.height = height + 'px';
   made.style.setProperty('--tone', event.p.length > 0 ? 'var(--bad)' : TONES[event.o] || '#607d8b');
   const label = node('span', 'label');
-  label.append(node('b', '', event.o), ' ' + event.f + (event.k === 'note' ? '' : '  ' + event.n + ' octets') + (event.p.length > 0 ? '  ⚠ ' + event.p[0] : ''));
+  // The rules first: the message may be cut where there is no room.
+  if (event.p.length > 0) label.append('⚠ ' + event.p.map((one) => one[0]).join(', ') + '  ');
+  label.append(node('b', '', event.o), ' ' + event.f);
+  if (event.n > 0 && event.k !== 'note') label.append(node('span', 'octets', event.n + ' octets'));
   made.append(node('time', '', event.t.toFixed(6)), label, node('span', 'arrow'));
-  made.title = event.p.join('\\n');
+  if (event.r) made.append(node('span', 'number', event.r));
+  made.title = event.p.map((one) => one.join(': ')).join('\\n') || event.o + ' ' + event.f;
   made.addEventListener('click', () => pick(event));
   return made;
 }
@@ -123,8 +139,11 @@ function row(event, i) {
 function pick(event) {
   picked = event;
   draw();
-  detail.replaceChildren(node('h2', '', (event.d === 0 ? '→ ' : '← ') + event.o + '   ' + event.t.toFixed(9) + ' s'));
-  for (const problem of event.p) detail.append(node('p', 'bad', '⚠ ' + problem));
+  const connection = data.connections.find((one) => one.n === event.c);
+  detail.replaceChildren(node('h2', '', (event.d === 0 ? '→ ' : '← ') + event.o));
+  detail.append(node('p', 'where', (connection ? connection.ends[event.d] + ' to ' + connection.ends[1 - event.d] + ', ' : '') +
+    event.t.toFixed(9) + ' s' + (event.r ? ', packet ' + event.r : '')));
+  for (const problem of event.p) detail.append(node('p', 'bad', '⚠ ' + problem.join(': ')));
   if (!event.v) { detail.append(node('p', '', event.f)); return; }
   const table = node('table'), dump = node('div');
   dump.id = 'dump';
@@ -171,7 +190,7 @@ function search(jump) {
   hits = [];
   if (needle) shown.forEach((event, i) => { if (text(event).includes(needle)) hits.push(i); });
   hitAt = -1;
-  el('hits').textContent = needle ? hits.length + ' hits' : shown.length + ' messages';
+  el('hits').textContent = needle ? hits.length + ' hits' : shown.length + ' rows';
   if (jump && hits.length > 0) step(1); else draw();
 }
 

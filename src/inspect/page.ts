@@ -25,8 +25,10 @@ export interface PageEvent {
   readonly o: string;
   readonly f: string;
   readonly n: number;
-  /** Problems as text. */
-  readonly p: readonly string[];
+  /** Problems: the rule, and what breaks it. */
+  readonly p: readonly (readonly [string, string])[];
+  /** Number of the packet in the capture file. */
+  readonly r?: number;
   /** Octets in hexadecimal and how many there are. */
   readonly x?: string;
   readonly l?: number;
@@ -35,9 +37,9 @@ export interface PageEvent {
 }
 
 /** An event as the page's script wants it; also for pages that are updated live. */
-export function pageEvent(connection: number, event: InspectEvent): PageEvent {
-  const p = event.problems.map(({ id, clause, message }) => `${id} (${clause}): ${message}`);
-  const base = { c: connection, d: event.direction, t: Number(event.time.toFixed(9)), k: event.kind, p };
+export function pageEvent({ number, packet }: Pick<CapturedConnection, 'number' | 'packet'>, event: InspectEvent): PageEvent {
+  const p = event.problems.map(({ id, clause, message }) => [`${id} (${clause})`, message] as const);
+  const base = { c: number, d: event.direction, t: Number(event.time.toFixed(9)), k: event.kind, p, ...(packet === undefined ? {} : { r: packet }) };
   if (event.kind === 'note') return { ...base, o: 'note', f: `at ${event.position}: ${event.message}`, n: event.octets };
   const octets = fieldOctets(event);
   const v = fieldsOf(event).map(({ depth, name, value, at, octets: count }) => [depth, name, value, at, count] as const);
@@ -62,7 +64,7 @@ export class PageBuilder {
 
   /** Past {@link MAX_PAGE_EVENTS} events are only counted. */
   add(connection: CapturedConnection, event: InspectEvent): void {
-    if (this.events.length < MAX_PAGE_EVENTS) this.events.push(pageEvent(connection.number, event));
+    if (this.events.length < MAX_PAGE_EVENTS) this.events.push(pageEvent(connection, event));
     else this.left++;
   }
 
@@ -101,11 +103,11 @@ export function renderPage(data: PageData): string {
 <header>
 <h1>${title}</h1>
 <label>Connection <select id="connection"></select></label>
-<label>Search <input id="search" type="search" placeholder="Send, 0x11223344, MPA-067 …"></label>
+<label>Search <input id="search" type="search" placeholder="Send, 0x1122, MPA-067 …" size="26"></label>
 <button id="previous" type="button" title="previous hit">▲</button><button id="next" type="button" title="next hit">▼</button>
 <span id="hits"></span>
 <label>Zoom <input id="zoom" type="range" min="3" max="44" value="26"></label>
-<label><input id="errors" type="checkbox"> only problems</label>
+<label><input id="errors" type="checkbox"> <span id="problems">only problems</span></label>
 </header>
 <main>
 <section id="ladder" tabindex="0"><div id="ends"></div><div id="space"><div id="rows"></div></div></section>

@@ -121,9 +121,9 @@ export class StreamDecoder {
   /** `octets` were sent again with other values; the first stands `back` octets before the next one of the stream. */
   differs(octets: number, back: number, time: number): void {
     const position = this.position + this.queue.length - back;
-    const message = `${octets === 1 ? 'an octet' : `${octets} octets`} sent again from ${position} on with other values`;
-    const problems = [problem('TCP-OVERLAP', `${message}; decoded is what the capture has first`)];
-    this.emit({ kind: 'note', direction: this.direction, time, position, octets: 0, message: 'two values of the same octets', problems });
+    const what = octets === 1 ? 'an octet was sent again with another value' : `${octets} octets from here on were sent again with other values`;
+    const message = `${what}; decoded is what the capture has first`;
+    this.emit({ kind: 'note', direction: this.direction, time, position, octets: 0, message, problems: [problem('TCP-OVERLAP', message)] });
   }
 
   /** No more octets. `how` tells whether the stream ended or only the capture. */

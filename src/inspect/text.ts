@@ -48,7 +48,7 @@ export function arrow(direction: Direction): string {
 export function renderLine(event: InspectEvent, origin = 0): string {
   const front = `${arrow(event.direction)} ${seconds(event.time - origin)}  `;
   const line = event.kind === 'fpdu' ? fpduLine(event) : event.kind === 'startup' ? startupLine(event) : noteLine(event);
-  return front + line + renderProblems(event.problems);
+  return front + line + renderProblems(event.problems, event.kind === 'note' ? event.message : undefined);
 }
 
 /** Seconds with microseconds, at least eight characters. */
@@ -56,9 +56,9 @@ export function seconds(time: number): string {
   return time.toFixed(6).padStart(8);
 }
 
-/** ` [MPA-067 RFC 5044 4.1: …]` for each problem. */
-export function renderProblems(problems: readonly Problem[]): string {
-  return problems.map(({ id, clause, message }) => `  [${id} ${clause}: ${message}]`).join('');
+/** ` [MPA-067 RFC 5044 4.1: …]` for each problem; a message that was said already is not repeated. */
+export function renderProblems(problems: readonly Problem[], said?: string): string {
+  return problems.map(({ id, clause, message }) => `  [${id} ${clause}${message === said ? '' : `: ${message}`}]`).join('');
 }
 
 function fpduLine(event: DecodedFpdu): string {

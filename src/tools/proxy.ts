@@ -35,7 +35,7 @@ export async function run(args: string[]): Promise<number> {
   process.once('SIGTERM', interrupt);
   const output = new GatheredOutput();
   try {
-    return await proxy(args, { out: (text) => output.write(text), err: (text) => void process.stderr.write(text), signal: abort.signal });
+    return await proxy(args, { out: (text) => output.write(text), err: (text) => output.tell(text), signal: abort.signal });
   } finally {
     output.flush();
     process.off('SIGINT', interrupt);
@@ -62,6 +62,12 @@ class GatheredOutput {
     if (this.#waiting === '') setImmediate(() => this.flush());
     this.#waiting += text;
     if (this.#waiting.length > OUTPUT_OCTETS) this.flush();
+  }
+
+  /** Standard error, behind what was written before. */
+  tell(text: string): void {
+    this.flush();
+    process.stderr.write(text);
   }
 
   flush(): void {
@@ -128,7 +134,8 @@ class ProxyRun {
       const listener = await this.#listen();
       this.#listener = listener;
       if (settings.page !== undefined) await this.#openPage(settings.page);
-      const to = `${settings.target.host}:${settings.target.port}`;
+      const { host, port } = settings.target;
+      const to = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
       io.err(`iwarp proxy: listening on ${listener.address.address} port ${listener.address.port}, to ${to}\n`);
       if (settings.drawn) io.err(`iwarp proxy: seed ${settings.seed}\n`);
       io.signal?.addEventListener('abort', () => this.#interrupt(), { once: true });

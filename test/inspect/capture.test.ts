@@ -150,6 +150,18 @@ describe('link and IP headers', () => {
     expect(events[0]!.connection.ends).toEqual(['[fd00::1]:40000', '[fd00::2]:7174']);
   });
 
+  it('writes a mapped IPv4 address as IPv4', () => {
+    const mapped = (from: 0 | 1, segment: Uint8Array): Uint8Array => {
+      const packet = ipv6(from, segment);
+      const client = from === 0 ? 8 : 24;
+      packet.fill(0, client, client + 16);
+      packet.set([0xff, 0xff, 127, 0, 0, 1], client + 10);
+      return packet;
+    };
+    const { events } = dissectOctets(pcapOf(wireOf(TALK, new Wire([9, 9], mapped)).packets, LINK_TYPE.RAW));
+    expect(events[0]!.connection.ends).toEqual(['127.0.0.1:40000', '[fd00::2]:7174']);
+  });
+
   it('says that fragments, other link types and damaged headers are not decoded', () => {
     const part = ethernet(ipv4(0, tcp({ from: 0, seq: 1, payload: bytesOf(40) }), 0x2000));
     expect(dissectOctets(pcapOf([part])).remarks[0]).toContain('fragment');
@@ -216,7 +228,7 @@ describe('TCP', () => {
     const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
     expect(notes).toHaveLength(1);
     // The fourth segment of 200 octets behind the start-up frame, from its tenth last octet on.
-    expect(notes[0]).toMatchObject({ position: 790, problems: [{ id: 'TCP-OVERLAP', message: expect.stringContaining('2 octets sent again from 790 on') }] });
+    expect(notes[0]).toMatchObject({ position: 790, problems: [{ id: 'TCP-OVERLAP', message: expect.stringContaining('2 octets from here on were sent again') }] });
   });
 
   it('a disagreement among segments that wait for an earlier one', () => {

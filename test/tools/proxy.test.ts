@@ -255,6 +255,14 @@ describe('between two of our own ends', () => {
     expect(status).toBe(0);
   });
 
+  it('names the place of a fault as that of the FPDU it strikes', async () => {
+    const both = await ends('--json', '--fault', 'flip,opcode=Send,fpdu=2,octet=20');
+    await talk(both);
+    const lines = both.side.out.trim().split('\n').map((line) => JSON.parse(line) as { kind: string; position: number; message?: string; crc?: { ok: boolean } });
+    const note = lines.find(({ kind, message }) => kind === 'note' && message!.includes('strikes Send'));
+    expect(note!.position).toBe(lines.find(({ crc }) => crc?.ok === false)!.position);
+  });
+
   it('MPA-073: places nothing of an FPDU whose CRC a fault broke', async () => {
     const both = await ends('--fault', 'flip,opcode=Write,octet=100');
     const { memory } = await talk(both);

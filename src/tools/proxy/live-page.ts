@@ -83,7 +83,7 @@ export class LivePage {
   add(connection: CapturedConnection, event: InspectEvent): void {
     this.#version++;
     if (this.#connections.size < MAX_CONNECTIONS) this.#connections.add(connection);
-    if (this.#events.length < MAX_EVENTS) this.#events.push(pageEvent(connection.number, event));
+    if (this.#events.length < MAX_EVENTS) this.#events.push(pageEvent(connection, event));
     else this.#left++;
   }
 

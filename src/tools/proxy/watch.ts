@@ -33,13 +33,15 @@ export class Watch implements RelayWatcher, CapturedConnection {
   readonly #options: WatchOptions;
   readonly #decoder: ConnectionDecoder;
   readonly #tap: TapSink | undefined;
+  /** Octets of each direction's start-up frame, once it has been seen: places are counted from behind it. */
+  readonly #startup: [number, number] = [0, 0];
 
   constructor(options: WatchOptions) {
     this.#options = options;
     const { number, ends, clock, budget } = options;
     this.number = number;
     this.ends = [endText(ends[0]), endText(ends[1])];
-    this.#decoder = new ConnectionDecoder({ budget, emit: (event) => options.event(this, event) });
+    this.#decoder = new ConnectionDecoder({ budget, emit: (event) => this.#emit(event) });
     const time = clock.now();
     clock.seconds(time);
     const info: TapInfo = { localAddress: ends[0], remoteAddress: ends[1], role: 'active', time };
@@ -73,7 +75,8 @@ export class Watch implements RelayWatcher, CapturedConnection {
 
   say(direction: Direction, position: number, message: string): void {
     const { clock, event } = this.#options;
-    event(this, { kind: 'note', direction, time: clock.seconds(clock.now()), position, octets: 0, message, problems: [] });
+    const time = clock.seconds(clock.now());
+    event(this, { kind: 'note', direction, time, position: position - this.#startup[direction], octets: 0, message, problems: [] });
   }
 
   over(error: Error | undefined, direction: Direction): void {
@@ -82,6 +85,11 @@ export class Watch implements RelayWatcher, CapturedConnection {
     this.#tap?.close(error, time, TAP_DIRECTION[direction]);
     for (const each of [0, 1] as const) this.#decoder.end(each, error === undefined ? 'fin' : 'rst', clock.seconds(time));
     this.#options.over(this, error);
+  }
+
+  #emit(event: InspectEvent): void {
+    if (event.kind === 'startup' && this.#startup[event.direction] === 0) this.#startup[event.direction] = event.octets;
+    this.#options.event(this, event);
   }
 
   #show(direction: Direction, bytes: Uint8Array, start: number, end: number): void {
