@@ -147,7 +147,15 @@ export class Connection {
     return this.#cm.counters();
   }
 
-  /** Measure latencies from now on; a second call starts anew. */
+  /**
+   * Measure latencies from now on; a second call starts anew.
+   *
+   * @example
+   * const latency = connection.measureLatency();
+   * await connection.read(remote);
+   * console.log(latency.histograms['rdma-read'].percentile(99));
+   * latency.stop();
+   */
   measureLatency(): Latency {
     const recorder = new LatencyRecorder();
     this.#operations.latency = recorder;
@@ -185,7 +193,14 @@ export class Connection {
     return this.register(bytes, access, rest);
   }
 
-  /** The ticket that lets the peer use a region, a window, or part of one: send it, print it, put it into private data. */
+  /**
+   * The ticket that lets the peer use a region, a window, or part of one: send it, print it, put it into private data.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_OUT_OF_RANGE
+   *
+   * @example
+   * await connection.send(connection.share(region, 0, 4096).toBytes());
+   */
   share(memory: MemoryRegion | MemoryWindow, offset: number = 0, length?: number): RemoteBuffer {
     return ticketTo(this.#r.pd, memory, offset, length);
   }
@@ -198,6 +213,10 @@ export class Connection {
    *
    * Rejects with ERR_TOO_LARGE above what the peer takes, ERR_INVALID_ARGUMENT and the like for wrong arguments, ERR_ABORTED, and with the
    * connection's error when it ends first.
+   *
+   * @example
+   * await connection.send('hello');
+   * await connection.send({ mr: region, offset: 64, length: 16 });
    */
   async send(data: LocalMemory | string, options: SendOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
@@ -220,6 +239,9 @@ export class Connection {
   /**
    * Send eight octets of Immediate Data (RFC 7306): a message without a body. ERR_NOT_SUPPORTED if the peer told us that it cannot. Values
    * whose upper half is 0x69576372 or 0x69576362 are taken: they carry the credits and announce the close.
+   *
+   * @example
+   * await connection.sendImmediate(42n);
    */
   async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean } = {}): Promise<void> {
     const signal = this.#checkCall(options);
@@ -231,14 +253,31 @@ export class Connection {
     );
   }
 
-  /** RDMA Write: local octets into the peer's memory. Settles when the octets have been handed to TCP. */
+  /**
+   * RDMA Write: local octets into the peer's memory. Settles when the octets have been handed to TCP.
+   * That says nothing of the peer: to know that they are in place, send a message behind, or read.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
+   * connection's error when it ends first
+   *
+   * @example
+   * await connection.write(new Uint8Array(64).fill(1), remote.slice(128, 64));
+   */
   async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
     const { sge, cleanup } = memoryFor(this.#r.pd, local, remote, 0);
     await this.#operations.submit({ opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
   }
 
-  /** RDMA Write followed by Immediate Data: the peer gets a message when the octets are in place. */
+  /**
+   * RDMA Write followed by Immediate Data: the peer gets a message when the octets are in place.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
+   * connection's error when it ends first
+   *
+   * @example
+   * await connection.writeImmediate(block, remote, 7n); // the peer receives a message whose immediate is 7n
+   */
   async writeImmediate(local: LocalMemory, remote: RemoteBuffer, value: bigint, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
     this.#checkImmediate(value);
@@ -263,7 +302,14 @@ export class Connection {
     return bytes;
   }
 
-  /** Add to a 64-bit word of the peer, atomically; settles with the value before (RFC 7306 5.1.1). */
+  /**
+   * Add to a 64-bit word of the peer, atomically; settles with the value before (RFC 7306 5.1.1).
+   *
+   * @throws ERR_OUT_OF_RANGE below 8 octets, ERR_NOT_SUPPORTED by the peer, ERR_WORK_COMPLETION as {@link OperationError} where it refuses
+   *
+   * @example
+   * const before = await connection.fetchAdd(counter, 1n);
+   */
   async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint } = {}): Promise<bigint> {
     const signal = this.#checkCall(options);
     const { addMask } = options;
@@ -278,7 +324,14 @@ export class Connection {
     );
   }
 
-  /** Put `swap` into a 64-bit word of the peer if it holds `compare`; settles with the value before (RFC 7306 5.1.2). */
+  /**
+   * Put `swap` into a 64-bit word of the peer if it holds `compare`; settles with the value before (RFC 7306 5.1.2).
+   *
+   * @throws as {@link Connection.fetchAdd}
+   *
+   * @example
+   * const mine = (await connection.compareSwap(lock, 0n, 1n)) === 0n;
+   */
   async compareSwap(
     remote: RemoteBuffer, compare: bigint, swap: bigint,
     options: OperationOptions & { readonly compareMask?: bigint; readonly swapMask?: bigint } = {},
@@ -301,7 +354,18 @@ export class Connection {
 
   // --------------------------------------------------------------------------------------------------- receiving
 
-  /** The next message; null when the connection has ended in order, a rejection when it failed. Messages that came before the end come first. */
+  /**
+   * The next message; null when the connection has ended in order, a rejection when it failed. Messages that came before the end come first.
+   *
+   * @throws ERR_ABORTED, or the error that the connection failed with
+   *
+   * @example
+   * const message = await connection.receive();
+   * if (message !== null) {
+   *   console.log(message.data);
+   *   message.release();
+   * }
+   */
   async receive(options: OperationOptions = {}): Promise<Message | null> {
     checkOptionsObject(options);
     const signal = checkSignal(options.signal);
@@ -314,7 +378,15 @@ export class Connection {
     return null;
   }
 
-  /** Messages until the connection ends; what the loop has not released when it leaves stays the caller's. The same as `for await` over the connection. */
+  /**
+   * Messages until the connection ends; what the loop has not released when it leaves stays the caller's. The same as `for await` over the connection.
+   *
+   * @example
+   * for await (const message of connection.messages({ signal })) {
+   *   handle(message.data);
+   *   message.release();
+   * }
+   */
   async *messages(options: OperationOptions = {}): AsyncGenerator<Message, void, undefined> {
     for (let message = await this.receive(options); message !== null; message = await this.receive(options)) yield message;
   }
@@ -338,6 +410,9 @@ export class Connection {
   /**
    * Finish what has been started, close in order, and settle with the reason when all is done. Starts nothing new from now on. Operations
    * that wait for a peer which never reads keep it waiting: with a `signal` the connection is dropped when that is aborted.
+   *
+   * @example
+   * const { cause } = await connection.close({ signal: AbortSignal.timeout(5000) });
    */
   async close(options: OperationOptions = {}): Promise<CloseInfo> {
     checkOptionsObject(options);

@@ -44,6 +44,11 @@ export function isRnic(value: unknown): value is Rnic {
  * A device of its own, with separate limits and STags.
  *
  * @throws ERR_INVALID_ARGUMENT
+ *
+ * @example
+ * const network = new MemoryTransport(realScheduler); // of iwarp/testing
+ * const rnic = openRnic({ transport: network, limits: { maxQp: 16 } });
+ * const connection = await connect({ rnic, host: '127.0.0.1', port: 4711 });
  */
 export function openRnic(options: RnicOptions = {}): Rnic {
   if (typeof options !== 'object' || options === null) {

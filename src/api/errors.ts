@@ -6,7 +6,13 @@ import type { StartupFailure } from '../mpa/startup.ts';
 import type { PortAddress } from '../transport/port.ts';
 import type { WcOpcode, WcStatus } from '../rdmap/work.ts';
 
-/** The stream was ended by a Terminate message, ours or the peer's. */
+/**
+ * The stream was ended by a Terminate message, ours or the peer's.
+ *
+ * @example
+ * const { error } = await connection.closed;
+ * if (error instanceof TerminateError) console.log(error.terminate.description); // 0/1/00 (RDMAP: invalid STag)
+ */
 export class TerminateError extends IwarpError {
   /** The message, decoded. */
   readonly terminate: TerminateInfo;
@@ -35,7 +41,17 @@ export class OperationError extends IwarpError {
   }
 }
 
-/** The peer answered the connection request with a rejection. */
+/**
+ * The peer answered the connection request with a rejection.
+ * Throw one in `onRequest` to reject with private data.
+ *
+ * @example
+ * const server = createServer({
+ *   onRequest: () => {
+ *     throw new RejectedError('full', new TextEncoder().encode('try tomorrow'));
+ *   },
+ * });
+ */
 export class RejectedError extends IwarpError {
   /** The peer's private data. */
   readonly privateData: Uint8Array;

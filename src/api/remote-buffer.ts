@@ -38,7 +38,12 @@ export class RemoteBuffer {
     return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, 0xffff_ffff));
   }
 
-  /** Part of this buffer; ERR_OUT_OF_RANGE beyond its end. */
+  /**
+   * Part of this buffer; ERR_OUT_OF_RANGE beyond its end.
+   *
+   * @example
+   * const header = remote.slice(0, 64);
+   */
   slice(offset: number, length: number = this.length - offset): RemoteBuffer {
     checkInteger('offset', offset, 0, this.length);
     if (!Number.isInteger(length) || length < 0 || offset + length > this.length) {
@@ -73,7 +78,14 @@ export class RemoteBuffer {
     return { rkey: this.rkey, address: this.address.toString(), length: this.length };
   }
 
-  /** From what {@link RemoteBuffer.toJSON} gave. */
+  /**
+   * From what {@link RemoteBuffer.toJSON} gave.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE
+   *
+   * @example
+   * const remote = RemoteBuffer.fromJSON(JSON.parse(text));
+   */
   static fromJSON(value: unknown): RemoteBuffer {
     const { rkey, address, length } = (value ?? {}) as Record<string, unknown>;
     if (typeof address !== 'string' || !/^\d+$/.test(address)) {

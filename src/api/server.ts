@@ -67,6 +67,10 @@ export interface ServerRequest {
  *
  * A function that returns a promise may fail because its connection ends; that is nobody's fault and goes no further. What else it throws
  * goes to `onError`.
+ *
+ * @example
+ * const server = await createServer({}).listen({ port: 4711 });
+ * for await (const connection of server) serve(connection);
  */
 export class Server {
   readonly #endpoint: Endpoint;

@@ -126,7 +126,12 @@ export function isKnownTerminateCode(packed: number): boolean {
 
 const LAYERS = ['RDMAP', 'DDP', 'MPA'] as const;
 
-/** A packed code as text, for example `1/1/00 (DDP: invalid STag)`. */
+/**
+ * A packed code as text, for example `1/1/00 (DDP: invalid STag)`.
+ *
+ * @example
+ * describeTerminateCode(TERM.DDP_BOUNDS); // '1/1/01 (DDP: base or bounds violation)'
+ */
 export function describeTerminateCode(packed: number): string {
   const wire = packed & 0xffff;
   const layer = wire >>> 12;

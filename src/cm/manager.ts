@@ -87,7 +87,11 @@ export class ConnectionManager {
     this.#progress = scheduler === undefined ? (over as Progress) : new ThreadProgress(over as Transport, scheduler, device.resources);
   }
 
-  /** Connect a queue pair in state Idle (rdma_connect). Returns at once; events tell how it went. */
+  /**
+   * Connect a queue pair in state Idle (rdma_connect). Returns at once; events tell how it went.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE unless the queue pair is Idle and free, ERR_DESTROYED
+   */
   connect(qp: QueuePair, options: ConnectOptions): ActiveConnection {
     checkQp('qp', qp);
     checkOptions(options);
@@ -103,6 +107,15 @@ export class ConnectionManager {
   /**
    * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` gets each connection whose Request is good; answer it with `accept`
    * or `reject`. Settles when the address is bound.
+   * Rejects with ERR_CONNECT if the address cannot be had.
+   *
+   * @throws ERR_INVALID_ARGUMENT
+   *
+   * @example
+   * const listener = await cm.listen({ port: 7174 }, (request) => {
+   *   request.setHandler((event) => console.log(event.type));
+   *   request.accept(pd.createQp({ sendCq: cq, recvCq: cq }), { responderResources: 4 });
+   * });
    */
   listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
     checkOptions(options);
@@ -199,7 +212,11 @@ export class ActiveConnection extends CmConnection {
     }, this);
   }
 
-  /** After a `connect-response` event: enter full operation (rdma_establish). */
+  /**
+   * After a `connect-response` event: enter full operation (rdma_establish).
+   *
+   * @throws ERR_INVALID_STATE
+   */
   establish(): void {
     if (this.link?.deciding !== true) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
@@ -268,6 +285,8 @@ export class PassiveConnection extends CmConnection {
   /**
    * Accept onto a queue pair in state Idle (rdma_accept). Without depths the peer's wishes are met as far as the policy goes. If the peer
    * has left meanwhile nothing is thrown: the connection's `disconnected` event says so.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle
    */
   accept(qp: QueuePair, options: ConnParam = {}): void {
     checkQp('qp', qp);
@@ -282,7 +301,11 @@ export class PassiveConnection extends CmConnection {
     this.link!.accept(qp.endpoint, privateData, wishes);
   }
 
-  /** Reject with private data (rdma_reject, MPA-031). */
+  /**
+   * Reject with private data (rdma_reject, MPA-031).
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE, ERR_INVALID_STATE if it has been answered
+   */
   reject(privateData?: ArrayBufferView): void {
     const bytes = checkPrivateData('privateData', privateData, this.#room);
     this.#decide('reject');

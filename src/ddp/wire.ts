@@ -60,7 +60,11 @@ export function getU32(bytes: Uint8Array, at: number): number {
   return ((bytes[at]! << 24) | (bytes[at + 1]! << 16) | (bytes[at + 2]! << 8) | bytes[at + 3]!) >>> 0;
 }
 
-/** Write a tagged header at `at`. */
+/**
+ * Write a tagged header at `at`.
+ * `control` is the DDP control octet without T ({@link DDP_CONTROL}), `ulpControl` the RDMAP one; STag and both halves of the Tagged Offset
+ * are u32.
+ */
 export function putTaggedHeader(
   view: DataView, at: number, control: number, ulpControl: number, stag: number, toHi: number, toLo: number,
 ): void {
@@ -70,7 +74,10 @@ export function putTaggedHeader(
   view.setUint32(at + TAGGED_TO_OFFSET + 4, toLo);
 }
 
-/** Write an untagged header at `at`. */
+/**
+ * Write an untagged header at `at`.
+ * `ulpWord` is the STag to invalidate or 0; queue number, MSN and message offset are u32.
+ */
 export function putUntaggedHeader(
   view: DataView, at: number, control: number, ulpControl: number, ulpWord: number, qn: number, msn: number, mo: number,
 ): void {
@@ -131,6 +138,10 @@ export function createSegment(): Segment {
 /**
  * Decode the header of `bytes[start..start+length)` into `segment`; false if it is shorter than its header (MPA-090). Of a short one the
  * two control octets are decoded as far as they are there, and read as zero where they are not.
+ *
+ * @example
+ * const segment = createSegment();
+ * if (decodeSegment(segment, octets, 0, octets.length) && segment.tagged) console.log(segment.stag.toString(16));
  */
 export function decodeSegment(segment: Segment, bytes: Uint8Array, start: number, length: number): boolean {
   segment.bytes = bytes;

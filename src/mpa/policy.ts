@@ -104,7 +104,12 @@ const EMSS_MIN = 64;
 const EMSS_MAX = 65_535;
 const TIMEOUT_MAX = 3_600_000;
 
-/** Complete and check a partial policy. Unknown names and wrong values throw ERR_INVALID_ARGUMENT. */
+/**
+ * Complete and check a partial policy. Unknown names and wrong values throw ERR_INVALID_ARGUMENT.
+ *
+ * @example
+ * const policy = resolvePolicy({ crc: 'required', ord: 4 });
+ */
 export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: ConnectionPolicy = DEFAULT_POLICY): ConnectionPolicy {
   if (typeof partial !== 'object' || partial === null) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `policy must be an object, got ${show(partial)}`);

@@ -91,7 +91,14 @@ export interface StartupFrame {
   readonly legacyDepths?: LegacyDepths;
 }
 
-/** Encode a start-up frame. Anything that fits the fields is encoded, lawful or not. */
+/**
+ * Encode a start-up frame. Anything that fits the fields is encoded, lawful or not.
+ *
+ * @example
+ * const octets = encodeStartupFrame({
+ *   kind: 'request', markers: false, crc: true, reject: false, revision: 1, enhanced: null, privateData: new Uint8Array(0),
+ * });
+ */
 export function encodeStartupFrame(frame: StartupFrame): Uint8Array {
   const front = frame.enhanced === null ? 0 : ENHANCED_OCTETS;
   const pdLength = front + frame.privateData.length;
@@ -163,7 +170,12 @@ export const FPDUPTR_MASK = 0xfffc;
 /** Most octets of PAD: an FPDU ends on a multiple of 4. */
 export const MAX_PAD_OCTETS = 3;
 
-/** PAD octets behind a ULPDU of this length (MPA-066). */
+/**
+ * PAD octets behind a ULPDU of this length (MPA-066).
+ *
+ * @example
+ * padOctets(17); // 1: 2 + 17 + 1 is a multiple of 4
+ */
 export function padOctets(ulpduLength: number): number {
   return -(ULPDU_LENGTH_OCTETS + ulpduLength) & 3;
 }
@@ -192,6 +204,9 @@ export function markersWithin(position: number, octets: number): number {
 /**
  * The largest ULPDU for a TCP segment payload of `emss` octets (RFC 5044 4.5: MPA-078, MPA-079), held within 128..64768 (MPA-077,
  * MPA-080).
+ *
+ * @example
+ * mulpduFor(1460, false); // 1454
  */
 export function mulpduFor(emss: number, markers: boolean): number {
   const overhead = 6 + (emss % 4) + (markers ? MARKER_OCTETS * Math.ceil(emss / MARKER_SPACING) : 0);

@@ -50,7 +50,12 @@ export interface FaultRange {
   readonly milliseconds?: number;
 }
 
-/** Faults drawn from `seed`; the same seed gives the same faults. */
+/**
+ * Faults drawn from `seed`; the same seed gives the same faults.
+ *
+ * @example
+ * const faults = randomFaults(7, { octets: 10_000, count: 3, kinds: ['flip', 'delay'] });
+ */
 export function randomFaults(seed: number, range: FaultRange): Fault[] {
   const random = seededRandom(seed);
   const pick = <T>(from: readonly T[], otherwise: T): T => from[random() % from.length] ?? otherwise;
@@ -67,7 +72,12 @@ export function randomFaults(seed: number, range: FaultRange): Fault[] {
   return faults;
 }
 
-/** Middleware that plays `faults` on every connection. */
+/**
+ * Middleware that plays `faults` on every connection.
+ *
+ * @example
+ * const transport = wrapTransport(network, faulty(time, [{ kind: 'flip', direction: 'in', at: 100, bit: 0 }]));
+ */
 export function faulty(scheduler: Scheduler, faults: readonly Fault[]): PortMiddleware {
   for (const fault of faults) checkFault(fault);
   return (port) => new FaultPort(port, scheduler, faults);

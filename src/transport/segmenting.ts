@@ -31,6 +31,9 @@ export type Segmentation =
 /**
  * Middleware that re-segments the inbound stream. The scheduler is needed by `coalesce`, and by the others when a handler pauses in
  * the middle of a chunk: what is left then follows in a call of its own after `resume`.
+ *
+ * @example
+ * const transport = wrapTransport(network, segmenting(time, { kind: 'random', seed: 7 }));
  */
 export function segmenting(scheduler: Scheduler, segmentation: Segmentation): PortMiddleware {
   if (segmentation.kind === 'coalesce') return (port) => new CoalescingPort(port, scheduler);

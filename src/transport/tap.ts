@@ -39,7 +39,17 @@ export interface TapSink {
   close(error: Error | undefined, time: number, direction: TapDirection): void;
 }
 
-/** Middleware that shows each connection to a sink of its own. */
+/**
+ * Middleware that shows each connection to a sink of its own.
+ *
+ * @example
+ * const transport = wrapTransport(network, tap(time, () => ({
+ *   open: () => undefined,
+ *   data: (direction, bytes, start, end) => console.log(direction, end - start),
+ *   end: () => undefined,
+ *   close: () => undefined,
+ * })));
+ */
 export function tap(scheduler: Scheduler, makeSink: (info: TapInfo) => TapSink): PortMiddleware {
   return (port, role) => {
     const info: TapInfo = { localAddress: port.localAddress, remoteAddress: port.remoteAddress, role, time: scheduler.now() };

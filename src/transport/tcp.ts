@@ -49,7 +49,12 @@ export interface TcpTransportOptions {
   readonly allocate?: (octets: number) => Uint8Array;
 }
 
-/** {@link Transport} over the operating system's TCP. */
+/**
+ * {@link Transport} over the operating system's TCP.
+ *
+ * @example
+ * const rnic = openRnic({ transport: wrapTransport(new TcpTransport(), segmenting(realScheduler, { kind: 'every', octets: 1 })) });
+ */
 export class TcpTransport implements Transport {
   /** Whether sockets read into the shared buffer. 'onread' on Windows is for the brave: reads may be posted ahead of time there. */
   readonly receive: 'onread' | 'data';

@@ -154,6 +154,16 @@ export class CompletionQueue {
   /**
    * Ask for one notification: at the next completion added, or the next solicited or failed one. Completions already here do not count
    * (VERBS-114): poll until empty, arm, poll again. If both kinds are asked for, `next` wins (VERBS-117).
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED
+   *
+   * @example
+   * cq.setHandler(() => {
+   *   do {
+   *     for (let n = cq.poll(out); n > 0; n = cq.poll(out)) handle(out, n);
+   *     cq.requestNotify('next');
+   *   } while (cq.length > 0);
+   * });
    */
   requestNotify(kind: NotifyKind = 'next'): void {
     checkOneOf('kind', kind, ['next', 'solicited']);

@@ -87,7 +87,14 @@ export interface PostedRegion {
   baseLo: number;
 }
 
-/** Registered memory; made by {@link ProtectionDomain.registerMemory}, `allocateFastRegion` or {@link MemoryRegion.registerShared}. */
+/**
+ * Registered memory; made by {@link ProtectionDomain.registerMemory}, `allocateFastRegion` or {@link MemoryRegion.registerShared}.
+ *
+ * @example
+ * const mr = pd.registerMemory(new Uint8Array(4096), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ);
+ * tellPeer(mr.rkey, mr.addr, mr.length);
+ * mr.deregister();
+ */
 export class MemoryRegion implements PostedMemory {
   /** @internal */
   entry: StagEntry;

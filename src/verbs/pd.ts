@@ -120,12 +120,26 @@ export class ProtectionDomain {
     }
   }
 
-  /** A queue pair in state Idle (VERBS-016, VERBS-019). */
+  /**
+   * A queue pair in state Idle (VERBS-016, VERBS-019).
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD for queues of another device, ERR_LIMIT, ERR_DESTROYED
+   *
+   * @example
+   * const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: 64, maxRecvWr: 64 });
+   */
   createQp(options: QueuePairOptions): QueuePair {
     return new QueuePair(this, options);
   }
 
-  /** A receive queue that several queue pairs share. */
+  /**
+   * A receive queue that several queue pairs share.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
+   *
+   * @example
+   * const srq = pd.createSrq({ maxWr: 1024, limit: 128 });
+   */
   createSrq(options: SrqOptions): SharedReceiveQueue {
     return new SharedReceiveQueue(this, options);
   }

@@ -298,7 +298,12 @@ export class QueuePair implements WorkOwner, WindowBinder {
     return this.#postAll('requests', requests as readonly SendWorkRequest[], this.#postOneSend);
   }
 
-  /** Post receives, in order (VERBS-095); errors as in {@link postSend}. ERR_INVALID_STATE with a shared receive queue (VERBS-126). */
+  /**
+   * Post receives, in order (VERBS-095); errors as in {@link postSend}. ERR_INVALID_STATE with a shared receive queue (VERBS-126).
+   *
+   * @example
+   * qp.postRecv([{ wrId: 1, sges: [{ mr, length: 4096 }] }, { wrId: 2, sges: [{ mr, offset: 4096 }] }]);
+   */
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
     this.#checkAlive();
     if (this.srq !== null) throw new IwarpError('ERR_INVALID_STATE', 'receives of this queue pair are posted to its shared receive queue');
@@ -346,6 +351,10 @@ export class QueuePair implements WorkOwner, WindowBinder {
    * and Terminate every change is refused (VERBS-023).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE, ERR_IN_USE, ERR_DESTROYED
+   *
+   * @example
+   * qp.modify({ state: 'closing' }); // rdma_disconnect
+   * await qp.drainSend();
    */
   modify(change: QpChange): void {
     this.#checkAlive();

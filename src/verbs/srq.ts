@@ -34,7 +34,14 @@ export interface SrqAttributes {
 const DEFAULT_SGE = 4;
 const NOTHING = (): void => undefined;
 
-/** Receives for many queue pairs. Every one of them can use all its entries (VERBS-129). */
+/**
+ * Receives for many queue pairs. Every one of them can use all its entries (VERBS-129).
+ *
+ * @example
+ * const srq = pd.createSrq({ maxWr: 256 });
+ * for (let i = 0; i < 256; i++) srq.postRecv({ wrId: i, sges: [{ mr, offset: i * 4096, length: 4096 }] });
+ * const qp = pd.createQp({ sendCq: cq, recvCq: cq, srq });
+ */
 export class SharedReceiveQueue {
   /** The protection domain that the memory of its receives belongs to. */
   readonly pd: ProtectionDomain;
