@@ -11,7 +11,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ACCESS, connect, createServer, RemoteBuffer, type Connection, type Server } from '../src/index.ts';
+import { connect, createServer, RemoteBuffer, type Connection, type Server } from '../src/index.ts';
 
 /** Octets offered at a time, and octets of one Write. */
 const WINDOW = 4 * 1024 * 1024;
@@ -30,8 +30,8 @@ async function server(host: string, port: number, target: string): Promise<Serve
 
 /** Each message is the number of octets that lie in the window; 0 is the end of the file. The answer is what has arrived in all. */
 async function receiveFile(connection: Connection, target: string): Promise<void> {
-  const window = new Uint8Array(WINDOW);
-  const region = connection.register(window, ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
+  const region = connection.allocate(WINDOW, 'write');
+  const window = region.bytes;
   await connection.send(connection.share(region).toBytes());
   const file = await open(target, 'w');
   const hash = createHash('sha256');
@@ -63,7 +63,7 @@ async function next(connection: Connection): Promise<Uint8Array> {
 async function client(host: string, port: number, source: string): Promise<void> {
   await using connection = await connect({ host, port });
   const ticket = RemoteBuffer.fromBytes(await next(connection));
-  const buffer = connection.register(new Uint8Array(ticket.length), 0); // nobody but us reads it: no rights for the peer
+  const buffer = connection.allocate(ticket.length, 0); // nobody but us reads it: no rights for the peer
   const count = Buffer.alloc(4);
   const hash = createHash('sha256');
   const file = await open(source, 'r');

@@ -38,16 +38,16 @@ async function server(host: string, port: number): Promise<Server> {
   // One protection domain for all connections, so that one registration of the table serves them all.
   const rnic = openRnic();
   const pd = rnic.device.allocatePd();
-  const memory = Buffer.alloc(SLOTS * SLOT_OCTETS);
-  const table = pd.registerMemory(memory, ACCESS.REMOTE_READ, { shared: true });
+  const table = pd.registerMemory(rnic.device.newMemory(SLOTS * SLOT_OCTETS), ACCESS.REMOTE_READ, { shared: true });
+  const memory = Buffer.from(table.bytes.buffer);
   return await createServer({ rnic, pd }, (connection) => {
     void serve(connection, memory, RemoteBuffer.of(table)).catch((error: Error) => console.log(`a client left: ${error.message}`));
   }).listen({ host, port });
 }
 
 async function serve(connection: Connection, table: Buffer, ticket: RemoteBuffer): Promise<void> {
-  const box = Buffer.alloc(SLOT_OCTETS);
-  const mailbox = connection.register(box, ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
+  const mailbox = connection.allocate(SLOT_OCTETS, 'write');
+  const box = mailbox.bytes;
   void connection.closed.then(() => mailbox.deregister()); // the domain, and so the region, outlives the connection
   await connection.send(Buffer.concat([ticket.toBytes(), connection.share(mailbox).toBytes()]));
   for await (const message of connection) {

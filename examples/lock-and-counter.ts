@@ -17,8 +17,8 @@ const EVERYTHING = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE
 async function server(host: string, port: number): Promise<Server> {
   const rnic = openRnic();
   const pd = rnic.device.allocatePd();
-  // Words must lie on 8-octet boundaries; a BigUint64Array always does. They are in the machine's own byte order.
-  const words = pd.registerMemory(new BigUint64Array(3), EVERYTHING, { shared: true });
+  // Words must lie on 8-octet boundaries; memory of the device's own always does. They are in the machine's own byte order.
+  const words = pd.registerMemory(rnic.device.newMemory(3 * WORD_OCTETS), EVERYTHING, { shared: true });
   return await createServer({ rnic, pd }, (connection) => {
     connection.send(RemoteBuffer.of(words).toBytes()).catch((error: Error) => console.log(`a client left: ${error.message}`));
   }).listen({ host, port });

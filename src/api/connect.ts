@@ -7,7 +7,7 @@ import { Connection } from './connection.ts';
 import {
   checkEndpoint, checkOptionsObject, checkSignal, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { abortError, closeError, RejectedError, startupError } from './errors.ts';
+import { abortError, closeError, isEngineFailure, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
 
 /** Options of {@link connect}. */
@@ -113,7 +113,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
           failure ??= startupError(event.reason);
           break;
         case 'unreachable':
-          fail(new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
+          fail(isEngineFailure(event.error) ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
           break;
         case 'disconnected':
           fail(closeError(event.cause, event.error, event.terminate));

@@ -189,7 +189,7 @@ export class Connection {
    * const region = connection.allocate(1 << 20, 'read-write');
    */
   allocate(octets: number, access: PeerAccess = 'all', options: AllocateOptions = {}): MemoryRegion {
-    const { bytes, options: rest } = allocateBytes(octets, options);
+    const { bytes, options: rest } = allocateBytes(this.#r.pd.device, octets, options);
     return this.register(bytes, access, rest);
   }
 
@@ -223,9 +223,9 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { sge, length, cleanup } = localMemory(this.#r.pd, 'data', typeof data === 'string' ? new TextEncoder().encode(data) : data, 0);
+    const { sge, length, cleanup } = localMemory(this.#r, 'data', typeof data === 'string' ? new TextEncoder().encode(data) : data, 0);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
-      cleanup?.();
+      cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
     }
     await this.#operations.submit({
@@ -265,7 +265,7 @@ export class Connection {
    */
   async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
-    const { sge, cleanup } = memoryFor(this.#r.pd, local, remote, 0);
+    const { sge, cleanup } = memoryFor(this.#r, local, remote, 0);
     await this.#operations.submit({ opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
   }
 
@@ -281,7 +281,7 @@ export class Connection {
   async writeImmediate(local: LocalMemory, remote: RemoteBuffer, value: bigint, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
     this.#checkImmediate(value);
-    const { sge, cleanup } = memoryFor(this.#r.pd, local, remote, 0);
+    const { sge, cleanup } = memoryFor(this.#r, local, remote, 0);
     await this.#operations.submit(
       { opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address, immediate: value }, true, cleanup, signal,
     );
@@ -297,7 +297,7 @@ export class Connection {
   async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
-    const { sge, bytes, cleanup } = memoryFor(this.#r.pd, local ?? new Uint8Array(remote.length), remote, ACCESS.LOCAL_WRITE);
+    const { sge, bytes, cleanup } = memoryFor(this.#r, local ?? new Uint8Array(remote.length), remote, ACCESS.LOCAL_WRITE);
     await this.#operations.submit({ opcode: 'rdma-read', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
     return bytes;
   }
@@ -493,7 +493,7 @@ export class Connection {
     if (remote.length < ATOMIC_OCTETS) throw new IwarpError('ERR_OUT_OF_RANGE', `an atomic needs 8 octets, the remote buffer has ${remote.length}`);
     if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
     const result = new BigUint64Array(1);
-    const { sge, cleanup } = localMemory(this.#r.pd, 'result', result, ACCESS.LOCAL_WRITE);
+    const { sge, cleanup } = localMemory(this.#r, 'result', result, ACCESS.LOCAL_WRITE);
     await this.#operations.submit(make([sge]), false, cleanup, signal);
     return result[0]!;
   }

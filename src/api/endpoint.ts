@@ -6,8 +6,9 @@ import type { CompletionQueue } from '../verbs/cq.ts';
 import { ACCESS, ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
+import { BouncePool } from './bounce.ts';
 import { RESERVED_RECEIVES } from './credits.ts';
-import { isRnic, defaultRnic, type Rnic } from './environment.ts';
+import { checkEngine, defaultRnic, engineOf, isRnic, type EngineKind, type Rnic } from './environment.ts';
 import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 
 /** Options that both sides of the promise layer share. */
@@ -31,6 +32,8 @@ export interface EndpointOptions {
   readonly pd?: ProtectionDomain;
   /** Device, transport and clock; the process's own by default. */
   readonly rnic?: Rnic;
+  /** Which of the process's own devices, without `rnic`: one that works in this thread, or one in worker threads. */
+  readonly engine?: EngineKind;
   /** Start from what suits this kind of peer; `policy` then changes single points of it. */
   readonly preset?: PresetName;
   /** What this connection asks for and grants in start-up and on the wire, as a difference from the preset or from {@link DEFAULT_POLICY}. */
@@ -68,8 +71,11 @@ export interface Endpoint {
 
 /** @internal Check everything before anything is made. */
 export function checkEndpoint(options: EndpointOptions): Endpoint {
-  const { rnic = defaultRnic(), pd } = options;
+  const { rnic = defaultRnic(options.engine), pd } = options;
   if (!isRnic(rnic)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.rnic must come from openRnic, got ${show(rnic)}`);
+  if (options.rnic !== undefined && options.engine !== undefined && checkEngine('options.engine', options.engine) !== engineOf(rnic)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${options.engine}, but options.rnic works in ${engineOf(rnic)}`);
+  }
   const { limits } = rnic.device;
   const receives = checkInteger('options.receives', options.receives ?? DEFAULT_RECEIVES, 1, limits.maxQpWr - RESERVED_RECEIVES);
   const maxMessage = checkInteger('options.maxMessage', options.maxMessage ?? DEFAULT_MAX_MESSAGE, 0, limits.maxMessage);
@@ -134,6 +140,8 @@ export interface Resources {
   readonly cq: CompletionQueue;
   readonly qp: QueuePair;
   readonly buffers: MemoryRegion;
+  /** Where the device works in other threads: shared memory for what is not. */
+  readonly bounce: BouncePool | null;
 }
 
 /** @internal Queue pair, completion queue and posted receives for one connection. Nothing stays behind if a limit is in the way. */
@@ -150,8 +158,8 @@ export function createResources(endpoint: Endpoint): Resources {
     undo.unshift(() => cq.destroy());
     const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, extensions });
     undo.unshift(() => qp.destroy());
-    const buffers = pd.registerMemory(new Uint8Array(total * maxMessage), ACCESS.LOCAL_WRITE);
-    const resources = { endpoint, pd, cq, qp, buffers };
+    const buffers = pd.registerMemory(device.newMemory(total * maxMessage), ACCESS.LOCAL_WRITE);
+    const resources = { endpoint, pd, cq, qp, buffers, bounce: device.mirror === null ? null : new BouncePool(pd) };
     for (let i = 0; i < total; i++) postBuffer(resources, i);
     return resources;
   } catch (error) {
@@ -168,9 +176,10 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
 }
 
 /** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays. */
-export function destroyResources({ qp, cq, buffers, pd, endpoint }: Resources): void {
+export function destroyResources({ qp, cq, buffers, bounce, pd, endpoint }: Resources): void {
   qp.destroy();
   cq.destroy();
+  bounce?.close();
   if (!buffers.deregistered) buffers.deregister();
   if (endpoint.pd === null && pd.users === 0) pd.deallocate();
 }

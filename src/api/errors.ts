@@ -98,9 +98,15 @@ const MESSAGES: Readonly<Partial<Record<CloseCause, readonly [IwarpErrorCode, st
   'startup-failed': ['ERR_STARTUP', 'MPA start-up failed'],
 };
 
+/** True for what ends everything on a device whose engine has failed. */
+export function isEngineFailure(error: Error | undefined): error is IwarpError {
+  return error instanceof IwarpError && error.code === 'ERR_ENGINE_FAILED';
+}
+
 /** The error that pending operations of a connection that ended this way are rejected with. */
 export function closeError(cause: CloseCause, error: Error | undefined, terminate: TerminateInfo | undefined): IwarpError {
   if (terminate !== undefined) return new TerminateError(terminate, error === undefined ? undefined : { cause: error });
+  if (isEngineFailure(error)) return error;
   const [code, message] = MESSAGES[cause] ?? (['ERR_CONNECTION_RESET', `the connection ended: ${cause}`] as const);
   return new IwarpError(code, message, error === undefined ? undefined : { cause: error });
 }

@@ -1,8 +1,9 @@
 /** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
 import { checkBoolean, checkBytes, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
-import { ACCESS, MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
+import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
 import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
-import { checkOptionsObject } from './endpoint.ts';
+import { checkOptionsObject, type Resources } from './endpoint.ts';
+import type { BouncePool } from './bounce.ts';
 import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
 
 /** Memory for an operation: registered, registered in part, or any view (registered for the time of the operation). */
@@ -13,7 +14,7 @@ export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | numb
 
 /** Options of {@link Connection.allocate}. */
 export interface AllocateOptions extends RegisterOptions {
-  /** Over a SharedArrayBuffer, for use by other threads too. */
+  /** Over a SharedArrayBuffer, for use by other threads too. With `engine: 'worker'` memory is so in any case. */
   readonly sharedMemory?: boolean;
 }
 
@@ -30,8 +31,8 @@ export interface Local {
   readonly sge: Sge;
   readonly length: number;
   readonly bytes: Uint8Array;
-  /** Run once, when the stack is done with the memory. */
-  readonly cleanup: (() => void) | null;
+  /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
+  readonly cleanup: ((ok: boolean) => void) | null;
 }
 
 /** @internal The rights behind a name; a number is checked by registration. */
@@ -40,12 +41,12 @@ export function rightsOf(access: PeerAccess): number {
 }
 
 /** @internal Zeroed memory, and what of the options is for registration. */
-export function allocateBytes(octets: number, options: AllocateOptions): { readonly bytes: Uint8Array; readonly options: RegisterOptions } {
+export function allocateBytes(device: Device, octets: number, options: AllocateOptions): { readonly bytes: Uint8Array; readonly options: RegisterOptions } {
   checkInteger('octets', octets, 0, 0xffff_ffff);
   checkOptionsObject(options);
   const { sharedMemory = false, ...rest } = options;
   checkBoolean('options.sharedMemory', sharedMemory);
-  return { bytes: sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : new Uint8Array(octets), options: rest };
+  return { bytes: sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : device.newMemory(octets), options: rest };
 }
 
 /** @internal The ticket to a region or window of this domain, or to part of it. */
@@ -61,11 +62,14 @@ export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWind
 const scratch = { offset: 0, length: 0 };
 
 /** @internal Check memory for an operation that needs `access` of it; a view is registered on the way. */
-export function localMemory(pd: ProtectionDomain, name: string, memory: LocalMemory, access: number): Local {
+export function localMemory(own: Pick<Resources, 'pd' | 'bounce'>, name: string, memory: LocalMemory, access: number): Local {
+  const { pd, bounce } = own;
   let sge: Sge;
-  let cleanup: (() => void) | null = null;
+  let cleanup: ((ok: boolean) => void) | null = null;
   if (memory instanceof MemoryRegion) {
     sge = { mr: memory };
+  } else if (ArrayBuffer.isView(memory) && bounce !== null && !(memory.buffer instanceof SharedArrayBuffer)) {
+    return bounced(bounce, checkBytes(name, memory), access);
   } else if (ArrayBuffer.isView(memory)) {
     // Registration is an entry in a table: memory that is used once needs no ceremony.
     const region = pd.registerMemory(checkBytes(name, memory), access);
@@ -81,11 +85,24 @@ export function localMemory(pd: ProtectionDomain, name: string, memory: LocalMem
   return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
 }
 
+/** An operation on memory that the engine cannot see goes through memory that it can. */
+function bounced(bounce: BouncePool, bytes: Uint8Array, access: number): Local {
+  const { length } = bytes;
+  const mr = bounce.take(length);
+  const sink = (access & ACCESS.LOCAL_WRITE) !== 0;
+  if (!sink) mr.bytes.set(bytes);
+  const cleanup = (ok: boolean): void => {
+    if (ok && sink) bytes.set(mr.bytes.subarray(0, length));
+    bounce.give(mr);
+  };
+  return { sge: { mr, offset: 0, length }, length, bytes, cleanup };
+}
+
 /** @internal Local memory and a remote buffer that it fits. */
-export function memoryFor(pd: ProtectionDomain, local: LocalMemory, remote: RemoteBuffer, access: number): Local {
+export function memoryFor(own: Pick<Resources, 'pd' | 'bounce'>, local: LocalMemory, remote: RemoteBuffer, access: number): Local {
   checkRemote('remote', remote);
-  const memory = localMemory(pd, 'local', local, access);
+  const memory = localMemory(own, 'local', local, access);
   if (memory.length <= remote.length) return memory;
-  memory.cleanup?.();
+  memory.cleanup?.(false);
   throw new IwarpError('ERR_OUT_OF_RANGE', `local memory has ${memory.length} octets, the remote buffer ${remote.length}`);
 }

@@ -25,8 +25,8 @@ interface Operation {
   readonly request: SendWorkRequest;
   /** Costs a credit: it takes a receive at the peer. */
   readonly message: boolean;
-  /** Run once, when the stack is done with the memory. */
-  readonly cleanup: (() => void) | null;
+  /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
+  readonly cleanup: ((ok: boolean) => void) | null;
   readonly resolve: () => void;
   readonly reject: (error: Error) => void;
   stopListening: (() => void) | null;
@@ -79,9 +79,9 @@ export class Operations {
   }
 
   /** Start an operation, at once or when its turn comes. An abort takes it out of the line; once posted it can only be left alone. */
-  submit(request: SendWorkRequest, message: boolean, cleanup: (() => void) | null, signal: AbortSignal | undefined): Promise<void> {
+  submit(request: SendWorkRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted === true) {
-      cleanup?.();
+      cleanup?.(false);
       return Promise.reject(abortError(signal));
     }
     return new Promise<void>((resolve, reject) => {
@@ -96,7 +96,7 @@ export class Operations {
     const onAbort = (): void => {
       operation.reject(abortError(signal));
       if (!this.#line.delete(operation)) return; // posted: memory belongs to the stack until the completion
-      operation.cleanup?.();
+      operation.cleanup?.(false);
       this.pump();
     };
     signal.addEventListener('abort', onAbort, { once: true });
@@ -215,7 +215,7 @@ export class Operations {
 
 function settle(operation: Operation, error: Error | null): void {
   operation.stopListening?.();
-  operation.cleanup?.();
+  operation.cleanup?.(error === null);
   if (error === null) operation.resolve();
   else operation.reject(error);
 }

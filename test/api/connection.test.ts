@@ -36,7 +36,7 @@ describe.each(WORLDS)('over %s', (world) => {
 
   it('Write and Read move a megabyte without a word from the other program', async () => {
     const { client, server } = await pair(world);
-    const region = server.register(new Uint8Array(1 << 20));
+    const region = server.allocate(1 << 20);
     const remote = server.share(region);
     await client.write(pattern(1 << 20), remote);
     const back = new Uint8Array(1 << 20);
@@ -98,7 +98,9 @@ describe.each(WORLDS)('over %s', (world) => {
     expect(seen).toEqual(['last words']);
     expect((await server.closed).cause).toBe('graceful');
     expect([client.state, server.state]).toEqual(['closed', 'closed']);
-    expect(client.pd.device.query().inUse).toMatchObject({ qp: 0, cq: 0, mr: 0 });
+    const { objects } = client.pd.device;
+    expect([objects.qp.size, objects.cq.size]).toEqual([0, 0]);
+    expect([...objects.mr].filter(({ pd }) => pd === client.pd || pd === server.pd)).toEqual([]);
     await expect(client.send('too late')).rejects.toEqual(code('ERR_CONNECTION_CLOSED'));
     expect(await server.receive()).toBeNull();
   });
@@ -117,7 +119,7 @@ describe.each(WORLDS)('over %s', (world) => {
 
   it('a refused Read rejects with its status and the decoded Terminate; what is behind it with the Terminate', async () => {
     const { client, server } = await pair(world);
-    const region = server.register(new Uint8Array(64), 'read');
+    const region = server.allocate(64, 'read');
     const forged = new RemoteBuffer(region.rkey, region.addr, 100);
     const [refused, behind] = [client.read(forged), client.read(server.share(region))].map((read) => read.catch((error: unknown) => error));
     const error = (await refused) as OperationError;
@@ -133,7 +135,7 @@ describe.each(WORLDS)('over %s', (world) => {
 
   it('Sends and Writes that are out when the Terminate comes reject with it', async () => {
     const { client, server } = await pair(world, { sends: 2 });
-    const region = server.register(new Uint8Array(1 << 16), 'write');
+    const region = server.allocate(1 << 16, 'write');
     const outcomes = [
       client.fetchAdd(server.share(region), 1n), // no right to: refused
       ...Array.from({ length: 40 }, () => client.write(pattern(1 << 16), server.share(region))),
@@ -167,7 +169,7 @@ describe.each(WORLDS)('over %s', (world) => {
 
   it('a Write followed by Immediate Data finds the octets in place', async () => {
     const { client, server } = await pair(world);
-    const region = server.register(new Uint8Array(5000));
+    const region = server.allocate(5000);
     await client.writeImmediate(pattern(5000), server.share(region), 42n);
     const message = (await server.receive())!;
     expect(message.immediate).toBe(42n);
@@ -268,7 +270,7 @@ describe('AbortSignal', () => {
 describe('ends and leftovers', () => {
   it('drain settles when everything started has ended', async () => {
     const { client, server } = await pair('memory');
-    const remote = server.share(server.register(new Uint8Array(1 << 16)));
+    const remote = server.share(server.allocate(1 << 16));
     let done = 0;
     for (let i = 0; i < 20; i++) void client.write(pattern(1000), remote.slice(0, 1000)).then(() => done++);
     await client.drain();
@@ -303,7 +305,7 @@ describe('ends and leftovers', () => {
     const rnic = rnicOf('memory');
     const pd = rnic.device.allocatePd();
     const server = await createServer({ rnic }).listen({ port: 0 });
-    const region = pd.registerMemory(pattern(64), 1);
+    const region = pd.registerMemory(rnic.device.newMemory(64), 1);
     const target = { rnic, pd, host: '127.0.0.1', port: server.address.port };
     const two = await Promise.all([connect(target), connect(target)]);
     for (const connection of two) await connection.send(region);
@@ -347,14 +349,14 @@ describe('misuse throws or rejects at once, with a code', () => {
     ['write(too much)', (c, remote) => c.write(new Uint8Array(65), remote), 'ERR_OUT_OF_RANGE'],
     ['read(no remote)', (c) => c.read(undefined as never, new Uint8Array(1)), 'ERR_INVALID_ARGUMENT'],
     ['read(too much)', (c, remote) => c.read(remote, new Uint8Array(65)), 'ERR_OUT_OF_RANGE'],
-    ['read into a read-only region', (c, remote) => c.read(remote, c.register(new Uint8Array(8), 0)), 'ERR_ACCESS'],
+    ['read into a read-only region', (c, remote) => c.read(remote, c.allocate(8, 0)), 'ERR_ACCESS'],
     ['sendImmediate(string)', (c) => c.sendImmediate('x' as never), 'ERR_INVALID_ARGUMENT'],
     ['sendImmediate(reserved)', (c) => c.sendImmediate(0x6957_6372_0000_0001n), 'ERR_INVALID_ARGUMENT'],
     ['fetchAdd(no remote)', (c) => c.fetchAdd(null as never, 1n), 'ERR_INVALID_ARGUMENT'],
     ['fetchAdd(negative)', (c, remote) => c.fetchAdd(remote, -1n), 'ERR_INVALID_ARGUMENT'],
     ['compareSwap(no swap)', (c, remote) => c.compareSwap(remote, 1n, undefined as never), 'ERR_INVALID_ARGUMENT'],
     ['register(no memory)', (c) => c.register([] as never), 'ERR_INVALID_ARGUMENT'],
-    ['register(wrong access)', (c) => c.register(new Uint8Array(1), 1 << 20), 'ERR_INVALID_ARGUMENT'],
+    ['register(wrong access)', (c) => c.allocate(1, 1 << 20), 'ERR_INVALID_ARGUMENT'],
   ];
   it.each(cases)('%s', async (_name, call, expected) => {
     const { client } = await pair('memory');

@@ -1,15 +1,23 @@
 /** Connections of the promise layer over the in-memory network and over real sockets. */
-import { connect, createServer, openRnic, type Connection, type Rnic, type ServerOptions } from '../../src/index.ts';
+import { connect, createServer, openRnic, type Connection, type MemoryRegion, type PeerAccess, type Rnic, type ServerOptions } from '../../src/index.ts';
 import type { ConnectOptions } from '../../src/api/connect.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 
 /** Where the two ends live. The in-memory network runs on the real clock here, because promises do. */
-export type World = 'memory' | 'tcp, onread' | 'tcp, data';
-export const WORLDS: readonly World[] = ['memory', 'tcp, onread', 'tcp, data'];
+export type World = 'memory' | 'tcp, onread' | 'tcp, data' | 'worker';
+
+/** With IWARP_ENGINE=worker everything runs in worker threads, whatever world a test asks for. */
+const ALL_IN_WORKERS = process.env['IWARP_ENGINE'] === 'worker';
+export const WORLDS: readonly World[] = ALL_IN_WORKERS ? ['worker'] : ['memory', 'tcp, onread', 'tcp, data', 'worker'];
+
+/** One for all tests of a file: a thread takes its time to start. */
+let workers: Rnic | undefined;
 
 export function rnicOf(world: World): Rnic {
+  if (ALL_IN_WORKERS) return openRnic();
+  if (world === 'worker') return (workers ??= openRnic({ engine: 'worker' }));
   if (world === 'memory') return openRnic({ transport: new MemoryTransport(realScheduler) });
   return openRnic({ transport: new TcpTransport({ receive: world === 'tcp, data' ? 'data' : 'onread' }) });
 }
@@ -42,4 +50,11 @@ export async function pairOf(
 /** Octets with a pattern that shows misplacement. */
 export function pattern(length: number, seed = 1): Uint8Array {
   return Uint8Array.from({ length }, (_, i) => (i * 31 + seed * 17 + (i >>> 8)) & 0xff);
+}
+
+/** Registered memory with these octets in it, of the kind that the connection's device takes. */
+export function registered(connection: Connection, bytes: Uint8Array, access?: PeerAccess): MemoryRegion {
+  const region = connection.allocate(bytes.length, access);
+  region.bytes.set(bytes);
+  return region;
 }

@@ -1,0 +1,451 @@
+/**
+ * The engine: what runs in the worker thread. It has the streams with their queues, timers and sockets, and a copy of the STag table; it
+ * reads work requests and commands from one ring and writes completions and events into the other. What it does with them is the same code
+ * that runs in-thread: `ThreadProgress` of `cm/`.
+ *
+ * **One turn: read until the ring is empty (or a batch is through), then sleep.** Nothing in here waits for the application's thread.
+ */
+import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
+import { createCrc32cEngine } from '../crc32c/engine.ts';
+import { ThreadProgress, type LinkHandler, type StreamLink } from '../cm/link.ts';
+import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
+import { FreeListSlabPool } from '../mpa/deframer.ts';
+import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
+import { FreeListStagePool } from '../rdmap/stages.ts';
+import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
+import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
+import type { PortListener } from '../transport/port.ts';
+import { realScheduler } from '../transport/scheduler.ts';
+import { TcpTransport } from '../transport/tcp.ts';
+import {
+  packError, putCounters, REPLY, type Command, type EndpointState, type EngineEvent, type EngineStart, type EntryState, type OperationState,
+} from './messages.ts';
+import { Outbox } from './outbox.ts';
+import { FROM_ENGINE, hasOperation, NUMBER_OF_STATUS, readReceive, readSend, RECEIVED, TO_ENGINE, type Elements } from './records.ts';
+import { RingReader, RingWriter } from './ring.ts';
+
+/** Records read before sockets get their turn. */
+const BATCH = 1024;
+const EMPTY = new Uint8Array(0);
+const NEVER = (): never => {
+  throw new Error('an engine allocates no STags');
+};
+
+/** Start the engine on what the worker was given. */
+export function runEngine(start: EngineStart): void {
+  const engine = new EngineCore(start);
+  start.doorbell.on('message', () => engine.turn());
+  Atomics.store(start.replies, REPLY.READY, 1);
+  engine.turn();
+}
+
+/** Everything a connection and its events need of the engine. */
+class EngineCore {
+  readonly elements: Elements;
+  readonly stags: StagTable;
+  readonly outbox: Outbox;
+  readonly #start: EngineStart;
+  readonly #reader: RingReader;
+  readonly #objects: MessagePort;
+  readonly #progress: ThreadProgress;
+  readonly #links = new Map<number, CoreLink>();
+  readonly #listeners = new Map<number, PortListener>();
+  readonly #shared = new Map<number, ReceiveQueue>();
+  #nextLink = 1;
+  #flushing = false;
+  /** Success of several requests of one connection, one behind the other, is one record. */
+  #run: CoreLink | null = null;
+  #runLength = 0;
+
+  constructor(start: EngineStart) {
+    this.#start = start;
+    this.#reader = new RingReader(start.submissions);
+    this.#objects = start.objects;
+    this.outbox = new Outbox(new RingWriter(start.completions), start.doorbell, start.objects);
+    this.stags = new StagTable(NEVER, start.stagLimit);
+    const gone = new StagEntry(0, 'region', 0);
+    gone.valid = false;
+    this.elements = { stags: this.stags, promised: new Map(), gone };
+    const crc = createCrc32cEngine(start.crc32c);
+    const allocate = (octets: number): Uint8Array => crc.allocate(octets);
+    const resources = { crc, slabs: new FreeListSlabPool(allocate), stages: new FreeListStagePool(allocate) };
+    this.#progress = new ThreadProgress(new TcpTransport({ allocate }), realScheduler, resources);
+  }
+
+  // ------------------------------------------------------------------------------------------------------- reading
+
+  readonly turn = (): void => {
+    this.outbox.flush();
+    const reader = this.#reader;
+    for (let left = BATCH; ; left--) {
+      const at = reader.peek();
+      if (at < 0) {
+        if (reader.release()) this.outbox.ringBell();
+        if (reader.sleep()) break;
+        continue;
+      }
+      if (left === 0) {
+        if (reader.release()) this.outbox.ringBell();
+        setImmediate(this.turn);
+        break;
+      }
+      this.#read(reader.words, at, reader.typeOf(at));
+      reader.next(at);
+    }
+    this.#flushSoon();
+  };
+
+  #read(words: Int32Array, at: number, type: number): void {
+    switch (type) {
+      case TO_ENGINE.SEND: {
+        const link = this.#links.get(words[at + 1]!);
+        const operation = hasOperation(words, at) ? (this.#take() as Extract<Command, { type: 'operation' }>).operation : null;
+        link?.send(words, at, operation);
+        break;
+      }
+      case TO_ENGINE.RECEIVE:
+        this.#links.get(words[at + 1]!)?.receive(words, at);
+        break;
+      case TO_ENGINE.SHARED_RECEIVE:
+        readReceive(words, at, this.#shared.get(words[at + 1]!)!, this.elements);
+        break;
+      case TO_ENGINE.COMMAND:
+        this.#obey(this.#take());
+        break;
+      case TO_ENGINE.FENCE:
+        this.#reply(words[at + 1]!);
+        break;
+      case TO_ENGINE.COUNTERS: {
+        const link = this.#links.get(words[at + 2]!)?.link;
+        if (link?.opened === true) putCounters(this.#start.counters, link.counters());
+        else this.#start.counters.fill(0);
+        this.#reply(words[at + 1]!);
+        break;
+      }
+      default:
+        throw new Error(`no record is of type ${type}`);
+    }
+  }
+
+  #take(): Command {
+    return receiveMessageOnPort(this.#objects)!.message as Command;
+  }
+
+  #reply(fence: number): void {
+    Atomics.store(this.#start.replies, REPLY.FENCE, fence);
+    Atomics.notify(this.#start.replies, REPLY.FENCE);
+  }
+
+  #obey(command: Command): void {
+    switch (command.type) {
+      case 'entry':
+        this.#putEntry(command.entry);
+        break;
+      case 'drop': {
+        const entry = this.stags.withIndex(command.stag);
+        if (entry !== undefined) this.stags.free(entry);
+        break;
+      }
+      case 'shared-queue':
+        this.#shared.set(command.srq, new ReceiveQueue(command.depth));
+        break;
+      case 'resize-shared':
+        this.#shared.get(command.srq)!.resize(command.depth);
+        break;
+      case 'fail-shared':
+        this.#shared.get(command.srq)!.failed = true;
+        break;
+      case 'listen':
+        this.#listen(command);
+        break;
+      case 'unlisten':
+        this.#unlisten(command.listener);
+        break;
+      case 'endpoint':
+        this.#link(command.link).attach(command.endpoint, this.#shared.get(command.endpoint.srq));
+        break;
+      case 'connect': {
+        const link = this.#link(command.link);
+        link.link = this.#progress.connect({ ...command, endpoint: link.endpoint! }, link);
+        break;
+      }
+      case 'operation':
+        throw new Error('an operation stands behind its request only');
+      default:
+        this.#links.get(command.link)?.obey(command);
+    }
+  }
+
+  /** The link of this number; the active side's is made with its first command. */
+  #link(id: number): CoreLink {
+    let link = this.#links.get(id);
+    if (link === undefined) {
+      link = new CoreLink(this, id);
+      this.#links.set(id, link);
+    }
+    return link;
+  }
+
+  // -------------------------------------------------------------------------------------------------------- memory
+
+  #putEntry(state: EntryState): void {
+    const { stags } = this;
+    let entry = stags.withIndex(state.stag);
+    if (entry === undefined || entry.kind !== state.kind || entry.pd !== state.pd) {
+      entry = new StagEntry(state.stag, state.kind, state.pd);
+      stags.insert(entry);
+    }
+    if (entry.region !== null) stags.invalidate(entry);
+    stags.rekey(entry, state.stag & 0xff);
+    Object.assign(entry, {
+      qp: state.qp, valid: state.valid, access: state.access, baseHi: state.baseHi, baseLo: state.baseLo, zeroBased: state.zeroBased,
+      shared: state.shared, bytes: state.bytes ?? EMPTY,
+    });
+    const region = state.region === 0 ? undefined : stags.withIndex(state.region);
+    if (region === undefined) return;
+    // Bound through a queue pair of another engine.
+    entry.region = region;
+    entry.binder = { boundWindows: 1 };
+    region.windows++;
+  }
+
+  /** The operation with the entries of this thread in it. */
+  operation(state: OperationState, binder: WindowBinder): LocalOperation {
+    const { gone } = this.elements;
+    const entry = this.stags.withIndex(state.index) ?? gone;
+    if (state.type === 'invalidate') return { ...state, entry };
+    if (state.type === 'register') {
+      this.elements.promised.set(((state.index & 0xffff_ff00) | state.key) >>> 0, state.bytes);
+      return { ...state, entry };
+    }
+    return { ...state, entry, region: this.stags.withIndex(state.regionStag) ?? gone, binder };
+  }
+
+  // ----------------------------------------------------------------------------------------------------- listeners
+
+  #listen(command: Extract<Command, { type: 'listen' }>): void {
+    const { listener: id, maxPending } = command;
+    const pending = new Set<CoreLink>();
+    this.#progress.listen(command, {
+      full: () => pending.size >= maxPending,
+      turnedAway: (remote) => this.tell({ type: 'turned-away', listener: id, remote }),
+      acceptFailed: (error) => this.tell({ type: 'accept-failed', listener: id, error: packError(error) }),
+      incoming: (link) => {
+        const made = this.#link(this.#nextLink);
+        this.#nextLink += 2;
+        made.link = link;
+        made.decided = () => pending.delete(made);
+        pending.add(made);
+        this.tell({ type: 'incoming', listener: id, link: made.id, local: link.localAddress!, remote: link.remoteAddress! });
+        return made;
+      },
+    }, (listener, error) => {
+      if (listener === undefined) {
+        this.tell({ type: 'listen-failed', listener: id, error: packError(error ?? new Error('unknown reason')) });
+        return;
+      }
+      this.#listeners.set(id, listener);
+      this.tell({ type: 'listening', listener: id, address: listener.address });
+    });
+  }
+
+  #unlisten(id: number): void {
+    const listener = this.#listeners.get(id);
+    this.#listeners.delete(id);
+    listener?.close(() => this.tell({ type: 'unlistened', listener: id }));
+  }
+
+  // ------------------------------------------------------------------------------------------------------- writing
+
+  forget(link: CoreLink): void {
+    this.#links.delete(link.id);
+  }
+
+  tell(event: EngineEvent): void {
+    this.endRun();
+    this.outbox.send(FROM_ENGINE.EVENT, event);
+    this.#flushSoon();
+  }
+
+  sent(link: CoreLink, status: number): void {
+    if (status === 0 && this.#run === link) {
+      this.#runLength++;
+      return;
+    }
+    this.endRun();
+    if (status === 0) {
+      this.#run = link;
+      this.#runLength = 1;
+    } else {
+      this.outbox.put(FROM_ENGINE.SENT, link.id, status, 1);
+    }
+    this.#flushSoon();
+  }
+
+  received(type: number, ...words: readonly number[]): void {
+    this.endRun();
+    this.outbox.put(type, ...words);
+    this.#flushSoon();
+  }
+
+  endRun(): void {
+    if (this.#run === null) return;
+    this.outbox.put(FROM_ENGINE.SENT, this.#run.id, 0, this.#runLength);
+    this.#run = null;
+  }
+
+  /** One doorbell for all that one turn of the event loop has to say. */
+  #flushSoon(): void {
+    if (this.#flushing) return;
+    this.#flushing = true;
+    realScheduler.defer(this.#flush);
+  }
+
+  readonly #flush = (): void => {
+    this.#flushing = false;
+    this.endRun();
+    this.outbox.publish();
+  };
+}
+
+/** One connection: its queues, and its stream through a link. */
+class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
+  readonly id: number;
+  readonly #engine: EngineCore;
+  link: StreamLink | null = null;
+  endpoint: StreamEndpoint | null = null;
+  boundWindows = 0;
+  /** A listener counts this link until it has been answered or is gone. */
+  decided: (() => void) | null = null;
+
+  constructor(engine: EngineCore, id: number) {
+    this.#engine = engine;
+    this.id = id;
+  }
+
+  attach(state: EndpointState, shared: ReceiveQueue | undefined): void {
+    const { sendDepth, receiveDepth, srq: _srq, ...rest } = state;
+    this.endpoint = {
+      ...rest,
+      stags: this.#engine.stags,
+      sq: new SendQueue(sendDepth),
+      rq: shared ?? new ReceiveQueue(receiveDepth),
+      rqShared: shared !== undefined,
+      owner: this,
+    };
+  }
+
+  send(words: Int32Array, at: number, operation: OperationState | null): void {
+    const wqe = readSend(words, at, this.endpoint!.sq, this.#engine.elements);
+    if (operation !== null) {
+      const { stags, elements } = this.#engine;
+      const local = this.#engine.operation(operation, this);
+      wqe.local = () => {
+        if (local.type === 'register') elements.promised.delete(((local.entry.stag & 0xffff_ff00) | local.key) >>> 0);
+        return executeLocal(stags, local);
+      };
+    }
+    this.link?.kick();
+  }
+
+  receive(words: Int32Array, at: number): void {
+    readReceive(words, at, this.endpoint!.rq, this.#engine.elements);
+  }
+
+  obey(command: Extract<Command, { link: number }>): void {
+    const link = this.link!;
+    switch (command.type) {
+      case 'resize':
+        this.endpoint!.sq.resize(command.send);
+        if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
+        break;
+      case 'accept':
+        this.#settle();
+        link.accept(this.endpoint!, command.privateData, command.wishes);
+        break;
+      case 'reject':
+        this.#settle();
+        link.reject(command.privateData);
+        break;
+      case 'confirm':
+        link.confirm(this.endpoint!, command.code);
+        break;
+      case 'set-ord':
+        link.setOrd(command.ord);
+        break;
+      case 'preset-msn':
+        link.presetMsn(command.qn, command.msn);
+        break;
+      case 'cancel':
+        if (!link.cancel() && link.opened) link.abort();
+        if (!link.opened) this.#engine.forget(this);
+        break;
+      default:
+        if (!link.opened) break;
+        if (command.type === 'terminate') link.terminate(command.code);
+        else if (command.type === 'close') link.close();
+        else if (command.type === 'abort') link.abort();
+    }
+  }
+
+  #settle(): void {
+    this.decided?.();
+    this.decided = null;
+  }
+
+  // --------------------------------------------------------------------------------------------------- LinkHandler
+
+  opened(): void {
+    this.#engine.tell({ type: 'opened', link: this.id, local: this.link!.localAddress!, remote: this.link!.remoteAddress! });
+  }
+
+  failed(error: Error): void {
+    this.#engine.tell({ type: 'failed', link: this.id, error: packError(error) });
+    this.#engine.forget(this);
+  }
+
+  event(event: StreamEvent): void {
+    const link = this.link!;
+    const closed = event.type === 'closed';
+    const { ord, deciding } = link;
+    this.#engine.tell({
+      type: 'stream',
+      link: this.id,
+      event: closed ? { ...event, error: event.error === undefined ? undefined : packError(event.error) } : compact(event),
+      ord,
+      deciding,
+      counters: closed ? link.counters() : undefined,
+    });
+    if (!closed) return;
+    this.#settle();
+    this.#engine.forget(this);
+  }
+
+  // ----------------------------------------------------------------------------------------------------- WorkOwner
+
+  sendCompleted(wqe: SendWqe): void {
+    const status = NUMBER_OF_STATUS.get(wqe.status)!;
+    this.endpoint!.sq.complete(true); // the application's own entry waits to be polled; this one is free
+    this.#engine.sent(this, status);
+  }
+
+  receiveTaken(): void {
+    // A queue of our own is taken in order: its completion says it all.
+    if (this.endpoint!.rqShared) this.#engine.received(FROM_ENGINE.TAKEN, this.id);
+  }
+
+  receiveCompleted(wqe: ReceiveWqe): void {
+    const flags =
+      NUMBER_OF_STATUS.get(wqe.status)! | (wqe.taken ? RECEIVED.TAKEN : 0) | (wqe.solicited ? RECEIVED.SOLICITED : 0) |
+      (wqe.hasImmediate ? RECEIVED.IMMEDIATE : 0);
+    this.#engine.received(FROM_ENGINE.RECEIVED, this.id, flags, wqe.byteLength, wqe.invalidated, wqe.immediateHi, wqe.immediateLo);
+    wqe.queue.release(wqe);
+  }
+}
+
+/** An event whose octets do not drag the buffers that they are part of through the port. */
+function compact<T>(value: T): T {
+  if (value instanceof Uint8Array) return value.slice() as T;
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, compact(field as unknown)])) as T;
+}

@@ -1,0 +1,197 @@
+/**
+ * The application's side of one engine: the worker thread, the rings, and what both threads have to agree on.
+ *
+ * Order. Everything goes to the engine in the order of the calls, and comes back in the order in which it happened, whether record or
+ * object. What is published is never taken back, and the application's thread waits for the engine only in `fence` and `counters`: calls
+ * that must not return before the engine has come that far. An engine that does not answer in time counts as failed.
+ */
+import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker } from 'node:worker_threads';
+import { IwarpError } from '../base/errors.ts';
+import type { Crc32cEngineName } from '../crc32c/engine.ts';
+import type { StreamCounters } from '../rdmap/stream-types.ts';
+import { COUNTER_COUNT, REPLY, takeCounters, type Command, type EngineEvent, type EngineStart } from './messages.ts';
+import { Outbox } from './outbox.ts';
+import { FROM_ENGINE, TO_ENGINE } from './records.ts';
+import { createRing, RingReader, RingWriter } from './ring.ts';
+import { spawnWorker } from './spawn.ts';
+
+/** 256 KiB each way: some thousand requests, more than there are in flight at the speeds one thread reaches. */
+const RING_WORDS = 65_536;
+/** Records taken before the event loop gets its turn. */
+const BATCH = 4096;
+/** A turn of the engine takes milliseconds at most. One that takes this long is not coming back. */
+const PATIENCE_MS = 5_000;
+/** While the ring is full nobody tells a waiting thread of room: look this often. */
+const ROOM_MS = 1;
+
+/** Who is told what comes from the engine. */
+export interface EngineUser {
+  sent(link: number, status: number, count: number): void;
+  taken(link: number): void;
+  received(link: number, flags: number, octets: number, invalidated: number, immediateHi: number, immediateLo: number): void;
+  event(event: EngineEvent): void;
+  /** There is room in the ring again. */
+  room(): void;
+  /** The engine is gone; nothing follows. */
+  failed(error: IwarpError): void;
+}
+
+/** Options of {@link EngineHost}. */
+export interface EngineOptions {
+  readonly crc32c: Crc32cEngineName | 'auto';
+  readonly stagLimit: number;
+}
+
+/** One engine, as the application's thread sees it. */
+export class EngineHost {
+  readonly outbox: Outbox;
+  readonly worker: Worker;
+  readonly #user: EngineUser;
+  readonly #reader: RingReader;
+  readonly #replies: Int32Array;
+  readonly #counters: Float64Array;
+  readonly #objects: MessagePort;
+  readonly #doorbell: MessagePort;
+  #fence = 0;
+  #open = 0;
+  #state: 'running' | 'failed' | 'stopped' = 'running';
+
+  constructor(options: EngineOptions, user: EngineUser) {
+    this.#user = user;
+    const doorbell = new MessageChannel();
+    const objects = new MessageChannel();
+    const submissions = createRing(RING_WORDS);
+    const completions = createRing(RING_WORDS);
+    this.#replies = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
+    this.#counters = new Float64Array(new SharedArrayBuffer(COUNTER_COUNT * Float64Array.BYTES_PER_ELEMENT));
+    this.#doorbell = doorbell.port1;
+    this.#objects = objects.port1;
+    this.outbox = new Outbox(new RingWriter(submissions), doorbell.port1, objects.port1);
+    this.#reader = new RingReader(completions);
+    const start: EngineStart = {
+      submissions, completions, replies: this.#replies, counters: this.#counters, doorbell: doorbell.port2, objects: objects.port2, ...options,
+    };
+    this.worker = spawnWorker({ workerData: start, transferList: [doorbell.port2, objects.port2], name: 'iwarp engine' });
+    this.worker.on('error', (error) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine has failed: ${error.message}`, { cause: error })));
+    this.worker.on('exit', (code) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine's thread has ended with exit code ${code}`)));
+    this.worker.unref();
+    this.#doorbell.on('message', this.#turn);
+    this.#doorbell.unref();
+    this.#reader.sleep();
+  }
+
+  get state(): 'running' | 'failed' | 'stopped' {
+    return this.#state;
+  }
+
+  /** Something is open on the engine that keeps the process alive, as a socket does. */
+  ref(): void {
+    if (this.#open++ === 0 && this.#state === 'running') this.worker.ref();
+  }
+
+  unref(): void {
+    if (--this.#open === 0 && this.#state === 'running') this.worker.unref();
+  }
+
+  /** Stop the thread; for the user that is an end by plan. */
+  stop(): void {
+    if (this.#state !== 'running') return;
+    this.#state = 'stopped';
+    this.#release();
+  }
+
+  #release(): void {
+    this.#doorbell.close();
+    this.#objects.close();
+    void this.worker.terminate();
+  }
+
+  #end(error: IwarpError): void {
+    if (this.#state !== 'running') return;
+    this.#read(Number.POSITIVE_INFINITY); // what it has said before is true
+    this.#state = 'failed';
+    this.#release();
+    this.#user.failed(error);
+  }
+
+  // ------------------------------------------------------------------------------------------------------- sending
+
+  /** A rare thing, as an object. */
+  command(command: Command): void {
+    if (this.#state !== 'running') return;
+    this.outbox.send(TO_ENGINE.COMMAND, command);
+    this.outbox.publish();
+  }
+
+  /** Wait until the engine has done everything that went before. At once if it has not come up yet: nobody can have used anything. */
+  fence(): void {
+    if (this.#state !== 'running' || Atomics.load(this.#replies, REPLY.READY) === 0) return;
+    this.#await(TO_ENGINE.FENCE, 0);
+  }
+
+  /** The counters of a connection, as of now; null if the engine cannot tell any more. */
+  counters(link: number): StreamCounters | null {
+    if (this.#state !== 'running' || Atomics.load(this.#replies, REPLY.READY) === 0) return null;
+    return this.#await(TO_ENGINE.COUNTERS, link) ? takeCounters(this.#counters) : null;
+  }
+
+  #await(type: number, word: number): boolean {
+    const replies = this.#replies;
+    const number = (this.#fence = (this.#fence + 1) | 0);
+    const end = performance.now() + PATIENCE_MS;
+    this.outbox.put(type, number, word);
+    for (;;) {
+      this.outbox.flush();
+      this.outbox.publish();
+      const passed = Atomics.load(replies, REPLY.FENCE);
+      if (passed === number) return true;
+      const left = end - performance.now();
+      if (left <= 0) break;
+      Atomics.wait(replies, REPLY.FENCE, passed, this.outbox.open ? left : Math.min(left, ROOM_MS));
+    }
+    this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine has not answered within ${PATIENCE_MS} ms`));
+    return false;
+  }
+
+  // ----------------------------------------------------------------------------------------------------- receiving
+
+  readonly #turn = (): void => {
+    if (this.#state !== 'running') return;
+    if (!this.#read(BATCH)) setImmediate(this.#turn);
+    if (this.#state === 'running' && this.outbox.flush()) this.#user.room();
+    this.outbox.publish();
+  };
+
+  /** Read up to so many records; true if there are none left. */
+  #read(most: number): boolean {
+    const reader = this.#reader;
+    for (let left = most; ; left--) {
+      const at = reader.peek();
+      if (at < 0 || left === 0) {
+        if (reader.release()) this.outbox.ringBell();
+        if (at >= 0) return false;
+        if (reader.sleep()) return true;
+        continue;
+      }
+      this.#take(reader.words, at, reader.typeOf(at));
+      reader.next(at);
+    }
+  }
+
+  #take(words: Int32Array, at: number, type: number): void {
+    const user = this.#user;
+    switch (type) {
+      case FROM_ENGINE.SENT:
+        user.sent(words[at + 1]!, words[at + 2]!, words[at + 3]!);
+        break;
+      case FROM_ENGINE.TAKEN:
+        user.taken(words[at + 1]!);
+        break;
+      case FROM_ENGINE.RECEIVED:
+        user.received(words[at + 1]!, words[at + 2]!, words[at + 3]! >>> 0, words[at + 4]! >>> 0, words[at + 5]! >>> 0, words[at + 6]! >>> 0);
+        break;
+      default:
+        user.event(receiveMessageOnPort(this.#objects)!.message as EngineEvent);
+    }
+  }
+}

@@ -1,0 +1,163 @@
+/** The rare things that pass between an application's thread and an engine, as objects that a message port can copy. */
+import { ERROR_CODES, IwarpError, type IwarpErrorCode } from '../base/errors.ts';
+import type { Crc32cEngineName } from '../crc32c/engine.ts';
+import type { DepthWishes } from '../mpa/negotiate.ts';
+import type { ConnectionPolicy } from '../mpa/policy.ts';
+import { noCounters } from '../rdmap/counters.ts';
+import type { LocalBind, LocalInvalidate, LocalRegister } from '../rdmap/local-work.ts';
+import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
+import type { ConnectTarget, ListenTarget, PortAddress } from '../transport/port.ts';
+import type { MessagePort } from 'node:worker_threads';
+
+/** What a worker is started with. */
+export interface EngineStart {
+  readonly submissions: Int32Array;
+  readonly completions: Int32Array;
+  /** Word 0: number of the last fence passed; word 1: the engine is up. */
+  readonly replies: Int32Array;
+  /** Where the answer to a question for counters goes. */
+  readonly counters: Float64Array;
+  /** Rings: a message says that there is something to read, or room to write. */
+  readonly doorbell: MessagePort;
+  /** Commands and events. Nobody listens; they are taken when their place in the ring comes. */
+  readonly objects: MessagePort;
+  readonly crc32c: Crc32cEngineName | 'auto';
+  readonly stagLimit: number;
+}
+
+/** Words of {@link EngineStart.replies}. */
+export const REPLY = { FENCE: 0, READY: 1 } as const;
+
+/** An STag entry as it stands. */
+export interface EntryState {
+  readonly stag: number;
+  readonly kind: 'region' | 'window';
+  readonly pd: number;
+  readonly qp: number;
+  readonly valid: boolean;
+  readonly access: number;
+  readonly baseHi: number;
+  readonly baseLo: number;
+  readonly zeroBased: boolean;
+  readonly shared: boolean;
+  /** Null for none. */
+  readonly bytes: Uint8Array | null;
+  /** STag of the region that a bound window belongs to; 0 for none. */
+  readonly region: number;
+}
+
+/** A queue pair as a stream sees it. */
+export interface EndpointState {
+  readonly pd: number;
+  readonly qp: number;
+  readonly sendDepth: number;
+  readonly receiveDepth: number;
+  /** Number of the shared receive queue; 0 for none. */
+  readonly srq: number;
+  readonly rights: { readonly read: boolean; readonly write: boolean };
+  readonly extensions: boolean;
+  readonly maxOrd: number;
+  readonly sinkRight: number;
+}
+
+/** An operation on our own memory, with STags in the place of entries. */
+export type OperationState =
+  | (Omit<LocalInvalidate, 'entry'> & { readonly index: number })
+  | (Omit<LocalRegister, 'entry'> & { readonly index: number })
+  | (Omit<LocalBind, 'entry' | 'region' | 'binder'> & { readonly index: number });
+
+/** Towards the engine. `link` names a connection: odd where the engine has made it. */
+export type Command =
+  | { readonly type: 'entry'; readonly entry: EntryState }
+  | { readonly type: 'drop'; readonly stag: number }
+  | { readonly type: 'operation'; readonly operation: OperationState }
+  | { readonly type: 'endpoint'; readonly link: number; readonly endpoint: EndpointState }
+  | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }
+  | { readonly type: 'resize'; readonly link: number; readonly send: number; readonly receive: number }
+  | { readonly type: 'resize-shared'; readonly srq: number; readonly depth: number }
+  | { readonly type: 'fail-shared'; readonly srq: number }
+  | {
+      readonly type: 'connect'; readonly link: number; readonly target: ConnectTarget; readonly policy: ConnectionPolicy; readonly confirm: boolean;
+      readonly privateData: Uint8Array; readonly wishes: DepthWishes;
+    }
+  | { readonly type: 'accept'; readonly link: number; readonly privateData: Uint8Array; readonly wishes: Partial<DepthWishes> }
+  | { readonly type: 'reject'; readonly link: number; readonly privateData: Uint8Array }
+  | { readonly type: 'confirm'; readonly link: number; readonly code: number | undefined }
+  | { readonly type: 'terminate'; readonly link: number; readonly code: number }
+  | { readonly type: 'set-ord'; readonly link: number; readonly ord: number }
+  | { readonly type: 'preset-msn'; readonly link: number; readonly qn: number; readonly msn: number }
+  | { readonly type: 'cancel' | 'close' | 'abort'; readonly link: number }
+  | { readonly type: 'listen'; readonly listener: number; readonly target: ListenTarget; readonly policy: ConnectionPolicy; readonly maxPending: number }
+  | { readonly type: 'unlisten'; readonly listener: number };
+
+/** A stream event without Error objects. */
+export type StreamEventState = Exclude<StreamEvent, { type: 'closed' }>
+  | { readonly type: 'closed'; readonly cause: Extract<StreamEvent, { type: 'closed' }>['cause']; readonly error: ErrorState | undefined };
+
+/** From the engine. */
+export type EngineEvent =
+  | { readonly type: 'opened'; readonly link: number; readonly local: PortAddress; readonly remote: PortAddress }
+  | { readonly type: 'failed'; readonly link: number; readonly error: ErrorState }
+  | {
+      readonly type: 'stream'; readonly link: number; readonly event: StreamEventState; readonly ord: number; readonly deciding: boolean;
+      /** With the last event. */
+      readonly counters: StreamCounters | undefined;
+    }
+  | { readonly type: 'incoming'; readonly listener: number; readonly link: number; readonly local: PortAddress; readonly remote: PortAddress }
+  | { readonly type: 'listening'; readonly listener: number; readonly address: PortAddress }
+  | { readonly type: 'listen-failed'; readonly listener: number; readonly error: ErrorState }
+  | { readonly type: 'turned-away'; readonly listener: number; readonly remote: PortAddress | undefined }
+  | { readonly type: 'accept-failed'; readonly listener: number; readonly error: ErrorState }
+  | { readonly type: 'unlistened'; readonly listener: number };
+
+/** An error as a message port can carry it: structured copies of errors lose their class and their code. */
+export interface ErrorState {
+  readonly code: string | undefined;
+  readonly message: string;
+  readonly cause: ErrorState | undefined;
+}
+
+const CAUSES_AT_MOST = 4;
+
+/** Take an error apart. */
+export function packError(error: Error, depth = 0): ErrorState {
+  const { code, cause } = error as NodeJS.ErrnoException;
+  return {
+    code: typeof code === 'string' ? code : undefined,
+    message: error.message,
+    cause: cause instanceof Error && depth < CAUSES_AT_MOST ? packError(cause, depth + 1) : undefined,
+  };
+}
+
+/** Put it together again. */
+export function unpackError(state: ErrorState): Error {
+  const options = state.cause === undefined ? undefined : { cause: unpackError(state.cause) };
+  if (state.code !== undefined && state.code in ERROR_CODES) return new IwarpError(state.code as IwarpErrorCode, state.message, options);
+  const error = new Error(state.message, options);
+  return state.code === undefined ? error : Object.assign(error, { code: state.code });
+}
+
+const ZERO = noCounters();
+const PLAIN = Object.entries(ZERO).flatMap(([name, value]) => (typeof value === 'number' ? [name as 'octetsIn'] : []));
+const KINDS = Object.keys(ZERO.messagesIn) as (keyof StreamCounters['messagesIn'])[];
+
+/** Numbers in a {@link StreamCounters}. */
+export const COUNTER_COUNT: number = PLAIN.length + 2 * KINDS.length;
+
+/** Counters into shared memory. */
+export function putCounters(target: Float64Array, counters: StreamCounters): void {
+  let i = 0;
+  for (const name of PLAIN) target[i++] = counters[name];
+  for (const kind of KINDS) target[i++] = counters.messagesIn[kind];
+  for (const kind of KINDS) target[i++] = counters.messagesOut[kind];
+}
+
+/** And out again. */
+export function takeCounters(source: Float64Array): StreamCounters {
+  const counters = noCounters();
+  let i = 0;
+  for (const name of PLAIN) counters[name] = source[i++]!;
+  for (const kind of KINDS) counters.messagesIn[kind] = source[i++]!;
+  for (const kind of KINDS) counters.messagesOut[kind] = source[i++]!;
+  return counters;
+}

@@ -1,0 +1,172 @@
+/**
+ * What goes through the two rings of an engine, and how. Frequent things (work requests, completions) are records of a few words; a rare
+ * thing is an object on a message port, and a record that marks its place: whoever reads the record takes the object from the port.
+ *
+ * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
+ */
+import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
+import { WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeColumns, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
+import type { RingWriter } from './ring.ts';
+
+/** Types of the records towards the engine. */
+export const TO_ENGINE = { SEND: 1, RECEIVE: 2, SHARED_RECEIVE: 3, COMMAND: 4, FENCE: 5, COUNTERS: 6 } as const;
+/** Types of the records from the engine. */
+export const FROM_ENGINE = { SENT: 1, TAKEN: 2, RECEIVED: 3, EVENT: 4 } as const;
+
+/** Statuses and opcodes by number. */
+export const STATUSES: readonly WcStatus[] = [
+  'success', 'local-length-error', 'local-protection-error', 'local-qp-operation-error', 'flushed', 'mw-bind-error', 'fast-register-error',
+  'local-invalidate-error', 'remote-invalidate-error', 'remote-access-error', 'remote-operation-error', 'zero-read-resources', 'bad-response',
+  'fatal-error',
+];
+const OPCODES: readonly WcOpcode[] = [
+  'send', 'rdma-write', 'rdma-read', 'immediate', 'atomic-fetch-add', 'atomic-cmp-swap', 'local-invalidate', 'bind-mw', 'reg-mr',
+];
+const OPCODE_NUMBERS = new Map(OPCODES.map((opcode, i) => [opcode, i]));
+
+/** Bits of the third word of a send record. */
+const KIND_MASK = 7;
+const OPCODE_SHIFT = 3;
+const WIRE_SHIFT = 7;
+const FENCE_BIT = 1 << 12;
+const SOLICITED_BIT = 1 << 13;
+const IMMEDIATE_SHIFT = 14;
+const OPERATION_BIT = 1 << 16;
+const INLINE_BIT = 1 << 17;
+const COUNT_SHIFT = 20;
+const FOUR_BITS = 15;
+
+const SEND_WORDS = 8;
+const ATOMIC_WORDS = 6;
+const SGE_WORDS = 3;
+const RECEIVE_WORDS = 3;
+
+/** An entry that is in no table: what an element refers to whose region has gone. */
+export interface Elements {
+  readonly stags: StagTable;
+  /** Memory that a queued fast registration will give to this STag. */
+  readonly promised: Map<number, Uint8Array>;
+  readonly gone: StagEntry;
+}
+
+/** Write a send-side request; false if the ring has no room. */
+export function writeSend(ring: RingWriter, link: number, wqe: SendWqe): boolean {
+  const { sges } = wqe;
+  const inline = sges.count > 0 && sges.entry[0] === null;
+  const atomic = wqe.kind === WORK.ATOMIC;
+  const payload = inline ? 1 + ((sges.total + 3) >> 2) : sges.count * SGE_WORDS;
+  const at = ring.begin(TO_ENGINE.SEND, SEND_WORDS + (atomic ? ATOMIC_WORDS : 0) + payload);
+  if (at < 0) return false;
+  const { words } = ring;
+  words[at + 1] = link;
+  words[at + 2] =
+    wqe.kind | (OPCODE_NUMBERS.get(wqe.opcode)! << OPCODE_SHIFT) | (wqe.wireOpcode << WIRE_SHIFT) | (wqe.fence ? FENCE_BIT : 0) |
+    (wqe.solicited ? SOLICITED_BIT : 0) | (wqe.immediate << IMMEDIATE_SHIFT) | (wqe.operation === null ? 0 : OPERATION_BIT) |
+    (inline ? INLINE_BIT : 0) | (sges.count << COUNT_SHIFT);
+  words[at + 3] = wqe.stag;
+  words[at + 4] = wqe.toHi;
+  words[at + 5] = wqe.toLo;
+  words[at + 6] = wqe.dataHi;
+  words[at + 7] = wqe.dataLo;
+  let next = at + SEND_WORDS;
+  if (atomic) {
+    words[next] = wqe.maskHi;
+    words[next + 1] = wqe.maskLo;
+    words[next + 2] = wqe.compareHi;
+    words[next + 3] = wqe.compareLo;
+    words[next + 4] = wqe.compareMaskHi;
+    words[next + 5] = wqe.compareMaskLo;
+    next += ATOMIC_WORDS;
+  }
+  if (!inline) {
+    writeElements(words, next, sges);
+    return true;
+  }
+  words[next] = sges.total;
+  new Uint8Array(words.buffer).set(wqe.inline!.subarray(0, sges.total), (next + 1) << 2);
+  return true;
+}
+
+/** Write a receive of a queue pair, or of a shared queue; false if the ring has no room. */
+export function writeReceive(ring: RingWriter, type: number, queue: number, wqe: ReceiveWqe): boolean {
+  const { sges } = wqe;
+  const at = ring.begin(type, RECEIVE_WORDS + sges.count * SGE_WORDS);
+  if (at < 0) return false;
+  ring.words[at + 1] = queue;
+  ring.words[at + 2] = sges.count;
+  writeElements(ring.words, at + RECEIVE_WORDS, sges);
+  return true;
+}
+
+function writeElements(words: Int32Array, at: number, sges: SgeColumns): void {
+  for (let i = 0; i < sges.count; i++, at += SGE_WORDS) {
+    const length = sges.length[i]!;
+    words[at] = sges.stag[i]!;
+    words[at + 1] = length === 0 ? 0 : sges.offset[i]!; // where nothing is used any offset will do
+    words[at + 2] = length;
+  }
+}
+
+function readElements(words: Int32Array, at: number, count: number, sges: SgeColumns, elements: Elements): void {
+  for (let i = 0; i < count; i++, at += SGE_WORDS) {
+    const stag = words[at]! >>> 0;
+    const entry = elements.stags.withIndex(stag) ?? elements.gone;
+    const bytes = elements.promised.size === 0 ? entry.bytes : (elements.promised.get(stag) ?? entry.bytes);
+    sges.add(entry, bytes, words[at + 1]! >>> 0, words[at + 2]! >>> 0, stag);
+  }
+}
+
+/** Read a send-side request into the queue; returns the entry, whose operation the caller has to add if `hasOperation` says so. */
+export function readSend(words: Int32Array, at: number, queue: SendQueue, elements: Elements): SendWqe {
+  const wqe = queue.peekFree()!;
+  const bits = words[at + 2]!;
+  wqe.kind = bits & KIND_MASK;
+  wqe.opcode = OPCODES[(bits >> OPCODE_SHIFT) & FOUR_BITS]!;
+  wqe.wireOpcode = (bits >> WIRE_SHIFT) & FOUR_BITS;
+  wqe.fence = (bits & FENCE_BIT) !== 0;
+  wqe.solicited = (bits & SOLICITED_BIT) !== 0;
+  wqe.immediate = (bits >> IMMEDIATE_SHIFT) & 3;
+  wqe.stag = words[at + 3]! >>> 0;
+  wqe.toHi = words[at + 4]! >>> 0;
+  wqe.toLo = words[at + 5]! >>> 0;
+  wqe.dataHi = words[at + 6]! >>> 0;
+  wqe.dataLo = words[at + 7]! >>> 0;
+  let next = at + SEND_WORDS;
+  if (wqe.kind === WORK.ATOMIC) {
+    wqe.maskHi = words[next]! >>> 0;
+    wqe.maskLo = words[next + 1]! >>> 0;
+    wqe.compareHi = words[next + 2]! >>> 0;
+    wqe.compareLo = words[next + 3]! >>> 0;
+    wqe.compareMaskHi = words[next + 4]! >>> 0;
+    wqe.compareMaskLo = words[next + 5]! >>> 0;
+    next += ATOMIC_WORDS;
+  }
+  if ((bits & INLINE_BIT) === 0) {
+    readElements(words, next, bits >>> COUNT_SHIFT, wqe.sges, elements);
+  } else {
+    const length = words[next]!;
+    wqe.inline = new Uint8Array(words.buffer, (next + 1) << 2, length).slice();
+    wqe.sges.add(null, wqe.inline, 0, length);
+  }
+  queue.push();
+  return wqe;
+}
+
+/** Whether the record at `at` is a request on our own memory, whose operation is on the port. */
+export function hasOperation(words: Int32Array, at: number): boolean {
+  return (words[at + 2]! & OPERATION_BIT) !== 0;
+}
+
+/** Read a receive into the queue. */
+export function readReceive(words: Int32Array, at: number, queue: ReceiveQueue, elements: Elements): void {
+  const wqe = queue.peekFree()!;
+  readElements(words, at + RECEIVE_WORDS, words[at + 2]!, wqe.sges, elements);
+  queue.push();
+}
+
+/** Bits of the flags of a received record. */
+export const RECEIVED = { STATUS: 0xff, TAKEN: 0x100, SOLICITED: 0x200, IMMEDIATE: 0x400 } as const;
+/** Words of the records from the engine. */
+export const SENT_WORDS = 4;
+export const RECEIVED_WORDS = 7;
+export const NUMBER_OF_STATUS: ReadonlyMap<WcStatus, number> = new Map(STATUSES.map((status, i) => [status, i]));
