@@ -26,7 +26,7 @@ export type { Latency, LatencyKind } from './api/latency.ts';
 export { Message } from './api/message.ts';
 export { RemoteBuffer, REMOTE_BUFFER_OCTETS } from './api/remote-buffer.ts';
 export { CONTROL_VARIABLE, serveControl, type ControlServer } from './observe/control-socket.ts';
-export { openRnic, defaultRnic, type Rnic, type RnicOptions } from './api/environment.ts';
+export { openRnic, defaultRnic, type EngineKind, type Rnic, type RnicOptions } from './api/environment.ts';
 export { OperationError, RejectedError, TerminateError, type CloseInfo, type ServerFailure } from './api/errors.ts';
 export { ERROR_CODES, IwarpError, type IwarpErrorCode } from './base/errors.ts';
 export { ACCESS } from './ddp/stag-table.ts';
