@@ -1,9 +1,8 @@
 /**
- * One rsocket connection on a queue pair: windows, credits, control messages. What is a stream to its user is in socket.ts.
+ * One rsocket connection on a queue pair: messages, control, mapped buffers, the end. Windows and credits are counted in receive-window.ts and
+ * send-window.ts; what is a stream to its user is in socket.ts.
  *
- * A receive buffer is offered in halves. The first stands in the private data; each further one is Written into the peer's list and
- * announced by a message. The peer fills a half from front to back, no transfer crosses its end. Beside the room, every data message uses
- * one of the peer's receives: these are counted as credits, in sequence numbers of 16 bits.
+ * A half of the receive buffer that is free is Written as an entry into the peer's list and announced by a message.
  */
 import type { Rnic } from '../api/environment.ts';
 import { closeError } from '../api/errors.ts';
@@ -14,9 +13,11 @@ import { ACCESS } from '../ddp/stag-table.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../verbs/cq.ts';
 import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
+import { ReceiveWindow } from './receive-window.ts';
+import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
 import {
   CONTROL, decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
-  messageOp, messageValue, OP, SGE_OCTETS, SGL_ENTRIES, type ConnectionData, type RemoteMemory,
+  messageOp, messageValue, OP, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,
 } from './wire.ts';
 
 /** Sizes of a channel. */
@@ -46,12 +47,6 @@ const DEFAULT_BUFFER = 1_048_576;
 const DEFAULT_CREDITS = 384;
 /** Receives beyond the credits: control messages use receives too, and are not counted. */
 const SPARE_RECEIVES = 64;
-/** Credits that we leave unused, so that our control messages find a receive at a peer that has no spare ones. */
-const SLACK = 8;
-/** Transfers start small, so that the first octets arrive early, and double up to the largest. */
-const FIRST_TRANSFER = 2048;
-const LAST_TRANSFER = 65_536;
-const MAX_TRANSFERS = 128;
 const MAX_CONTROLS = 4;
 
 const ID = { RECEIVE: 0x1_0000_0000, DATA: 1, CONTROL: 2, LAST_CONTROL: 3, DIRECT: 4, IOMAP: 5 } as const;
@@ -70,40 +65,24 @@ export class Channel {
   #failure: IwarpError | null = null;
 
   // Receiving.
-  readonly #half: number;
   readonly #receive: MemoryRegion;
-  /** The octets of that region, which can still be read when the region is gone with the connection. */
-  readonly #received: Uint8Array;
+  readonly #inbound: ReceiveWindow;
   readonly #words: MemoryRegion;
   readonly #wordView: DataView;
   /** Messages that have come before our event handler has heard that the connection is there: slot and octets. */
   readonly #early: (readonly [number, number])[] = [];
-  readonly #lengths: number[] = [];
-  #readAt = 0;
-  #pending = 0;
-  #granted: number;
-  #freeOctets: number;
-  #freeAt: number;
-  #consumed = 0;
-  #nextGrant: number;
   readonly #credits: number;
   #ended: 'no' | 'shutdown' | 'disconnect' = 'no';
 
   // Sending.
   readonly #send: MemoryRegion;
-  readonly #inFlight: number[] = [];
-  #sendAt = 0;
-  #sendFree: number;
+  readonly #outbound: SendWindow;
   readonly #list: MemoryRegion;
   readonly #listView: DataView;
   readonly #iomapSize: number;
-  readonly #windows: { addr: bigint; key: number; left: number }[] = [];
   #listNext = 1;
   #peer: ConnectionData | null = null;
   #remoteNext = 1;
-  #sequence = 0;
-  #sequenceLimit = 0;
-  #transfer = FIRST_TRANSFER;
   #controls = 0;
   #said: 'nothing' | 'shutdown' | 'disconnect' = 'nothing';
   #onLastControl: (() => void) | null = null;
@@ -115,7 +94,6 @@ export class Channel {
   constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
     const size = Math.max(4096, (options.receiveBuffer ?? DEFAULT_BUFFER) & ~1);
-    this.#half = size >> 1;
     this.#credits = Math.min(0x7fff, Math.max(16, options.credits ?? DEFAULT_CREDITS));
     this.#iomapSize = options.iomapSize ?? 0;
     const receives = this.#credits + SPARE_RECEIVES;
@@ -125,17 +103,13 @@ export class Channel {
     this.qp = this.#pd.createQp({ sendCq: this.#cq, recvCq: this.#cq, maxSendWr: sends, maxRecvWr: receives });
     const write = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE;
     this.#receive = this.#register(size, write);
-    this.#received = this.#receive.bytes;
+    this.#inbound = new ReceiveWindow(this.#receive.bytes, this.#credits);
     this.#words = this.#register(receives * MESSAGE_OCTETS, ACCESS.LOCAL_WRITE);
     this.#wordView = viewOf(this.#words);
     this.#list = this.#register(SGL_ENTRIES * SGE_OCTETS + this.#iomapSize * IOMAP_OCTETS, write);
     this.#listView = viewOf(this.#list);
     this.#send = this.#register(options.sendBuffer ?? DEFAULT_BUFFER, 0);
-    this.#sendFree = this.#send.length;
-    this.#granted = this.#half;
-    this.#freeOctets = this.#half;
-    this.#freeAt = this.#half;
-    this.#nextGrant = this.#credits >> 1;
+    this.#outbound = new SendWindow(this.#send.bytes);
     for (let slot = 0; slot < receives; slot++) this.#postReceive(slot);
     this.#cq.setHandler(() => this.#poll());
     this.#cq.requestNotify();
@@ -155,7 +129,7 @@ export class Channel {
       credits: this.#credits,
       iomapSize: this.#iomapSize,
       targetSgl: { addr: this.#list.addr, key: this.#list.rkey, length: SGL_ENTRIES },
-      dataBuffer: { addr: this.#receive.addr, key: this.#receive.rkey, length: this.#half },
+      dataBuffer: { addr: this.#receive.addr, key: this.#receive.rkey, length: this.#inbound.half },
     });
   }
 
@@ -169,7 +143,7 @@ export class Channel {
 
   /** The peer sends no more, and everything it sent has been read. */
   get drained(): boolean {
-    return this.#ended !== 'no' && this.#pending === 0;
+    return this.#ended !== 'no' && this.#inbound.pending === 0;
   }
 
   /** The peer takes no more. */
@@ -188,46 +162,26 @@ export class Channel {
 
   /** What has arrived, as a copy of at most `max` octets; null if there is nothing. */
   read(max: number): Buffer | null {
-    if (this.#pending === 0) return null;
-    const octets = Math.min(max, this.#pending, this.#received.length - this.#readAt);
-    const data = Buffer.from(this.#received.subarray(this.#readAt, this.#readAt + octets));
-    this.#readAt = (this.#readAt + octets) % this.#received.length;
-    this.#pending -= octets;
-    this.#freeOctets += octets;
-    let left = octets;
-    while (left > 0) {
-      const first = this.#lengths[0]!;
-      if (first > left) {
-        this.#lengths[0] = first - left;
-        break;
-      }
-      left -= first;
-      this.#lengths.shift();
-      this.#consumed++;
-    }
-    this.#giveCredits();
+    const data = this.#inbound.read(max);
+    if (data !== null) this.#giveCredits();
     return data;
   }
 
   /** Offer the next half if it is free, and tell how many messages may come, when either is worth a message. */
   #giveCredits(): void {
     if (this.#state !== 'open' || this.#ended !== 'no' || this.#controls >= MAX_CONTROLS) return;
-    const room = this.#freeOctets >= this.#half;
-    if (!room && this.#consumed < this.#nextGrant) return;
-    this.#nextGrant = this.#consumed + (this.#credits >> 1);
-    if (room) {
+    const grant = this.#inbound.takeGrant();
+    if (grant === null) return;
+    if (grant.offset !== null) {
       const { targetSgl } = this.#peer!;
-      const entry = { addr: this.#receive.addr + BigInt(this.#freeAt), key: this.#receive.rkey, length: this.#half };
-      this.#freeOctets -= this.#half;
-      this.#granted += this.#half;
-      this.#freeAt = (this.#freeAt + this.#half) % this.#receive.length;
+      const entry = { addr: this.#receive.addr + BigInt(grant.offset), key: this.#receive.rkey, length: this.#inbound.half };
       this.qp.postSend({
         opcode: 'rdma-write', inline: encodeSge(entry, this.#little), signaled: false, rkey: targetSgl.key,
         remoteAddr: targetSgl.addr + BigInt(this.#remoteNext * SGE_OCTETS),
       });
       this.#remoteNext = (this.#remoteNext + 1) % targetSgl.length;
     }
-    this.#postControl(OP.SGL, (this.#consumed + this.#credits) & 0xffff, ID.CONTROL);
+    this.#postControl(OP.SGL, grant.limit, ID.CONTROL);
   }
 
   // ------------------------------------------------------------------------------------------------------- writing
@@ -239,7 +193,7 @@ export class Channel {
 
   /** Begin a new write: transfers start small again. */
   beginWrite(): void {
-    this.#transfer = FIRST_TRANSFER;
+    this.#outbound.begin();
   }
 
   /** Send from `chunk`, from `offset` on; returns how many octets were taken, 0 if there is no room now. */
@@ -247,41 +201,16 @@ export class Channel {
     if (this.#state !== 'open' || !this.#tellMaps()) return 0;
     let at = offset;
     while (at < chunk.length) {
-      const window = this.#windows[0];
-      const octets = Math.min(this.#transfer, chunk.length - at, window?.left ?? 0, this.#sendFree, this.#send.length - this.#sendAt);
-      if (octets === 0 || !this.#hasCredit()) break;
-      this.#postTransfer(chunk.subarray(at, at + octets), window!);
+      const transfer = this.#outbound.take(chunk, at);
+      if (transfer === null) break;
+      const { octets, from, addr, key } = transfer;
+      this.qp.postSend([
+        { opcode: 'rdma-write', sges: [{ mr: this.#send, offset: from, length: octets }], signaled: false, rkey: key, remoteAddr: addr },
+        { opcode: 'send', wrId: ID.DATA, inline: encodeMessage(OP.DATA, octets, this.#little) },
+      ]);
       at += octets;
-      this.#transfer = Math.min(2 * this.#transfer, LAST_TRANSFER);
     }
     return at - offset;
-  }
-
-  #hasCredit(): boolean {
-    const slack = Math.min(SLACK, this.#peer!.credits >> 2);
-    return ((this.#sequenceLimit - this.#sequence) & 0xffff) > slack && this.#inFlight.length < MAX_TRANSFERS;
-  }
-
-  #postTransfer(data: Uint8Array, window: { addr: bigint; key: number; left: number }): void {
-    const offset = this.#buffer(data);
-    this.qp.postSend([
-      { opcode: 'rdma-write', sges: [{ mr: this.#send, offset, length: data.length }], signaled: false, rkey: window.key, remoteAddr: window.addr },
-      { opcode: 'send', wrId: ID.DATA, inline: encodeMessage(OP.DATA, data.length, this.#little) },
-    ]);
-    this.#sequence = (this.#sequence + 1) & 0xffff;
-    window.addr += BigInt(data.length);
-    window.left -= data.length;
-    if (window.left === 0) this.#windows.shift();
-  }
-
-  /** Copy into the send buffer; returns where. The octets come free when the request that uses them completes. */
-  #buffer(data: Uint8Array): number {
-    const at = this.#sendAt;
-    this.#send.bytes.set(data, at);
-    this.#sendAt = (at + data.length) % this.#send.length;
-    this.#sendFree -= data.length;
-    this.#inFlight.push(data.length);
-    return at;
   }
 
   /**
@@ -339,12 +268,12 @@ export class Channel {
   /** Write the entries of new mappings into the peer's map, in front of any data; false if that has to wait. */
   #tellMaps(): boolean {
     while (this.#mapsToTell.length > 0) {
-      if (this.#state !== 'open' || !this.#hasCredit() || this.#controls >= MAX_CONTROLS) return false;
+      if (this.#state !== 'open' || !this.#outbound.hasCredit || this.#controls >= MAX_CONTROLS) return false;
       const { index, offset, mr } = this.#mapsToTell.shift()!;
       const { targetSgl } = this.#peer!;
       const at = targetSgl.addr + BigInt(targetSgl.length * SGE_OCTETS + index * IOMAP_OCTETS);
       const entry = encodeIomap({ offset, memory: { addr: mr.addr, key: mr.rkey, length: mr.length } }, this.#little);
-      this.#sequence = (this.#sequence + 1) & 0xffff;
+      this.#outbound.countMessage();
       this.#controls++;
       this.qp.postSend([
         { opcode: 'rdma-write', inline: entry, signaled: false, rkey: targetSgl.key, remoteAddr: at },
@@ -371,12 +300,10 @@ export class Channel {
     if (this.#state !== 'open') return 0;
     const target = this.#mapped(offset);
     if (target === null) throw new IwarpError('ERR_OUT_OF_RANGE', `the peer has mapped no buffer at ${offset}`);
-    const octets = Math.min(data.length, target.left, LAST_TRANSFER, this.#sendFree, this.#send.length - this.#sendAt);
-    if (octets === 0 || this.#inFlight.length >= MAX_TRANSFERS || !this.#tellMaps()) return 0;
-    const from = this.#buffer(data.subarray(0, octets));
-    this.qp.postSend({
-      opcode: 'rdma-write', wrId: ID.DIRECT, sges: [{ mr: this.#send, offset: from, length: octets }], rkey: target.key, remoteAddr: target.addr,
-    });
+    const transfer = this.#tellMaps() ? this.#outbound.takeDirect(data, target) : null;
+    if (transfer === null) return 0;
+    const { octets, from, addr, key } = transfer;
+    this.qp.postSend({ opcode: 'rdma-write', wrId: ID.DIRECT, sges: [{ mr: this.#send, offset: from, length: octets }], rkey: key, remoteAddr: addr });
     return octets;
   }
 
@@ -406,7 +333,7 @@ export class Channel {
       this.#arrived(id - ID.RECEIVE, wc.byteLength);
       return;
     }
-    if (id === ID.DATA || id === ID.DIRECT) this.#sendFree += this.#inFlight.shift()!;
+    if (id === ID.DATA || id === ID.DIRECT) this.#outbound.complete();
     else this.#controls--;
     if (id === ID.LAST_CONTROL) {
       const done = this.#onLastControl;
@@ -434,12 +361,12 @@ export class Channel {
         this.#dataArrived(value);
         break;
       case OP.SGL:
-        this.#sequenceLimit = value & 0xffff;
+        this.#outbound.setLimit(value);
         this.#takeWindows();
         this.#handler.onWritable();
         break;
       case OP.IOMAP:
-        this.#consumed++; // it used one of the receives that are counted
+        this.#inbound.countEmpty(); // it used one of the receives that are counted
         this.#giveCredits();
         this.#handler.onWritable();
         break;
@@ -452,13 +379,11 @@ export class Channel {
   }
 
   #dataArrived(octets: number): void {
-    if (octets > this.#granted) {
-      this.#violation(`the peer says it has written ${octets} octets where ${this.#granted} were offered`);
+    const { granted } = this.#inbound;
+    if (!this.#inbound.arrived(octets)) {
+      this.#violation(`the peer says it has written ${octets} octets where ${granted} were offered`);
       return;
     }
-    this.#granted -= octets;
-    this.#pending += octets;
-    this.#lengths.push(octets);
     this.#handler.onReadable();
   }
 
@@ -478,13 +403,9 @@ export class Channel {
       const { addr, key, length } = decodeSge(this.#listView, at);
       if (length === 0) return;
       this.#listView.setUint32(at + 12, 0);
-      this.#addWindow({ addr, key, length });
+      this.#outbound.addWindow({ addr, key, length });
       this.#listNext = (this.#listNext + 1) % SGL_ENTRIES;
     }
-  }
-
-  #addWindow({ addr, key, length }: RemoteMemory): void {
-    if (length > 0) this.#windows.push({ addr, key, left: length });
   }
 
   #violation(what: string): void {
@@ -533,8 +454,7 @@ export class Channel {
       return;
     }
     this.#state = 'open';
-    this.#sequenceLimit = this.#peer.credits;
-    this.#addWindow(this.#peer.dataBuffer);
+    this.#outbound.open(this.#peer.credits, this.#peer.dataBuffer);
     this.#handler.onOpen();
     for (const [slot, octets] of this.#early.splice(0)) this.#arrived(slot, octets);
     this.#giveCredits();
