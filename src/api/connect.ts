@@ -1,13 +1,14 @@
 /** `connect`: the door of the promise layer that leads out. */
+import { abortError, checkSignal } from '../base/abort.ts';
 import { checkInteger, IwarpError, show } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, checkOptionsObject, checkSignal, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
+  checkEndpoint, checkOptionsObject, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { abortError, closeError, isEngineFailure, RejectedError, startupError } from './errors.ts';
+import { closeError, isEngineFailure, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
 
 /** Options of {@link connect}. */
@@ -60,7 +61,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   let cm: CmConnection;
   try {
     cm = rnic.cm.connect(resources.qp, {
-      host: options.host ?? 'localhost',
+      host: options.host === undefined ? 'localhost' : options.host,
       port: options.port,
       policy,
       privateData,

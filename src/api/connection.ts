@@ -3,6 +3,7 @@
  *
  * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
  */
+import { abortError, checkSignal } from '../base/abort.ts';
 import { checkBoolean, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
@@ -16,8 +17,8 @@ import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { Credits, isFarewell, isGrant } from './credits.ts';
-import { checkOptionsObject, checkSignal, destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
-import { abortError, closeError, TerminateError, type CloseInfo } from './errors.ts';
+import { checkOptionsObject, destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
+import { closeError, TerminateError, type CloseInfo } from './errors.ts';
 import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
 import { LatencyRecorder, type Latency } from './latency.ts';
@@ -27,7 +28,7 @@ import {
 import { Message } from './message.ts';
 import { Operations, type OperationOptions } from './operations.ts';
 import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
-import { Waiters } from './waiters.ts';
+import { Waiters } from '../base/waiters.ts';
 
 /** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
@@ -297,7 +298,7 @@ export class Connection {
   async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
-    const { sge, bytes, cleanup } = memoryFor(this.#r, local ?? new Uint8Array(remote.length), remote, ACCESS.LOCAL_WRITE);
+    const { sge, bytes, cleanup } = memoryFor(this.#r, local === undefined ? new Uint8Array(remote.length) : local, remote, ACCESS.LOCAL_WRITE);
     await this.#operations.submit({ opcode: 'rdma-read', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
     return bytes;
   }

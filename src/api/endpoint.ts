@@ -71,14 +71,16 @@ export interface Endpoint {
 
 /** @internal Check everything before anything is made. */
 export function checkEndpoint(options: EndpointOptions): Endpoint {
-  const { rnic = defaultRnic(options.engine), pd } = options;
+  const { pd, credits = true, extensions = true, sends = DEFAULT_SENDS } = options;
+  // Only undefined means the default: null is somebody's mistake.
+  const rnic = options.rnic === undefined ? defaultRnic(options.engine) : options.rnic;
   if (!isRnic(rnic)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.rnic must come from openRnic, got ${show(rnic)}`);
   if (options.rnic !== undefined && options.engine !== undefined && checkEngine('options.engine', options.engine) !== engineOf(rnic)) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${options.engine}, but options.rnic works in ${engineOf(rnic)}`);
   }
   const { limits } = rnic.device;
-  const receives = checkInteger('options.receives', options.receives ?? DEFAULT_RECEIVES, 1, limits.maxQpWr - RESERVED_RECEIVES);
-  const maxMessage = checkInteger('options.maxMessage', options.maxMessage ?? DEFAULT_MAX_MESSAGE, 0, limits.maxMessage);
+  const receives = checkInteger('options.receives', options.receives === undefined ? DEFAULT_RECEIVES : options.receives, 1, limits.maxQpWr - RESERVED_RECEIVES);
+  const maxMessage = checkInteger('options.maxMessage', options.maxMessage === undefined ? DEFAULT_MAX_MESSAGE : options.maxMessage, 0, limits.maxMessage);
   if ((receives + RESERVED_RECEIVES) * maxMessage > MAX_BUFFER_OCTETS) {
     throw new IwarpError('ERR_TOO_LARGE', `options: ${receives} receives of ${maxMessage} octets are more than ${MAX_BUFFER_OCTETS} together`);
   }
@@ -92,9 +94,9 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
   return {
     receives,
     maxMessage,
-    sends: checkInteger('options.sends', options.sends ?? DEFAULT_SENDS, 1, limits.maxQpWr - RESERVED_SENDS),
-    credits: checkBoolean('options.credits', options.credits ?? true),
-    extensions: checkBoolean('options.extensions', options.extensions ?? true),
+    sends: checkInteger('options.sends', sends, 1, limits.maxQpWr - RESERVED_SENDS),
+    credits: checkBoolean('options.credits', credits),
+    extensions: checkBoolean('options.extensions', extensions),
     peerExtensions: checkPeerExtensions(options),
     pd: pd ?? null,
     rnic,
@@ -125,12 +127,6 @@ export function checkOptionsObject(options: unknown): void {
   if (typeof options !== 'object' || options === null) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
   }
-}
-
-/** @internal Throws ERR_INVALID_ARGUMENT unless `signal` is undefined or an AbortSignal. */
-export function checkSignal(signal: unknown): AbortSignal | undefined {
-  if (signal === undefined || signal instanceof AbortSignal) return signal;
-  throw new IwarpError('ERR_INVALID_ARGUMENT', `options.signal must be an AbortSignal, got ${show(signal)}`);
 }
 
 /** @internal Queues and buffers of one connection, made before it is connected. */

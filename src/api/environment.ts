@@ -76,7 +76,7 @@ export function openRnic(options: RnicOptions = {}): Rnic {
   if (engine === 'thread' && options.engines !== undefined) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', 'options.engines is for engine: worker');
   }
-  checkMethods('options.transport', transport ?? { connect: noop, listen: noop }, ['connect', 'listen']);
+  if (transport !== undefined) checkMethods('options.transport', transport, ['connect', 'listen']);
   checkMethods('options.scheduler', scheduler, ['now', 'at', 'defer']);
   const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
   const rnic: Rnic = { device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler), scheduler };
@@ -119,8 +119,6 @@ function inThread(device: Device, transport: Transport | undefined, scheduler: S
 function overEngines(device: Device, { crc32c = 'auto' }: RnicOptions, engines: number): ConnectionManager {
   return new ConnectionManager(device, new WorkerProgress(device, engines, { crc32c, stagLimit: device.limits.maxMr }));
 }
-
-const noop = (): void => undefined;
 
 function checkMethods(name: string, value: unknown, methods: readonly string[]): void {
   for (const method of methods) {

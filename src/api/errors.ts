@@ -115,8 +115,3 @@ export function closeError(cause: CloseCause, error: Error | undefined, terminat
 export function startupError(reason: StartupFailure): IwarpError {
   return new IwarpError(reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${reason}`);
 }
-
-/** The rejection for an aborted wait. */
-export function abortError(signal: AbortSignal): IwarpError {
-  return new IwarpError('ERR_ABORTED', 'the operation was aborted', { cause: signal.reason });
-}

@@ -1,15 +1,16 @@
 /**
  * The line of operations of one connection: started in the order of the calls, as queue and credits allow, and settled by completions.
  */
+import { abortError } from '../base/abort.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Scheduler } from '../base/clock.ts';
 import type { WorkCompletion } from '../verbs/cq.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { FAREWELL_VALUE, type Credits } from './credits.ts';
-import { abortError, OperationError, type TerminateError } from './errors.ts';
+import { OperationError, type TerminateError } from './errors.ts';
 import type { LatencyRecorder } from './latency.ts';
-import { Waiters } from './waiters.ts';
+import { Waiters } from '../base/waiters.ts';
 
 /** What every call that waits takes. */
 export interface OperationOptions {

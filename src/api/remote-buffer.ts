@@ -44,12 +44,13 @@ export class RemoteBuffer {
    * @example
    * const header = remote.slice(0, 64);
    */
-  slice(offset: number, length: number = this.length - offset): RemoteBuffer {
+  slice(offset: number, length?: number): RemoteBuffer {
     checkInteger('offset', offset, 0, this.length);
-    if (!Number.isInteger(length) || length < 0 || offset + length > this.length) {
-      throw new IwarpError('ERR_OUT_OF_RANGE', `${length} octets from ${offset} pass the remote buffer's ${this.length} octets`);
+    const octets = length === undefined ? this.length - offset : length;
+    if (!Number.isInteger(octets) || octets < 0 || offset + octets > this.length) {
+      throw new IwarpError('ERR_OUT_OF_RANGE', `${octets} octets from ${offset} pass the remote buffer's ${this.length} octets`);
     }
-    return new RemoteBuffer(this.rkey, this.address + BigInt(offset), length);
+    return new RemoteBuffer(this.rkey, this.address + BigInt(offset), octets);
   }
 
   /** Sixteen octets, big-endian: address u64, rkey u32, length u32. */

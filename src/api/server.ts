@@ -1,4 +1,5 @@
 /** `createServer`: the door that peers come in by. */
+import { abortError, checkSignal } from '../base/abort.ts';
 import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
@@ -6,13 +7,13 @@ import { privateDataRoom } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, checkOptionsObject, checkSignal, createResources, destroyResources, helloOf, withHello,
+  checkEndpoint, checkOptionsObject, createResources, destroyResources, helloOf, withHello,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { abortError, closeError, RejectedError, startupError, type ServerFailure } from './errors.ts';
+import { closeError, RejectedError, startupError, type ServerFailure } from './errors.ts';
 import { decodeHello, type Hello } from './hello.ts';
 import type { OperationOptions } from './operations.ts';
-import { Waiters } from './waiters.ts';
+import { Waiters } from '../base/waiters.ts';
 
 /** Options of {@link createServer}. */
 export interface ServerOptions extends EndpointOptions {

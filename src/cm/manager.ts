@@ -122,8 +122,8 @@ export class ConnectionManager {
     if (typeof onRequest !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `onRequest must be a function, got ${show(onRequest)}`);
     if (options.host !== undefined) checkHost('options.host', options.host);
     if (options.port !== undefined) checkInteger('options.port', options.port, 0, 65_535);
-    const backlog = checkInteger('options.backlog', options.backlog ?? DEFAULT_BACKLOG, 1, 65_535);
-    const maxPending = checkInteger('options.maxPending', options.maxPending ?? DEFAULT_MAX_PENDING, 1, 1_000_000);
+    const backlog = checkInteger('options.backlog', options.backlog === undefined ? DEFAULT_BACKLOG : options.backlog, 1, 65_535);
+    const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;
     if (onFailure !== undefined && typeof onFailure !== 'function') {
       throw new IwarpError('ERR_INVALID_ARGUMENT', `options.onFailure must be a function, got ${show(onFailure)}`);
@@ -192,7 +192,7 @@ export class ActiveConnection extends CmConnection {
       ird: qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, depthLimit) ?? policy.ird)!,
       ord: qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, depthLimit) ?? policy.ord)!,
     };
-    this.#confirm = checkBoolean('options.confirm', options.confirm ?? false);
+    this.#confirm = checkBoolean('options.confirm', options.confirm === undefined ? false : options.confirm);
     this.qpInUse = qp;
   }
 

@@ -2,9 +2,11 @@
  * Completion queues: verbs draft 5.3, 8.2.4, 8.2.5. A ring of references to finished work entries; polling copies their results into
  * the caller's objects and gives the entries back to their queues. Nothing is allocated per completion.
  */
+import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
 import { checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
 import { ReceiveWqe, type SendWqe, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
+import { Waiters } from '../base/waiters.ts';
 import type { Device } from './device.ts';
 import type { QueuePair } from './qp.ts';
 
@@ -76,7 +78,7 @@ export class CompletionQueue {
   #tail = 0;
   #armed: NotifyKind | null = null;
   #handler: ((cq: CompletionQueue) => void) | null = null;
-  #waiters: (() => void)[] = [];
+  readonly #waiters = new Waiters<void>();
   #destroyed = false;
   /** @internal Work queues that report here. */
   users = 0;
@@ -202,14 +204,26 @@ export class CompletionQueue {
     this.#wake();
   }
 
-  /** Completions one by one, each in an object of its own; ends when the queue is destroyed. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<WorkCompletion, void, undefined> {
+  /**
+   * Completions one by one, each in an object of its own; ends when the queue is destroyed. What a loop has not been given when it leaves stays
+   * in the queue. With a `signal` the iteration fails with ERR_ABORTED.
+   */
+  completions(options: WaitOptions = {}): AsyncGenerator<WorkCompletion, void, undefined> {
+    return this.#iterate(signalOf(options));
+  }
+
+  async *#iterate(signal: AbortSignal | undefined): AsyncGenerator<WorkCompletion, void, undefined> {
     while (!this.#destroyed) {
+      if (signal?.aborted === true) throw abortError(signal);
       const out: WorkCompletion[] = [];
-      const n = this.poll(out, 16);
-      for (let i = 0; i < n; i++) yield out[i]!;
-      if (n === 0 && !this.#destroyed) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+      if (this.poll(out, 1) > 0) yield out[0]!;
+      else await this.#waiters.wait(signal);
     }
+  }
+
+  /** The same as {@link CompletionQueue.completions}. */
+  [Symbol.asyncIterator](): AsyncGenerator<WorkCompletion, void, undefined> {
+    return this.completions();
   }
 
   /** @internal Add a finished entry. False if there is no room: the completion is lost, which terminates its queue pair. */
@@ -228,7 +242,7 @@ export class CompletionQueue {
   }
 
   #notify(wqe: SendWqe | ReceiveWqe): void {
-    if (this.#waiters.length > 0) this.#wake();
+    if (this.#waiters.size > 0) this.#wake();
     if (this.#armed === null) return;
     // VERBS-115: solicited means a Send that asked for it, or anything that failed.
     const solicited = wqe.status !== 'success' || (wqe instanceof ReceiveWqe && wqe.solicited);
@@ -239,7 +253,7 @@ export class CompletionQueue {
   }
 
   #wake(): void {
-    for (const wake of this.#waiters.splice(0)) wake();
+    while (this.#waiters.next());
   }
 
   #checkAlive(): void {

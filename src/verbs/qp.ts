@@ -2,6 +2,7 @@
  * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is requirements annex B; every change of
  * state is one line of it.
  */
+import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
 import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
@@ -209,7 +210,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
   #recvInProgress = 0;
   #recvPosted = 0;
   #recvCompleted = 0;
-  #waiters: { readonly done: () => boolean; readonly resolve: () => void }[] = [];
+  readonly #waiters = new Set<{ readonly done: () => boolean; readonly resolve: () => void }>();
   /** @internal Memory windows bound through this queue pair. */
   boundWindows = 0;
 
@@ -465,33 +466,50 @@ export class QueuePair implements WorkOwner, WindowBinder {
    * Settles when every send-side request posted so far has completed or been flushed; its completion may still wait to be polled. Posting
    * goes on meanwhile. In Idle that takes a connection, or Error.
    */
-  drainSend(): Promise<void> {
+  drainSend(options: WaitOptions = {}): Promise<void> {
     this.#checkAlive();
     const target = this.sq.head;
-    return this.#wait(() => this.sq.tail >= target);
+    return this.#wait(() => this.sq.tail >= target, signalOf(options));
   }
 
   /**
    * Settles when every receive posted so far has completed or been flushed. With a shared receive queue: when no message can take one any
    * more, because the connection has ended.
    */
-  drainRecv(): Promise<void> {
+  drainRecv(options: WaitOptions = {}): Promise<void> {
     this.#checkAlive();
-    if (this.srq !== null) return this.#wait(() => this.#controller === null);
+    if (this.srq !== null) return this.#wait(() => this.#controller === null, signalOf(options));
     const target = this.#recvPosted;
-    return this.#wait(() => this.#recvCompleted >= target);
+    return this.#wait(() => this.#recvCompleted >= target, signalOf(options));
   }
 
-  #wait(done: () => boolean): Promise<void> {
+  #wait(done: () => boolean, signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted === true) return Promise.reject(abortError(signal));
     if (done()) return Promise.resolve();
-    return new Promise((resolve) => this.#waiters.push({ done, resolve }));
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => {
+        this.#waiters.delete(waiter);
+        reject(abortError(signal!));
+      };
+      const waiter = {
+        done,
+        resolve: () => {
+          signal?.removeEventListener('abort', onAbort);
+          resolve();
+        },
+      };
+      signal?.addEventListener('abort', onAbort, { once: true });
+      this.#waiters.add(waiter);
+    });
   }
 
   #wake(): void {
-    if (this.#waiters.length === 0) return;
-    const ready = this.#waiters.filter((waiter) => waiter.done());
-    this.#waiters = this.#waiters.filter((waiter) => !ready.includes(waiter));
-    for (const { resolve } of ready) resolve();
+    if (this.#waiters.size === 0) return;
+    for (const waiter of this.#waiters) {
+      if (!waiter.done()) continue;
+      this.#waiters.delete(waiter);
+      waiter.resolve();
+    }
   }
 
   /** Counts of the present connection; undefined without one. */

@@ -50,6 +50,28 @@ describe('life of a completion queue', () => {
     expect(outcomes(seen)).toEqual(['1 success']);
   });
 
+  it('a loop that leaves loses nothing, and one with a signal gives up waiting', async () => {
+    const pair = await connectedPair();
+    const { client } = pair;
+    client.qp.postSend([1, 2, 3].map((wrId) => ({ wrId, opcode: 'rdma-write' as const, rkey: 0, remoteAddr: 0 })));
+    pair.run();
+    for await (const wc of client.sendCq) {
+      expect(wc.wrId).toBe(1);
+      break;
+    }
+    const stop = new AbortController();
+    const seen: WorkCompletion[] = [];
+    const loop = (async () => {
+      for await (const wc of client.sendCq.completions({ signal: stop.signal })) seen.push(wc);
+    })();
+    while (seen.length < 2) await Promise.resolve();
+    expect(outcomes(seen)).toEqual(['2 success', '3 success']);
+    const given = expect(loop).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    stop.abort();
+    await given;
+    await expect(client.sendCq.completions({ signal: stop.signal }).next()).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+  });
+
   it('VERBS-004 VERBS-061 VERBS-110: completions wait for a poll, in every state, with all they have to tell', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;

@@ -315,6 +315,12 @@ add('modify (qp)', 'a destroyed queue pair', 'ERR_DESTROYED', once, (b) => b.dea
 add('setPeerExtensions', 'supported', INVALID, NOT_BOOLEAN, (b, v) => b.qp.setPeerExtensions(v));
 add('drainSend', 'a destroyed queue pair', 'ERR_DESTROYED', once, (b) => b.deadQp.drainSend());
 add('drainRecv', 'a destroyed queue pair', 'ERR_DESTROYED', once, (b) => b.deadQp.drainRecv());
+for (const name of ['drainSend', 'drainRecv'] as const) {
+  add(name, 'options', INVALID, [null, 1, 'now'], (b, v) => b.qp[name](v));
+  add(name, 'signal', INVALID, [null, 1, {}, new AbortController()], (b, v) => b.qp[name]({ signal: v }));
+}
+add('completions', 'options', INVALID, [null, 1, 'now'], (b, v) => b.cq.completions(v));
+add('completions', 'signal', INVALID, [null, 1, {}], (b, v) => b.cq.completions({ signal: v }));
 
 describe('misuse', () => {
   for (const { call, wrong, code, values, make } of cases) {

@@ -325,6 +325,21 @@ describe('inline, signaling, draining', () => {
     expect(terminateOf(server.qp)).toBe('0/1/00');
   });
 
+  it('drainSend and drainRecv give up with their signal, and go on for whoever else waits', async () => {
+    const pair = await connectedPair();
+    const { client, server } = pair;
+    const stop = new AbortController();
+    client.qp.postSend({ opcode: 'rdma-read', rkey: 0, remoteAddr: 0 });
+    server.qp.postRecv({});
+    const [sent, received, other] = [client.qp.drainSend({ signal: stop.signal }), server.qp.drainRecv({ signal: stop.signal }), client.qp.drainSend()];
+    const given = Promise.all([sent, received].map((wait) => expect(wait).rejects.toMatchObject({ code: 'ERR_ABORTED' })));
+    stop.abort();
+    await given;
+    await expect(client.qp.drainSend({ signal: stop.signal })).rejects.toMatchObject({ code: 'ERR_ABORTED' });
+    pair.run();
+    await other;
+  });
+
   it('drainSend and drainRecv settle when what was posted has completed or been flushed', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;

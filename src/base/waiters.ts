@@ -1,5 +1,5 @@
 /** Promises that wait in line, each of which an AbortSignal can take out again. */
-import { abortError } from './errors.ts';
+import { abortError } from './abort.ts';
 
 interface Waiter<T> {
   readonly resolve: (value: T) => void;

@@ -1,0 +1,27 @@
+/** AbortSignals, as every call that waits takes them. */
+import { IwarpError, show } from './errors.ts';
+
+/** What every call that waits takes. */
+export interface WaitOptions {
+  /** Gives up waiting: the promise rejects with ERR_ABORTED. */
+  readonly signal?: AbortSignal;
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `options` is an object whose `signal` is undefined or an AbortSignal; returns the signal. */
+export function signalOf(options: unknown): AbortSignal | undefined {
+  if (typeof options !== 'object' || options === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+  }
+  return checkSignal((options as WaitOptions).signal);
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `signal` is undefined or an AbortSignal; returns it. */
+export function checkSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw new IwarpError('ERR_INVALID_ARGUMENT', `options.signal must be an AbortSignal, got ${show(signal)}`);
+}
+
+/** The rejection for an aborted wait. */
+export function abortError(signal: AbortSignal): IwarpError {
+  return new IwarpError('ERR_ABORTED', 'the operation was aborted', { cause: signal.reason });
+}

@@ -1,0 +1,199 @@
+// Every public call of the promise layer with every kind of wrong argument: each throws or rejects at once, with its code, and the connection
+// that it was made on lives on.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  captureTo, connect, Connection, createServer, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
+} from '../../src/index.ts';
+import { pairOf, rnicOf, type Ends } from './support.ts';
+
+let ends: Ends;
+let c: Connection;
+let remote: RemoteBuffer;
+let region: MemoryRegion;
+let readOnly: MemoryRegion;
+let foreign: MemoryRegion;
+let gone: MemoryRegion;
+let server: Server;
+
+beforeAll(async () => {
+  ends = await pairOf('memory');
+  c = ends.client;
+  remote = ends.server.share(ends.server.register(new Uint8Array(64)));
+  region = c.register(new Uint8Array(64));
+  readOnly = c.register(new Uint8Array(64), 0);
+  foreign = openRnic().device.allocatePd().registerMemory(new Uint8Array(8), 31);
+  gone = c.register(new Uint8Array(8));
+  gone.deregister();
+  server = createServer({ rnic: rnicOf('memory') });
+});
+afterAll(() => ends.close());
+
+const NOT_OBJECT = [null, 1, 'text', true, 1n];
+const NOT_INTEGER = [null, '1', 1.5, Number.NaN, -1, {}, true, 1n];
+const NOT_BOOLEAN = [null, 0, 1, 'true', {}];
+const NOT_MEMORY = [null, undefined, 7, {}, [1, 2], new ArrayBuffer(4), { mr: {} }];
+const NOT_VIEW = [null, 7, 'octets', [1, 2], {}, new ArrayBuffer(4)];
+const NOT_U64 = [null, undefined, -1, -1n, 1.5, 2n ** 64n, '1', {}, Number.NaN];
+const NOT_REMOTE = [undefined, null, 1, 'x', {}, { rkey: 1, address: 0n, length: 8 }];
+const NOT_SIGNAL = [null, 1, 'stop', {}, new AbortController()];
+const NOT_FUNCTION = [null, 1, 'f', {}];
+const INVALID = 'ERR_INVALID_ARGUMENT';
+const once = [undefined];
+const PORT = { host: '127.0.0.1', port: 4711 };
+
+interface Case {
+  readonly call: string;
+  readonly wrong: string;
+  readonly code: string;
+  readonly values: readonly unknown[];
+  readonly make: (value: never) => unknown;
+}
+
+const cases: Case[] = [];
+const add = (call: string, wrong: string, code: string, values: readonly unknown[], make: (value: never) => unknown): void => {
+  cases.push({ call, wrong, code, values, make });
+};
+
+// What every call that waits has in common.
+const waits: Readonly<Record<string, (options: never) => unknown>> = {
+  send: (o) => c.send('x', o), sendImmediate: (o) => c.sendImmediate(1n, o), write: (o) => c.write(region, remote, o),
+  writeImmediate: (o) => c.writeImmediate(region, remote, 1n, o), read: (o) => c.read(remote, region, o), fetchAdd: (o) => c.fetchAdd(remote, 1n, o),
+  compareSwap: (o) => c.compareSwap(remote, 1n, 2n, o), receive: (o) => c.receive(o), messages: (o) => c.messages(o).next(), drain: (o) => c.drain(o),
+  close: (o) => c.close(o), 'Server.accept': (o) => server.accept(o), 'Server.close': (o) => server.close(o), 'Server.listen': (o) => server.listen(o),
+};
+for (const [call, make] of Object.entries(waits)) {
+  add(call, 'options', INVALID, NOT_OBJECT, (v) => make(v));
+  add(call, 'signal', INVALID, NOT_SIGNAL, (v) => make({ signal: v } as never));
+}
+
+// Connection
+add('send', 'data', INVALID, NOT_MEMORY, (v) => c.send(v));
+add('send', 'solicited', INVALID, NOT_BOOLEAN, (v) => c.send('x', { solicited: v }));
+add('send', 'invalidate', INVALID, [...NOT_INTEGER, 2 ** 32], (v) => c.send('x', { invalidate: v }));
+add('send', 'more than the peer takes', 'ERR_TOO_LARGE', once, () => c.send(new Uint8Array(16_385)));
+add('sendImmediate', 'value', INVALID, [...NOT_U64, 0x6957_6372_0000_0001n, 0x6957_6362_0000_0000n], (v) => c.sendImmediate(v));
+add('sendImmediate', 'solicited', INVALID, NOT_BOOLEAN, (v) => c.sendImmediate(1n, { solicited: v }));
+add('writeImmediate', 'value', INVALID, [...NOT_U64, 0x6957_6372_0000_0001n], (v) => c.writeImmediate(region, remote, v));
+const moves: Readonly<Record<string, (local: never, remote: never) => unknown>> = {
+  write: (local, to) => c.write(local, to), writeImmediate: (local, to) => c.writeImmediate(local, to, 1n), read: (local, from) => c.read(from, local),
+};
+for (const [call, make] of Object.entries(moves)) {
+  // Without local memory a Read makes some.
+  add(call, 'local', INVALID, NOT_MEMORY.filter((value) => call !== 'read' || value !== undefined), (v) => make(v, remote as never));
+  add(call, 'remote', INVALID, NOT_REMOTE, (v) => make(region as never, v));
+  add(call, 'an offset', INVALID, NOT_INTEGER, (v) => make({ mr: region, offset: v } as never, remote as never));
+  add(call, 'a length', INVALID, NOT_INTEGER, (v) => make({ mr: region, length: v } as never, remote as never));
+  add(call, 'a part beyond the region', 'ERR_OUT_OF_RANGE', [{ offset: 65 }, { offset: 60, length: 5 }], (v: object) => make({ mr: region, ...v } as never, remote as never));
+  add(call, 'more than the remote buffer has', 'ERR_OUT_OF_RANGE', once, () => make(new Uint8Array(65) as never, remote as never));
+  add(call, 'a region of another domain', 'ERR_WRONG_PD', once, () => make(foreign as never, remote as never));
+  add(call, 'a region that is gone', 'ERR_INVALID_REGION', once, () => make(gone as never, remote as never));
+}
+add('read', 'a region without the right', 'ERR_ACCESS', once, () => c.read(remote, readOnly));
+const atomics: Readonly<Record<string, (to: never) => unknown>> = { fetchAdd: (to) => c.fetchAdd(to, 1n), compareSwap: (to) => c.compareSwap(to, 1n, 2n) };
+for (const [call, make] of Object.entries(atomics)) {
+  add(call, 'remote', INVALID, NOT_REMOTE, (v) => make(v));
+  add(call, 'a remote buffer below eight octets', 'ERR_OUT_OF_RANGE', once, () => make(new RemoteBuffer(1, 0n, 7) as never));
+}
+add('fetchAdd', 'add', INVALID, NOT_U64, (v) => c.fetchAdd(remote, v));
+add('fetchAdd', 'addMask', INVALID, NOT_U64.slice(2), (v) => c.fetchAdd(remote, 1n, { addMask: v }));
+add('compareSwap', 'compare', INVALID, NOT_U64, (v) => c.compareSwap(remote, v, 1n));
+add('compareSwap', 'swap', INVALID, NOT_U64, (v) => c.compareSwap(remote, 1n, v));
+for (const mask of ['compareMask', 'swapMask'] as const) add('compareSwap', mask, INVALID, NOT_U64.slice(2), (v) => c.compareSwap(remote, 1n, 2n, { [mask]: v }));
+add('register', 'memory', INVALID, [undefined, ...NOT_VIEW], (v) => c.register(v));
+add('register', 'access', INVALID, [null, 'everything', 1 << 20, -1, 1.5, {}], (v) => c.register(new Uint8Array(1), v));
+add('register', 'options', INVALID, NOT_OBJECT, (v) => c.register(new Uint8Array(1), 'read', v));
+add('allocate', 'octets', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => c.allocate(v));
+add('allocate', 'access', INVALID, [null, 'everything', 1 << 20], (v) => c.allocate(1, v));
+add('allocate', 'options', INVALID, NOT_OBJECT, (v) => c.allocate(1, 'read', v));
+add('allocate', 'sharedMemory', INVALID, NOT_BOOLEAN, (v) => c.allocate(1, 'read', { sharedMemory: v }));
+add('share', 'memory', INVALID, [undefined, null, 1, {}, new Uint8Array(1)], (v) => c.share(v));
+add('share', 'offset', INVALID, [...NOT_INTEGER, 65], (v) => c.share(region, v));
+add('share', 'length', 'ERR_OUT_OF_RANGE', [-1, 1.5, 65, Number.NaN], (v) => c.share(region, 0, v));
+add('share', 'a region of another domain', 'ERR_WRONG_PD', once, () => c.share(foreign));
+add('share', 'a region that is gone', 'ERR_INVALID_REGION', once, () => c.share(gone));
+
+// RemoteBuffer
+add('RemoteBuffer', 'rkey', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => new RemoteBuffer(v, 0n, 1));
+add('RemoteBuffer', 'address', INVALID, NOT_U64, (v) => new RemoteBuffer(1, v, 1));
+add('RemoteBuffer', 'length', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => new RemoteBuffer(1, 0n, v));
+add('RemoteBuffer.slice', 'offset', INVALID, [...NOT_INTEGER, 65], (v) => remote.slice(v));
+add('RemoteBuffer.fromBytes', 'data', INVALID, [undefined, ...NOT_VIEW, new Uint8Array(15)], (v) => RemoteBuffer.fromBytes(v));
+add('RemoteBuffer.fromJSON', 'value', INVALID, [undefined, null, 1, 'x', {}, { address: 1, rkey: 1, length: 1 }, { address: '1', rkey: 'x', length: 1 }], (v) =>
+  RemoteBuffer.fromJSON(v));
+
+// Both doors
+const doors: Readonly<Record<string, (options: object) => unknown>> = {
+  connect: (o) => connect({ ...PORT, ...o }), createServer: (o) => createServer(o),
+};
+for (const [call, make] of Object.entries(doors)) {
+  for (const name of ['receives', 'sends'] as const) add(call, name, INVALID, [...NOT_INTEGER, 0, 2 ** 30], (v) => make({ [name]: v }));
+  for (const name of ['ird', 'ord'] as const) add(call, name, INVALID, [...NOT_INTEGER, 99_999], (v) => make({ [name]: v }));
+  add(call, 'maxMessage', INVALID, NOT_INTEGER, (v) => make({ maxMessage: v }));
+  add(call, 'more buffers than can be', 'ERR_TOO_LARGE', once, () => make({ receives: 60_000, maxMessage: 1 << 20 }));
+  for (const name of ['credits', 'extensions', 'peerExtensions'] as const) add(call, name, INVALID, NOT_BOOLEAN, (v) => make({ [name]: v }));
+  add(call, 'pd', INVALID, [null, 1, {}], (v) => make({ pd: v }));
+  add(call, 'a pd of another device', 'ERR_WRONG_PD', once, () => make({ pd: foreign.pd }));
+  add(call, 'rnic', INVALID, [null, 1, {}], (v) => make({ rnic: v }));
+  add(call, 'engine', INVALID, [null, 1, 'gpu'], (v) => make({ engine: v }));
+  add(call, 'preset', INVALID, [null, 1, 'mellanox', 'toString'], (v) => make({ preset: v }));
+  add(call, 'policy', INVALID, NOT_OBJECT, (v) => make({ policy: v }));
+  add(call, 'an unknown policy', INVALID, once, () => make({ policy: { colour: 1 } }));
+  add(call, 'crc', INVALID, [null, 1, 'maybe'], (v) => make({ policy: { crc: v } }));
+  add(call, 'closeTimeout', INVALID, NOT_INTEGER, (v) => make({ policy: { closeTimeout: v } }));
+}
+add('connect', 'options', INVALID, [undefined, ...NOT_OBJECT], (v) => connect(v));
+add('connect', 'port', INVALID, [...NOT_INTEGER, undefined, 0, 65_536], (v) => connect({ host: 'localhost', port: v }));
+add('connect', 'host', INVALID, [null, 1, {}, ''], (v) => connect({ ...PORT, host: v }));
+add('connect', 'localAddress', INVALID, [null, 1, {}], (v) => connect({ ...PORT, localAddress: v }));
+add('connect', 'localPort', INVALID, [...NOT_INTEGER, 65_536], (v) => connect({ ...PORT, localPort: v }));
+add('connect', 'family', INVALID, [null, 5, '4'], (v) => connect({ ...PORT, family: v }));
+add('connect', 'privateData', INVALID, NOT_VIEW, (v) => connect({ ...PORT, privateData: v }));
+add('connect', 'too much private data', 'ERR_TOO_LARGE', once, () => connect({ ...PORT, privateData: new Uint8Array(493) }));
+add('connect', 'signal', INVALID, NOT_SIGNAL, (v) => connect({ ...PORT, signal: v }));
+add('createServer', 'options', INVALID, NOT_OBJECT, (v) => createServer(v));
+add('createServer', 'onConnection', INVALID, NOT_FUNCTION, (v) => createServer({}, v));
+for (const name of ['onRequest', 'onError', 'onFailure'] as const) add('createServer', name, INVALID, NOT_FUNCTION, (v) => createServer({ [name]: v }));
+add('createServer', 'maxPending', INVALID, [...NOT_INTEGER, 0], (v) => createServer({ maxPending: v }));
+add('Server.listen', 'host', INVALID, [null, 1, ''], (v) => createServer().listen({ host: v }));
+add('Server.listen', 'port', INVALID, [...NOT_INTEGER, 65_536], (v) => createServer().listen({ port: v }));
+add('Server.listen', 'backlog', INVALID, [...NOT_INTEGER, 0], (v) => createServer().listen({ backlog: v }));
+add('Server.listen', 'ipv6Only', INVALID, NOT_BOOLEAN, (v) => createServer().listen({ ipv6Only: v }));
+add('Server.address', 'a server that does not listen', 'ERR_INVALID_STATE', once, () => createServer().address);
+add('openRnic', 'options', INVALID, NOT_OBJECT, (v) => openRnic(v));
+add('openRnic', 'transport', INVALID, [null, 1, {}], (v) => openRnic({ transport: v }));
+add('openRnic', 'engine', INVALID, [null, 1, 'gpu'], (v) => openRnic({ engine: v }));
+add('openRnic', 'engines', INVALID, [...NOT_INTEGER, 0], (v) => openRnic({ engines: v }));
+add('openRnic', 'scheduler', INVALID, [null, 1, {}], (v) => openRnic({ scheduler: v }));
+add('traceTransitions', 'listener', INVALID, NOT_FUNCTION, (v) => traceTransitions(v));
+add('traceFrames', 'listener', INVALID, NOT_FUNCTION, (v) => traceFrames(v));
+add('captureTo', 'path', INVALID, [undefined, null, 1, ''], (v) => captureTo(v));
+
+describe('misuse', () => {
+  for (const { call, wrong, code, values, make } of cases) {
+    it(`${call}: ${wrong} is ${code}`, async () => {
+      for (const value of values) {
+        const error = await (async () => make(value as never))().then(() => 'nothing', (reason: unknown) => reason);
+        expect(error, `${call} with ${String(value)}`).toBeInstanceOf(IwarpError);
+        expect((error as IwarpError).code, (error as IwarpError).message).toBe(code);
+      }
+      expect([c.state, c.pending]).toEqual(['open', 0]);
+    });
+  }
+
+  it('leaves the connection as it was: it moves what is right', async () => {
+    await c.write(new Uint8Array(64).fill(7), remote);
+    expect((await c.read(remote))[63]).toBe(7);
+    expect(c.pd.device.query().inUse.mr).toBe(ends.server.pd.device.query().inUse.mr);
+  });
+
+  it('covers every public method that takes arguments', () => {
+    const named = new Set(cases.map(({ call }) => call));
+    const withoutArguments = new Set(['constructor', 'counters', 'measureLatency', 'destroy', 'handleEvent', 'toBytes', 'toJSON']);
+    for (const [type, prefix] of [[Connection, ''], [Server, 'Server.'], [RemoteBuffer, 'RemoteBuffer.']] as const) {
+      for (const name of Object.getOwnPropertyNames(type.prototype)) {
+        const { value } = Object.getOwnPropertyDescriptor(type.prototype, name)!;
+        if (typeof value === 'function' && !withoutArguments.has(name)) expect([...named], `${type.name}.${name}`).toContain(`${prefix}${name}`);
+      }
+    }
+  });
+});
