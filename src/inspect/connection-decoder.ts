@@ -3,6 +3,7 @@
  * if either asks, markers if the receiver asks), and judges what needs both (order.ts). Never throws on input.
  */
 import type { StartupFrame } from '../mpa/wire.ts';
+import { OPCODE } from '../rdmap/wire.ts';
 import type { ExpectedVersions } from './decode.ts';
 import type { OctetBudget } from './octet-queue.ts';
 import { OrderChecker } from './order.ts';
@@ -11,6 +12,8 @@ import { judgeReply } from './startup.ts';
 import { StreamDecoder } from './stream-decoder.ts';
 import { emptySummary, summarize, type ConnectionSummary } from './summary.ts';
 import type { DecodedStartup, Direction, InspectEvent } from './types.ts';
+
+const REQUESTS: ReadonlySet<number> = new Set([OPCODE.READ_REQUEST, OPCODE.ATOMIC_REQUEST]);
 
 export interface ConnectionDecoderOptions {
   /** Called for every event, in the order in which octets completed them. */
@@ -63,8 +66,7 @@ export class ConnectionDecoder {
   /** `octets` of one direction were not captured. */
   gap(direction: Direction, octets: number, time: number): void {
     if (this.ended[direction]) return;
-    this.streams[direction].gap(octets, time);
-    this.order.gap(direction);
+    if (this.streams[direction].gap(octets, time)) this.order.gap(direction);
   }
 
   /** `octets` of one direction were sent again with other values; the first stands `back` octets before the next one. */
@@ -97,6 +99,8 @@ export class ConnectionDecoder {
       // FPDUs from a side whose start-up frame was missed: its peer need not wait for that frame any longer.
       const other = (event.direction ^ 1) as Direction;
       this.order.check(event);
+      // A request whose fields were not captured: what answers it cannot be judged.
+      if (event.captured !== undefined && event.rdmap !== undefined && REQUESTS.has(event.rdmap.opcode)) this.order.doubt(event.direction);
       summarize(this.summary, event);
       this.emit(event);
       if (!this.paired && this.startups[event.direction] === undefined) this.streams[other].giveUpWaiting();

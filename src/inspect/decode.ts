@@ -34,9 +34,9 @@ export function opcodeName(opcode: number): string {
   return OPCODE_TABLE[opcode]?.name ?? `Opcode 0x${opcode.toString(16)}`;
 }
 
-/** Decode `bytes[start..start+length)`, one ULPDU without markers. */
+/** Decode `bytes[start..start+length)`, one ULPDU without markers, of which the first `captured` octets are there. */
 export function decodeUlpdu(
-  bytes: Uint8Array, start: number, length: number, expected: ExpectedVersions = VERSION_ONE,
+  bytes: Uint8Array, start: number, length: number, expected: ExpectedVersions = VERSION_ONE, captured: number = length,
 ): DecodedUlpdu {
   const problems: Problem[] = [];
   const ddp = decodeDdp(bytes, start, length);
@@ -49,7 +49,8 @@ export function decodeUlpdu(
   judgeControl(ddp, rdmap, expected, problems);
   const header = ddp.tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
   const body = { opcode: opcodeName(rdmap.opcode), ddp, rdmap, payloadLength: length - header, problems };
-  if (ddp.tagged) return body;
+  // What has a structure of its own behind the DDP header is short: it is there as a whole or not looked at.
+  if (ddp.tagged || captured < length) return body;
   return { ...body, ...decodeBody(bytes, start + header, length - header, rdmap.opcode, ddp, problems) };
 }
 

@@ -51,13 +51,14 @@ class Builder {
   }
 }
 
-/** The octets that field offsets refer to: the frame, an FPDU without its markers. */
+/** The octets that field offsets refer to: the frame, an FPDU without its markers, as far as it was captured. */
 export function fieldOctets(event: DecodedFpdu | DecodedStartup): Uint8Array {
   if (event.kind === 'startup') return event.raw;
   const octets = new Uint8Array(ULPDU_LENGTH_OCTETS + event.ulpduLength + event.padLength + CRC_OCTETS);
   octets[0] = event.ulpduLength >>> 8;
   octets[1] = event.ulpduLength;
   octets.set(event.ulpdu, ULPDU_LENGTH_OCTETS);
+  if (event.captured !== undefined) return octets.subarray(0, event.captured - MARKER_OCTETS * event.markers.length);
   // PAD directly precedes the CRC field unless a marker stands between: it shares its unit of four with the ULPDU.
   const tail = event.markers.some(({ position }) => position === event.position - lead(event) + event.octets - CRC_OCTETS - MARKER_OCTETS)
     ? MARKER_OCTETS
@@ -106,6 +107,10 @@ function addFpdu(builder: Builder, event: DecodedFpdu): void {
   builder.heading('MPA trailer');
   if (event.padLength > 0) builder.push('PAD', `${event.padLength} octets`, event.padLength);
   const { crc } = event;
+  if (event.captured !== undefined) {
+    builder.push('CRC32c', 'not captured', CRC_OCTETS);
+    return;
+  }
   const verdict = crc.ok ? 'right' : crc.use === 'off' ? 'not in use' : `computed ${hex32(crc.computed)}`;
   builder.push('CRC32c', `${hex32(crc.field)}, ${verdict}`, CRC_OCTETS);
   for (const { position, pointer } of event.markers) builder.push(`Marker at stream position ${position}`, `FPDUPTR ${pointer}`, 0);
@@ -127,12 +132,14 @@ function addDdpControl(builder: Builder, ddp: DdpFields): void {
   builder.push('DDP control', hex8((ddp.tagged ? 0x80 : 0) | (ddp.last ? 0x40 : 0) | ddp.reserved | ddp.version), 1);
   builder.part('T (tagged)', bit(ddp.tagged));
   builder.part('L (last)', bit(ddp.last));
+  if (ddp.reserved !== 0) builder.part('Reserved', hex8(ddp.reserved));
   builder.part('Version', String(ddp.version));
 }
 
 function addRdmapControl(builder: Builder, rdmap: RdmapFields): void {
   builder.push('RDMAP control', hex8((rdmap.version << 6) | rdmap.reserved | rdmap.opcode), 1);
   builder.part('Version', String(rdmap.version));
+  if (rdmap.reserved !== 0) builder.part('Reserved', hex8(rdmap.reserved));
   builder.part('Opcode', `${rdmap.opcode} (${opcodeName(rdmap.opcode)})`);
 }
 

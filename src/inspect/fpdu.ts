@@ -59,8 +59,11 @@ export interface TakenFpdu {
   readonly problems: Problem[];
 }
 
-/** Take the FPDU `raw` (exactly its span) apart. `position` is the stream position of its first octet. */
-export function takeFpdu(raw: Uint8Array, span: FpduSpan, position: number, framing: Framing): TakenFpdu {
+/**
+ * Take the FPDU `raw` (exactly its span) apart. `position` is the stream position of its first octet; markers behind the first `captured`
+ * octets are not there to be judged.
+ */
+export function takeFpdu(raw: Uint8Array, span: FpduSpan, position: number, framing: Framing, captured: number = raw.length): TakenFpdu {
   const problems: Problem[] = [];
   const markers: MarkerSeen[] = [];
   const start = position + span.lead;
@@ -70,7 +73,7 @@ export function takeFpdu(raw: Uint8Array, span: FpduSpan, position: number, fram
   for (let at = 0; at < end; ) {
     const phase = framing.markers ? phaseOf(position + at, framing) : 1;
     if (phase === 0) {
-      markers.push(takeMarker(raw, at, position + at, start, problems));
+      if (at + MARKER_OCTETS <= captured) markers.push(takeMarker(raw, at, position + at, start, problems));
       at += MARKER_OCTETS;
       continue;
     }

@@ -145,7 +145,9 @@ export class OrderChecker {
     const { enhanced } = this.reply;
     if (enhanced?.peerToPeer !== true || this.request?.enhanced?.peerToPeer !== true) return;
     const opcode = fpdu.rdmap?.opcode;
-    const empty = fpdu.payloadLength === 0 || fpdu.readRequest?.size === 0;
+    // What a Read Request asks for may not have been captured.
+    const unknown = opcode === OPCODE.READ_REQUEST && fpdu.captured !== undefined;
+    const empty = fpdu.payloadLength === 0 || fpdu.readRequest?.size === 0 || unknown;
     const lawful =
       (opcode === OPCODE.SEND && enhanced.rtrSend) || (opcode === OPCODE.RDMA_WRITE && enhanced.rtrWrite) ||
       (opcode === OPCODE.READ_REQUEST && enhanced.rtrRead);

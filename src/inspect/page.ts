@@ -44,7 +44,8 @@ export function pageEvent({ number, packet }: Pick<CapturedConnection, 'number' 
   const octets = fieldOctets(event);
   const v = fieldsOf(event).map(({ depth, name, value, at, octets: count }) => [depth, name, value, at, count] as const);
   const x = Array.from(octets.subarray(0, MAX_PAGE_OCTETS), (octet) => octet.toString(16).padStart(2, '0')).join('');
-  const shown = { o: shortName(event.opcode), x, l: octets.length, v };
+  const missing = event.kind === 'fpdu' && event.captured !== undefined ? event.octets - event.captured : 0;
+  const shown = { o: shortName(event.opcode), x, l: octets.length + missing, v };
   if (event.kind === 'fpdu') return { ...base, ...shown, f: ulpduFields(event), n: event.payloadLength };
   const { frame } = event;
   const enhanced = frame.enhanced === null ? '' : ` ${enhancedText(frame.enhanced)}`;

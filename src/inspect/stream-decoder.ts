@@ -3,7 +3,8 @@
  * the TCP stream at any cut, told of gaps. RFC 5044 4 and 7.1. Never throws on any input; keeps at most {@link SEARCH_LIMIT} octets
  * and one chunk.
  */
-import { MARKER_SPACING, STARTUP_HEADER_OCTETS } from '../mpa/wire.ts';
+import { DDP_CONTROL, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
+import { CRC_OCTETS, MARKER_OCTETS, MARKER_SPACING, STARTUP_HEADER_OCTETS, ULPDU_LENGTH_OCTETS } from '../mpa/wire.ts';
 import { decodeUlpdu, type ExpectedVersions } from './decode.ts';
 import { crcOf, measureFpdu, takeFpdu, type FpduSpan, type Framing } from './fpdu.ts';
 import { OctetQueue, type OctetBudget } from './octet-queue.ts';
@@ -58,6 +59,8 @@ export class StreamDecoder {
   private examined = 0;
   private doubtful = 0;
   private foundAnything = false;
+  /** Octets still to come of an FPDU that the capture does not have whole. */
+  private passing = 0;
   /** Where FPDUs were found without a marker, nothing else telling whether there are any; undefined where that is known. */
   private unmarkedFrom: number | undefined;
   private reason = '';
@@ -90,7 +93,10 @@ export class StreamDecoder {
     for (let from = start; from < end; from += CHUNK_OCTETS) this.take(bytes, from, Math.min(end, from + CHUNK_OCTETS));
   }
 
-  private take(bytes: Uint8Array, start: number, end: number): void {
+  private take(bytes: Uint8Array, first: number, end: number): void {
+    const start = first + Math.min(this.passing, end - first);
+    this.passing -= start - first;
+    this.position += start - first;
     const octets = end - start;
     if (this.state === 'ignored') {
       this.position += octets;
@@ -105,17 +111,52 @@ export class StreamDecoder {
     this.advance(false);
   }
 
-  /** `octets` of the stream were not captured. */
-  gap(octets: number, time: number): void {
+  /**
+   * `octets` of the stream were not captured. Where they lie within one FPDU its length still tells where the next one begins. True if
+   * it is no longer known what was sent.
+   */
+  gap(octets: number, time: number): boolean {
     this.time = time;
+    const within = Math.min(octets, this.passing);
+    this.passing -= within;
+    this.position += within;
+    if (within === octets && octets > 0) return false;
     this.advance(true);
+    const rest = this.state === 'aligned' && this.queue.length > 0 ? this.takeCut(octets - within) : octets - within;
+    if (rest === 0) return false;
     const cut = this.queue.length;
     this.flushSkipped();
-    const message = `${octets} octets were not captured${cut > 0 && this.state === 'aligned' ? `, an FPDU is cut after ${cut} octets` : ''}`;
-    this.emit({ kind: 'note', direction: this.direction, time, position: this.position, octets: cut, missing: octets, message, problems: [] });
+    const message = `${rest} octets were not captured${cut > 0 && this.state === 'aligned' ? `, an FPDU is cut after ${cut} octets` : ''}`;
+    this.emit({ kind: 'note', direction: this.direction, time, position: this.position, octets: cut, missing: rest, message, problems: [] });
     this.queue.drop(cut);
-    this.position += cut + octets;
+    this.position += cut + rest;
     if (this.state !== 'ignored') this.lose('octets were not captured');
+    return true;
+  }
+
+  /** The FPDU at the queue's head lacks the `missing` octets behind what waits, or some of them: returns how many lie behind it. */
+  private takeCut(missing: number): number {
+    const { bytes, head, length } = this.queue;
+    const framing = this.framing!;
+    const span = measureFpdu(bytes, head, length, this.position, framing);
+    if (span === undefined || length < span.lead + FRONT_OCTETS) return missing;
+    const tagged = (bytes[head + span.lead + ULPDU_LENGTH_OCTETS]! & DDP_CONTROL.TAGGED) !== 0;
+    const header = tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
+    // One marker may stand among the headers.
+    const front = span.lead + ULPDU_LENGTH_OCTETS + header + (framing.markers ? MARKER_OCTETS : 0);
+    if (length < front || span.ulpduLength < header) return missing;
+    if (frontEvidence(bytes, head + span.lead, length - span.lead, this.versions) === 0) return missing;
+    const raw = new Uint8Array(span.total);
+    raw.set(bytes.subarray(head, head + length));
+    const event = this.decode(raw, span, framing, { use: 'unknown', field: 0, computed: 0, ok: false }, length);
+    this.queue.drop(length);
+    this.position += length;
+    this.foundAnything = true;
+    this.emit(event);
+    const here = Math.min(missing, span.total - length);
+    this.position += here;
+    this.passing = span.total - length - here;
+    return missing - here;
   }
 
   /** `octets` were sent again with other values; the first stands `back` octets before the next one of the stream. */
@@ -306,9 +347,10 @@ export class StreamDecoder {
     return this.doubtful >= DOUBTFUL_FRONTS || (!sensible && span.ulpduLength < FRONT_OCTETS) ? 'headers make no sense' : '';
   }
 
-  private decode(raw: Uint8Array, span: FpduSpan, framing: Framing, crc: CrcSeen): DecodedFpdu {
-    const taken = takeFpdu(raw, span, this.position, framing);
-    const body = decodeUlpdu(taken.ulpdu, 0, taken.ulpdu.length, this.versions);
+  private decode(raw: Uint8Array, span: FpduSpan, framing: Framing, crc: CrcSeen, captured: number = raw.length): DecodedFpdu {
+    const taken = takeFpdu(raw, span, this.position, framing, captured);
+    const whole = captured >= raw.length - CRC_OCTETS - taken.padLength;
+    const body = decodeUlpdu(taken.ulpdu, 0, taken.ulpdu.length, this.versions, whole ? taken.ulpdu.length : 0);
     const problems: Problem[] = [...taken.problems, ...body.problems];
     if (crc.use === 'on' && !crc.ok) {
       problems.unshift(problem('MPA-069', `CRC field ${hex(crc.field)}, computed ${hex(crc.computed)}`));
@@ -316,6 +358,7 @@ export class StreamDecoder {
     return {
       kind: 'fpdu', direction: this.direction, time: this.time, position: this.position + span.lead, octets: span.total,
       ulpduLength: span.ulpduLength, padLength: taken.padLength, markers: taken.markers, crc, raw, ulpdu: taken.ulpdu,
+      ...(captured < raw.length ? { captured } : {}),
       ...body, problems,
     };
   }
@@ -324,6 +367,7 @@ export class StreamDecoder {
 
   private lose(reason: string): void {
     this.reason = reason;
+    this.passing = 0;
     this.state = 'searching';
     this.doubtful = 0;
     this.search.restart();

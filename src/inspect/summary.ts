@@ -53,6 +53,7 @@ export function summarize(summary: ConnectionSummary, event: InspectEvent): void
   side.octets += event.octets;
   if (event.kind === 'startup') return;
   side.fpdus++;
+  side.missing += event.captured === undefined ? 0 : event.octets - event.captured;
   side.payload += event.payloadLength;
   side.opcodes.set(event.opcode, (side.opcodes.get(event.opcode) ?? 0) + 1);
   if (event.markers.length > 0) summary.markers[event.direction] = true;

@@ -65,7 +65,8 @@ function fpduLine(event: DecodedFpdu): string {
   const markers = event.markers.length === 0 ? '' : `  ${event.markers.length} marker${event.markers.length === 1 ? '' : 's'}`;
   const fields = ulpduFields(event).padEnd(FIELDS_WIDTH);
   const octets = `${event.payloadLength} octets`.padStart(OCTETS_WIDTH);
-  return `${shortName(event.opcode).padEnd(OPCODE_WIDTH)} ${fields} ${octets}  ${crcText(event)}${markers}`;
+  const cut = event.captured === undefined ? '' : `  ${event.captured} of ${event.octets} captured`;
+  return `${shortName(event.opcode).padEnd(OPCODE_WIDTH)} ${fields} ${octets}  ${crcText(event)}${markers}${cut}`;
 }
 
 function crcText({ crc }: DecodedFpdu): string {

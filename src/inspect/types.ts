@@ -18,7 +18,7 @@ export interface MarkerSeen {
 }
 
 export interface CrcSeen {
-  /** Whether the start-up frames put CRC in use; `unknown` where they were not captured. */
+  /** Whether the start-up frames put CRC in use; `unknown` where they were not captured, or the FPDU not wholly. */
   readonly use: 'on' | 'off' | 'unknown';
   /** The field as the 32-bit value software computes (first octet on the wire least significant). */
   readonly field: number;
@@ -126,6 +126,8 @@ export interface DecodedFpdu extends DecodedUlpdu {
   readonly padLength: number;
   readonly markers: readonly MarkerSeen[];
   readonly crc: CrcSeen;
+  /** Octets that the capture has, if it lacks some: those behind them are 0 in `raw` and `ulpdu`, and the CRC cannot be judged. */
+  readonly captured?: number;
   /** The octets as they stood on the stream, a marker directly in front included. */
   readonly raw: Uint8Array;
   /** The ULPDU without markers. */

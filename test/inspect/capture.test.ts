@@ -5,6 +5,7 @@ import { IwarpError } from '../../src/base/errors.ts';
 import { CaptureDissector } from '../../src/inspect/capture.ts';
 import { LINK_TYPE, pcapRecord } from '../../src/inspect/pcap.ts';
 import { renderJson, renderSummary } from '../../src/inspect/render.ts';
+import { encodeFpdus, encodeReadRequest, encodeStartup, untaggedUlpdu } from '../support/naive/encoder.ts';
 import {
   FLAG, Wire, bytesOf, concat, conversation, dissectOctets, ethernet, fpdusOf, ipv4, ipv6, pcapOf, problemIds, tcp, wireOf,
 } from './support.ts';
@@ -208,7 +209,9 @@ describe('TCP', () => {
     expect(problemIds(events)).toEqual([]);
     expect(renderSummary(dissector.connections[0]!)).toContain('100 not captured');
     const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
-    expect(notes[0]!.message).toContain('100 octets were not captured');
+    expect(notes[0]!.message).toContain('80 octets were not captured');
+    // The other 20 are the end of an FPDU whose headers were captured.
+    expect(fpdusOf(events).filter(({ captured }) => captured !== undefined).map(({ octets, captured }) => octets - captured!)).toEqual([20]);
     expect(fpdusOf(events).length).toBeGreaterThan(FPDUS - 4);
     expect(fpdusOf(events).length).toBeLessThan(FPDUS);
   });
@@ -267,6 +270,46 @@ describe('TCP', () => {
     expect(dissector.counts.truncated).toBeGreaterThan(3);
     expect(problemIds(events)).toEqual([]);
     expect(events.some(({ event }) => event.kind === 'note' && event.message.includes('not captured'))).toBe(true);
+  });
+
+  it.each([false, true])('headers alone are enough where the snap length cut the rest, markers %s', (markers) => {
+    const talk = conversation({ markers: [markers, markers] });
+    const wire = new Wire().open().send(0, talk.request).send(1, talk.reply);
+    const spans = fpdusOf(dissectOctets(pcapOf(wireOf(talk).packets)).events);
+    for (const { direction, raw } of spans) wire.send(direction, raw);
+    const records = wire.close().packets.map((packet, i) => pcapRecord(1, i, packet.subarray(0, 54 + 26), packet.length));
+    const { events, dissector } = dissectOctets(concat(pcapOf([]), ...records));
+    expect(problemIds(events)).toEqual([]);
+    const fpdus = fpdusOf(events);
+    expect(fpdus.map(({ opcode, ddp, payloadLength }) => [opcode, ddp, payloadLength])).toEqual(spans.map(({ opcode, ddp, payloadLength }) => [opcode, ddp, payloadLength]));
+    expect(events.some(({ event }) => event.kind === 'note')).toBe(false);
+    expect(fpdus.every(({ captured, crc }) => captured === undefined || (captured <= 26 && crc.use === 'unknown'))).toBe(true);
+    const read = fpdus.find(({ opcode }) => opcode === 'RDMA Read Request')!;
+    expect([read.captured, read.readRequest]).toEqual([26, undefined]);
+    expect(renderSummary(dissector.connections[0]!)).toContain('not captured');
+  });
+
+  it('ENH-038: an RTR Read whose size the snap length cut is not blamed', () => {
+    const enhanced = { a: true, b: false, c: false, d: true, ird: 4, ord: 4 };
+    const read = encodeReadRequest({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 0, sourceTo: 0n });
+    const rtr = encodeFpdus([untaggedUlpdu({ opcode: 1, qn: 1, msn: 1 }, read)], { crc: true, markers: false });
+    const wire = new Wire().open()
+      .send(0, encodeStartup({ kind: 'request', crc: true, markers: false, revision: 2, enhanced }))
+      .send(1, encodeStartup({ kind: 'reply', crc: true, markers: false, revision: 2, enhanced }))
+      .send(0, rtr);
+    const records = wire.close().packets.map((packet, i) => pcapRecord(1, i, packet.subarray(0, 90), packet.length));
+    const { events } = dissectOctets(concat(pcapOf([]), ...records));
+    expect(fpdusOf(events).map(({ opcode, captured }) => [opcode, captured])).toEqual([['RDMA Read Request', 36]]);
+    expect(problemIds(events)).toEqual([]);
+  });
+
+  it('a segment lost within one FPDU leaves the next one where it is', () => {
+    const wire = wireOf(TALK, new Wire([...WRAP]), 100);
+    const lost = wire.packets.filter((_, i) => i !== 7);
+    const { events } = dissectOctets(pcapOf(lost));
+    expect(problemIds(events)).toEqual([]);
+    expect(fpdusOf(events)).toHaveLength(FPDUS);
+    expect(fpdusOf(events).find(({ direction }) => direction === 0)).toMatchObject({ captured: 200, octets: 720, payloadLength: 700 });
   });
 
   it('ports that are used again, and connections that are none of ours', () => {

@@ -180,12 +180,37 @@ describe('cuts and damage', () => {
       direction: 0, begin: 'fpdu', framing: { markers: true, markerPhase: 0, crc: crc ? 'on' : 'off' }, emit: (event) => events.push(event),
     });
     decoder.push(octets, 0, 900, 0);
-    decoder.gap(300, 0);
-    decoder.push(octets, 1200, octets.length, 0);
+    expect(decoder.gap(500, 0)).toBe(true);
+    decoder.push(octets, 1400, octets.length, 0);
     decoder.end('capture', 0);
-    expect(fpdusOf(events).map(({ ddp }) => (ddp?.tagged === false ? ddp.msn : 0))).toEqual([1, 2, 4, 5, 6]);
+    const fpdus = fpdusOf(events);
+    // The third is cut, the fourth is missing in front.
+    expect(fpdus.map(({ ddp }) => (ddp?.tagged === false ? ddp.msn : 0))).toEqual([1, 2, 3, 5, 6]);
     expect(problemIds(events)).toEqual([]);
-    expect(events.find((event) => event.kind === 'note')).toMatchObject({ position: expect.any(Number), message: expect.stringContaining('300 octets were not captured') });
+    const third = fpdus[2]!;
+    const start = third.position + third.octets - third.raw.length;
+    expect(start + third.captured!).toBe(900);
+    expect(events.find((event) => event.kind === 'note')).toMatchObject({
+      position: start + third.raw.length, message: `${1400 - start - third.raw.length} octets were not captured`,
+    });
+  });
+
+  it('a gap within one FPDU leaves the next where its length says', () => {
+    const octets = encodeFpdus([1, 2, 3, 4].map((i) => send(i, 400 + i)), { markers: true, crc: true });
+    const events: InspectEvent[] = [];
+    const decoder = new StreamDecoder({
+      direction: 0, begin: 'fpdu', framing: { markers: true, markerPhase: 0, crc: 'on' }, emit: (event) => events.push(event),
+    });
+    decoder.push(octets, 0, 500, 0);
+    expect(decoder.gap(100, 0)).toBe(false);
+    decoder.push(octets, 600, 650, 0);
+    expect(decoder.gap(50, 0)).toBe(false);
+    decoder.push(octets, 700, octets.length, 0);
+    decoder.end('fin', 0);
+    expect(events.map(({ kind }) => kind)).toEqual(['fpdu', 'fpdu', 'fpdu', 'fpdu']);
+    expect(fpdusOf(events).map(({ captured, crc }) => [captured === undefined, crc.use, crc.ok])).toEqual([
+      [true, 'on', true], [false, 'unknown', false], [true, 'on', true], [true, 'on', true],
+    ]);
   });
 
   it.each([[true, true], [true, false], [false, false]])('begins in the middle of an FPDU, CRC %s, markers %s', (crc, markers) => {
