@@ -17,7 +17,7 @@ export function defaultInFlight(size: number): number {
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
   const inFlight = test === 'lat' ? 1 : peer === 'tcp-onread' || peer === 'tcp-data' ? 0 : defaultInFlight(size);
   return {
-    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', engine: 'thread', queue: 0,
+    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', engine: 'thread', engines: 1, queue: 0,
     ...more,
   };
 }
@@ -39,6 +39,7 @@ const SEND: Line = ['Send, CRC', 'iwarp', { verb: 'send' }];
 const SEND_OFF: Line = ['Send, no CRC', 'iwarp', { verb: 'send', crc: 'off' }];
 /** The engine in a worker thread on both sides. */
 const worker = ([series, peer, more]: Line): Line => [`${series}, worker`, peer, { ...more, engine: 'worker' }];
+const TWO_WORKERS: Line = ['Write, CRC, 2 workers', 'iwarp', { verb: 'write', engine: 'worker', engines: 2 }];
 const BASES = [ONREAD, DATA];
 /** What plain TCP can do that joins its messages: no fair base for single messages, but the measure of what batching is worth. */
 const BATCHED: Line = ['TCP, 64 messages a writev', 'tcp-onread', { gather: 'batch' }];
@@ -170,7 +171,7 @@ export function sweeps(): Experiment[] {
     sweep('writes-500', 'Writes, 500 under way, over size', 'bw', 'size', 'TCP too has 500 writes under way, each with its callback.', writesGroups()),
     sweep('depth', 'Throughput over messages under way', 'bw', 'in flight', 'Messages of 4 KiB. TCP too has that many writes under way, each with its callback.', inFlightGroups()),
     sweep('connections', 'Throughput over connections', 'bw', 'connections', 'Messages of 4 KiB from one process, 500 under way in all. A level line is good: no collapse.',
-      [plain('tcp-onread'), write(), WRITE_OFF].map((line) => ({ cases: CONNECTIONS.map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
+      [plain('tcp-onread'), write(), WRITE_OFF, worker(write()), TWO_WORKERS].map((line) => ({ cases: CONNECTIONS.map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
     sweep('crc', 'What CRC and markers cost', 'bw', 'case', 'Writes of 1 MiB, by CRC32c engine, and with markers in both directions.', [crcGroup()]),
     sweep('fpdu', 'Sends of 16 KiB over FPDU size', 'bw', 'FPDU size', 'TCP payload that one FPDU may fill: 1448 is an Ethernet frame, 65483 a loopback segment.', fpduGroups()),
     sweep('gather', 'A header before each payload: copy, writev, cork or two writes', 'bw', 'size', 'Plain TCP with 16 octets before each message, 64 under way, beside our own framing without CRC.', gatherGroups()),

@@ -41,6 +41,8 @@ export interface CaseSpec {
   readonly cqMod: number;
   readonly gather: Gather;
   readonly engine: EngineKind;
+  /** Worker threads of each process, where the engine is in workers. */
+  readonly engines: number;
   /** Depth of the send queue; 0 for as many as are under way. */
   readonly queue: number;
 }

@@ -1,8 +1,9 @@
 /** Every probe, in the order in which a report tells them. */
 import { busy } from './busy.ts';
+import { handover } from './handover.ts';
 import { hostile } from './hostile.ts';
 import { idle } from './idle.ts';
 import { micro } from './micro.ts';
 import type { Probe } from './probe.ts';
 
-export const PROBES: readonly Probe[] = [micro, busy, hostile, idle];
+export const PROBES: readonly Probe[] = [micro, handover, busy, hostile, idle];
