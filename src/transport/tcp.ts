@@ -41,6 +41,12 @@ const EMPTY = new Uint8Array(0);
  */
 const WRITES_A_TURN = 16;
 
+/**
+ * Milliseconds that full reads of one socket may take before the event loop gets a turn. libuv reads a socket that keeps up to 32 times in a
+ * row; where the peer fills those reads with the smallest messages there are, that is tens of milliseconds in which other connections wait.
+ */
+const READING_MS = 0.5;
+
 /** Options of a {@link TcpTransport}. */
 export interface TcpTransportOptions {
   /** Default: the environment variable IWARP_RECEIVE, else 'auto'. */
@@ -179,8 +185,7 @@ class Inlet {
   port: TcpPort | undefined;
 
   readonly take = (octets: number, buffer: Uint8Array): boolean => {
-    this.port?.received(buffer, octets);
-    return true;
+    return this.port?.received(buffer, octets) ?? true;
   };
 }
 
@@ -219,6 +224,8 @@ class TcpPort implements Port {
   /** Writes that have ended in this turn, and those of them whose callback waits for the next one. */
   #burst = 0;
   #late = 0;
+  /** Milliseconds spent on full reads since the event loop had its turn. */
+  #reading = 0;
 
   constructor(socket: Socket, localAddress: PortAddress, remoteAddress: PortAddress) {
     this.#socket = socket;
@@ -245,10 +252,27 @@ class TcpPort implements Port {
     });
   }
 
-  received(bytes: Uint8Array, octets: number): void {
+  /** False if the socket shall not be read again in this turn. */
+  received(bytes: Uint8Array, octets: number): boolean {
     this.#burst = 0;
-    if (this.#state === 'open' || this.#state === 'ended') this.#handler?.onData(bytes, 0, octets);
+    if (this.#state !== 'open' && this.#state !== 'ended') return true;
+    if (octets < bytes.length) {
+      // Behind a read that was not full libuv goes on to the next socket by itself.
+      this.#handler?.onData(bytes, 0, octets);
+      return true;
+    }
+    const began = performance.now();
+    this.#handler?.onData(bytes, 0, octets);
+    this.#reading += performance.now() - began;
+    if (this.#reading < READING_MS) return true;
+    setImmediate(this.#readOn);
+    return false;
   }
+
+  readonly #readOn = (): void => {
+    this.#reading = 0;
+    if (!this.#paused && !this.#socket.destroyed) this.#socket.resume();
+  };
 
   /** Memory that the handler wants the next read in. */
   readTarget(): Uint8Array | undefined {

@@ -58,6 +58,39 @@ describe('a busy TCP port', () => {
     expect(received).toBe(sent);
   });
 
+  it('lets the event loop turn between reads whose handling takes long, and loses nothing', async () => {
+    const { active, passive } = (ends = await connected(new TcpTransport({ receive: 'onread' })));
+    const OCTETS = 4 << 20;
+    const HANDLING_MS = 2;
+    let received = 0;
+    let turn = 0;
+    const fullReads = new Map<number, number>();
+    const turns = (): void => {
+      turn++;
+      if (received < OCTETS) setImmediate(turns);
+    };
+    passive.pause();
+    passive.attach({
+      ...nothing,
+      onData: (bytes, start, end) => {
+        received += end - start;
+        if (end < bytes.length) return;
+        fullReads.set(turn, (fullReads.get(turn) ?? 0) + 1);
+        for (const until = performance.now() + HANDLING_MS; performance.now() < until; );
+      },
+    });
+    active.attach(nothing);
+    active.write([new Uint8Array(OCTETS)], 1, () => undefined);
+    // The system's buffers fill first: libuv would have many reads to make in a row.
+    await new Promise<void>((resolve) => setImmediate(() => setImmediate(resolve)));
+    passive.resume();
+    turns();
+    while (received < OCTETS) await new Promise<void>((resolve) => setImmediate(resolve));
+    expect(received).toBe(OCTETS);
+    expect(fullReads.size).toBeGreaterThan(3);
+    expect(Math.max(...fullReads.values())).toBe(1);
+  });
+
   it.each(['onread', 'data'] as const)('with %s: reads into the memory that the handler names, where it can', async (receive) => {
     const { active, passive } = (ends = await connected(new TcpTransport({ receive })));
     const place = new Uint8Array(1000);
