@@ -42,7 +42,7 @@ const USAGE = `Usage: iwarp conformance <command>
       --strict                       only the first of several lawful outcomes
       --seed N  --repeat N           choose the octets; run everything again with the next seeds
       --slow N                       stretch all time limits, for peers on emulators
-      --settle MS                    wait between a start-up frame and the first FPDU
+      --settle MS                    wait between a start-up frame and the first FPDU; drop no connection without the RTR it owes
       --gap MS                       wait between cases
       --exclude PREFIX               leave these cases out; may be repeated
       --canary                       see after each case whether the peer still takes a lawful connection

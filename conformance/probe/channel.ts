@@ -57,6 +57,11 @@ export class Channel {
     return this.#inbox.length > 0 ? null : this.#end;
   }
 
+  /** Neither side has ended. */
+  get open(): boolean {
+    return this.#end === null && !this.#finished;
+  }
+
   write(bytes: Uint8Array): void {
     if (bytes.length === 0 || this.#finished) return;
     this.#record('probe', 'data', bytes);

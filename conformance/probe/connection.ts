@@ -182,6 +182,13 @@ export class Connection {
     return this.#operational;
   }
 
+  /** As initiator: the Reply has granted an RTR message that the peer can take, and it has not been sent. */
+  get owesRtr(): boolean {
+    const { request, reply } = this;
+    if (this.role !== 'initiator' || request?.enhanced?.a !== true || reply?.enhanced?.a !== true || reply.reject) return false;
+    return this.channel.open && this.lastUlpdu.length === 0 && (reply.enhanced.c || (reply.enhanced.d && reply.enhanced.ird > 0));
+  }
+
   // ------------------------------------------------------------------------------------------------------- sending
 
   /** Write octets as they are. */

@@ -216,6 +216,18 @@ export class Trial {
     if (this.limits.settle > 0) await pause(this.limits.settle);
   }
 
+  /**
+   * Before the connections are dropped: some peers do not survive the end of one between their Reply and the RTR message (Linux siw,
+   * report K2), and a case that only looked at the Reply is not about that. Nothing that a case has looked at changes.
+   */
+  async tidy(): Promise<void> {
+    for (const connection of this.connections) {
+      if (!connection.owesRtr) continue;
+      if (!connection.operational) await connection.enter();
+      await this.sendRtr(connection).catch(() => undefined);
+    }
+  }
+
   /** As responder: take the RTR message and answer it if it is a Read. */
   async takeRtr(connection: Connection): Promise<void> {
     const what = 'a zero-length RTR message as the first FPDU';

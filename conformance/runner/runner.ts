@@ -149,6 +149,7 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   } catch (error) {
     ending = endingOf(entry, error);
   }
+  if (options.settle > 0) await trial?.tidy();
   for (const connection of trial?.connections ?? []) connection.channel.destroy();
   await session?.close().catch(() => undefined);
   const violations = trial?.connections.flatMap((connection) => connection.watch.violations) ?? [];

@@ -69,6 +69,11 @@ export class RpingPeer {
     await this.#start();
   }
 
+  /** End rping: what a case has done to the kernel may show only then. */
+  async stop(): Promise<void> {
+    await within(Promise.resolve(this.#program?.kill()), KILL_LIMIT_MS, () => 'rping').catch(() => undefined);
+  }
+
   async close(): Promise<void> {
     await this.#guest.shutdown();
   }

@@ -161,6 +161,7 @@ async function killOne(entry: Case, role: Role, peer: RpingPeer, settings: Setti
   // As initiator the runner's own look at the peer will do; a peer that connects shows by the next case that it still does.
   const followers = role === 'responder' ? selectCases([AFTERWARDS], true) : [];
   const [first] = await runCases([entry, ...followers], { ...optionsFor(peer, role, settings), revive: async () => undefined, onResult: (result) => settings.captures.keep(result) });
+  await peer.stop();
   const until = performance.now() + COMPLAINT_MS;
   while (peer.guest.crash() === null && performance.now() < until) await new Promise((resolve) => setTimeout(resolve, 200));
   return { report: reportOf([first!], peer, settings, began, (performance.now() - at) / 1000), complaint: peer.guest.crash() };
