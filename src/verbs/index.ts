@@ -19,6 +19,7 @@ export { CompletionQueue, createWorkCompletion, type CqAttributes, type NotifyKi
 export { QueuePair, type QpAttributes, type QpChange, type QpState, type QueuePairOptions } from './qp.ts';
 export { SharedReceiveQueue, type SrqAttributes, type SrqOptions } from './srq.ts';
 export type { AsyncEvent } from './events.ts';
+export type { WaitOptions } from '../base/abort.ts';
 export type {
   BindRequest,
   CmpSwapRequest,
