@@ -45,6 +45,7 @@ const USAGE = `Usage: iwarp conformance <command>
       --settle MS                    wait between a start-up frame and the first FPDU; drop no connection without the RTR it owes
       --gap MS                       wait between cases
       --exclude PREFIX               leave these cases out; may be repeated
+      --retries N                    run a case with an unexpected result again, for peers on busy machines (0)
       --canary                       see after each case whether the peer still takes a lawful connection
       --revive COMMAND               run when it does not (implies --canary)
       --quirk NAME                   read over a departure that touches everything: swapped-terminate
@@ -117,7 +118,7 @@ const RUN_OPTIONS = {
   start: { type: 'string' }, size: { type: 'string' }, all: { type: 'boolean', default: false }, strict: { type: 'boolean', default: false },
   seed: { type: 'string' }, repeat: { type: 'string' }, slow: { type: 'string' }, settle: { type: 'string' }, gap: { type: 'string' },
   waivers: { type: 'string' }, report: { type: 'string', multiple: true }, captures: { type: 'string' }, bail: { type: 'boolean', default: false },
-  quirk: { type: 'string', multiple: true }, exclude: { type: 'string', multiple: true }, canary: { type: 'boolean', default: false }, revive: { type: 'string' },
+  quirk: { type: 'string', multiple: true }, exclude: { type: 'string', multiple: true }, canary: { type: 'boolean', default: false }, revive: { type: 'string' }, retries: { type: 'string' },
 } as const;
 
 async function runCommand(args: readonly string[]): Promise<number> {
@@ -136,7 +137,7 @@ async function runCommand(args: readonly string[]): Promise<number> {
   const results = await runCases(chosen, {
     profile, roles, waivers, seed, strict: values.strict, quirks, bail: values.bail, repeat: number('--repeat', values.repeat, 1),
     slow: number('--slow', values.slow, 1), settle: number('--settle', values.settle, 0), gap: number('--gap', values.gap, 0),
-    canary: values.canary || values.revive !== undefined, revive: reviver(values.revive),
+    retries: number('--retries', values.retries, 0), canary: values.canary || values.revive !== undefined, revive: reviver(values.revive),
     onResult: (result, done, all) => {
       captures.keep(result);
       progress.show(result, done, all);

@@ -37,6 +37,7 @@ export interface ReportResult {
   readonly unexpected: boolean;
   readonly ms: number;
   readonly seed: number;
+  readonly tries: number;
   /** The command that runs the case again, octet for octet. */
   readonly replay: string;
   /** The capture, when one was written. */
@@ -110,10 +111,10 @@ export function totalsOf(results: readonly Result[]): Totals {
 }
 
 function resultOf(result: Result, head: ReportHead): ReportResult {
-  const { case: entry, role, round, verdict, expected, actual, reason, blamed, waiver, unexpected, ms, seed } = result;
+  const { case: entry, role, round, verdict, expected, actual, reason, blamed, waiver, unexpected, ms, seed, tries } = result;
   return {
     id: entry.id, role, round, title: entry.title, requirements: entry.requirements, verdict, expected, actual, reason, blamed, waiver,
-    unexpected, ms: Math.round(ms * 10) / 10, seed, replay: replayOf(entry, role, seed, head), pcap: head.pcapOf(result),
+    unexpected, ms: Math.round(ms * 10) / 10, seed, tries, replay: replayOf(entry, role, seed, head), pcap: head.pcapOf(result),
     events: verdict === 'pass' || verdict === 'skip' ? [] : eventsOf(result.log),
   };
 }

@@ -34,6 +34,8 @@ export interface Result {
   readonly unexpected: boolean;
   readonly ms: number;
   readonly seed: number;
+  /** How often the case was run to get here: more than once with `retries`. */
+  readonly tries: number;
   readonly log: Log;
   readonly capture: Capture;
 }
@@ -56,6 +58,8 @@ export interface RunOptions {
   readonly canary: boolean;
   /** Brings a peer back that a case has killed; null when nobody can. */
   readonly revive: (() => Promise<void>) | null;
+  /** Run a case with an unexpected result again, up to so many times: for peers on machines too busy to be steady. */
+  readonly retries?: number;
   /** Pause between cases, for peers that need to come back. */
   readonly gap: number;
   readonly onResult?: (result: Result, done: number, all: number) => void;
@@ -82,13 +86,17 @@ export async function runCases(cases: readonly Case[], options: RunOptions): Pro
   const listener = options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null;
   try {
     for (const { entry, role, round } of plan) {
-      let first = await runOne(entry, role, round, listener, options);
-      if (role === 'responder' && first.reason === NOT_CONNECTED && options.revive !== null) {
-        blameLast(results, options);
-        await options.revive();
-        first = await runOne(entry, role, round, listener, options);
-      }
-      const result = options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
+      const attempt = async (): Promise<Result> => {
+        let first = await runOne(entry, role, round, listener, options);
+        if (role === 'responder' && first.reason === NOT_CONNECTED && options.revive !== null) {
+          blameLast(results, options);
+          await options.revive();
+          first = await runOne(entry, role, round, listener, options);
+        }
+        return options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
+      };
+      let result = await attempt();
+      for (let tries = 2; result.unexpected && tries <= 1 + (options.retries ?? 0); tries++) result = { ...(await attempt()), tries };
       results.push(result);
       options.onResult?.(result, results.length, plan.length);
       if (options.bail && result.unexpected) break;
@@ -132,7 +140,7 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   const limits = limitsFor(slow, options.settle);
   const waiver = waivers.reasonFor(entry.id, role);
   const began = performance.now();
-  const common = { case: entry, role, round, waiver, seed };
+  const common = { case: entry, role, round, waiver, seed, tries: 1 };
   const missing = entry.needs.filter((need) => !profile.capabilities.has(need));
   if (missing.length > 0) {
     const reason = `profile ${profile.name} has no ${missing.join(', no ')}`;

@@ -64,9 +64,9 @@ function numbers(parts: readonly Part[]): string[] {
     const count = (test: (result: ReportResult) => boolean): number => results.filter(test).length;
     const waived = count((r) => r.verdict === 'fail' && r.waiver !== null);
     return `| ${role} | ${count((r) => r.verdict !== 'skip')} | ${count((r) => r.verdict === 'pass')} | ${waived} | ${count((r) => r.unexpected)} | ` +
-      `${count((r) => r.verdict === 'skip')} | ${programsLost} | ${guestsLost} | ${seconds.toFixed(0)} s |`;
+      `${count((r) => r.verdict === 'skip')} | ${count((r) => r.tries > 1)} | ${programsLost} | ${guestsLost} | ${seconds.toFixed(0)} s |`;
   });
-  return ['| probe is | run | passed | waived | unexpected | left out | rping restarted | guests lost | time |', '|---|---|---|---|---|---|---|---|---|', ...rows];
+  return ['| probe is | run | passed | waived | unexpected | left out | run twice | rping restarted | guests lost | time |', '|---|---|---|---|---|---|---|---|---|---|', ...rows];
 }
 
 function leftOut(parts: readonly Part[]): string[] {

@@ -169,7 +169,7 @@ async function killOne(entry: Case, role: Role, peer: RpingPeer, settings: Setti
 
 function optionsFor(peer: RpingPeer, role: Role, { waivers, seed, slow }: Settings): RunOptions {
   return {
-    profile: peer.profile, roles: [role], waivers, seed, slow, quirks: QUIRKS, settle: SETTLE_MS, strict: false, repeat: 1, bail: false, gap: 0,
+    profile: peer.profile, roles: [role], waivers, seed, slow, quirks: QUIRKS, settle: SETTLE_MS, strict: false, repeat: 1, bail: false, gap: 0, retries: 1,
     canary: role === 'initiator', revive: null,
   };
 }

@@ -127,6 +127,15 @@ describe('the runner', () => {
     expect(unsteady.map((r) => [r.verdict, r.unexpected])).toEqual([['pass', false]]);
   });
 
+  it('runs a case with an unexpected result again if told so, and says how often', async () => {
+    let runs = 0;
+    const unsteady = { ...right, run: async (trial: Parameters<typeof right.run>[0]) => (++runs === 1 ? wrong.run(trial) : right.run(trial)) };
+    const [result] = await runAgainstSelf([unsteady], ['initiator'], { ...HURRIED, retries: 2 });
+    expect(result).toMatchObject({ verdict: 'pass', unexpected: false, tries: 2 });
+    const [still] = await runAgainstSelf([wrong], ['initiator'], { ...HURRIED, retries: 1 });
+    expect(still).toMatchObject({ verdict: 'fail', unexpected: true, tries: 2 });
+  });
+
   it('leaves out what the profile cannot do, saying why', async () => {
     const profile = { name: 'bare', capabilities: new Set<never>(), roles: ['initiator'] as const, listen: { host: '127.0.0.1', port: 0 }, description: 'bare', begin: () => Promise.reject(new Error('not reached')), close: async () => undefined };
     const [result] = await runAgainstSelf([caseNamed('ddp.write.other-pd')], ['initiator'], {}, profile);
