@@ -1,0 +1,85 @@
+/** Queue pairs over engines in worker threads, through verbs and the connection manager. */
+import type { CmConnection, CmEvent, ConnParam } from '../../src/cm/index.ts';
+import type { WorkerProgress } from '../../src/engine/progress.ts';
+import { openRnic, type Rnic, type RnicOptions } from '../../src/index.ts';
+import {
+  createWorkCompletion, type AsyncEvent, type CompletionQueue, type ProtectionDomain, type QueuePair, type QueuePairOptions, type WorkCompletion,
+} from '../../src/verbs/index.ts';
+
+/** A device in worker threads. */
+export function openWorkers(options: RnicOptions = {}): Rnic {
+  return openRnic({ engine: 'worker', ...options });
+}
+
+/** Its engines. */
+export function enginesOf(rnic: Rnic): WorkerProgress['engines'] {
+  return (rnic.device.mirror as WorkerProgress).engines;
+}
+
+/** Ends the threads, whatever is open on them. */
+export async function stop(...rnics: readonly Rnic[]): Promise<void> {
+  await Promise.all(rnics.flatMap((rnic) => enginesOf(rnic).map(({ host }) => host.worker.terminate())));
+}
+
+/** Waits until `condition` holds; the test's own time limit ends a wait for ever. */
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+/** One end: a queue pair with all that belongs to it. */
+export class End {
+  readonly rnic: Rnic;
+  readonly pd: ProtectionDomain;
+  readonly cq: CompletionQueue;
+  readonly qp: QueuePair;
+  readonly events: CmEvent[] = [];
+  readonly asyncEvents: AsyncEvent[] = [];
+  readonly completions: WorkCompletion[] = [];
+  connection: CmConnection | null = null;
+
+  constructor(rnic: Rnic, options: Partial<QueuePairOptions> = {}, pd: ProtectionDomain = rnic.device.allocatePd()) {
+    this.rnic = rnic;
+    this.pd = pd;
+    this.cq = rnic.device.createCq(4096);
+    this.qp = this.pd.createQp({ sendCq: this.cq, recvCq: this.cq, ...options });
+    rnic.device.setAsyncEventHandler((event) => this.asyncEvents.push(event));
+  }
+
+  watch(connection: CmConnection): void {
+    this.connection = connection;
+    connection.setHandler((event) => this.events.push(event));
+  }
+
+  event<T extends CmEvent['type']>(type: T): Extract<CmEvent, { type: T }> | undefined {
+    return this.events.find((event) => event.type === type) as Extract<CmEvent, { type: T }> | undefined;
+  }
+
+  /** The completions so far, once there are `count`. */
+  async completed(count: number): Promise<WorkCompletion[]> {
+    await until(() => {
+      for (let n = 1; n > 0;) {
+        const wc = [createWorkCompletion()];
+        n = this.cq.poll(wc);
+        if (n > 0) this.completions.push(wc[0]!);
+      }
+      return this.completions.length >= count;
+    });
+    return this.completions.splice(0, count);
+  }
+
+  /** Statuses of the next `count` completions. */
+  async statuses(count: number): Promise<string[]> {
+    return (await this.completed(count)).map(({ opcode, status }) => `${opcode} ${status}`);
+  }
+}
+
+/** Connect two ends over loopback. */
+export async function join(client: End, server: End, options: ConnParam = {}): Promise<void> {
+  const listener = await server.rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
+    server.watch(request);
+    request.accept(server.qp);
+  });
+  client.watch(client.rnic.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port, ...options }));
+  await until(() => client.event('established') !== undefined && server.event('established') !== undefined);
+  listener.close();
+}
