@@ -52,6 +52,8 @@ export class EngineHost {
   readonly #counters: Float64Array;
   readonly #objects: MessagePort;
   readonly #doorbell: MessagePort;
+  /** Settles when the thread has ended, and everything that it had open is closed. */
+  readonly gone: Promise<void>;
   #fence = 0;
   #open = 0;
   #state: 'running' | 'failed' | 'stopped' = 'running';
@@ -73,6 +75,7 @@ export class EngineHost {
     };
     this.worker = spawnWorker({ workerData: start, transferList: [doorbell.port2, objects.port2], name: 'iwarp engine' });
     this.worker.on('error', (error) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine has failed: ${error.message}`, { cause: error })));
+    this.gone = new Promise((resolve) => this.worker.once('exit', () => resolve()));
     this.worker.on('exit', (code) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine's thread has ended with exit code ${code}`)));
     this.worker.unref();
     this.#doorbell.on('message', this.#turn);

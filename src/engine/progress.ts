@@ -59,8 +59,8 @@ export class WorkerProgress implements Progress, StagMirror {
 
   /** One engine is gone, and with it the device: its regions and queues cannot be told from those of the others. */
   fail(error: IwarpError): void {
-    for (const engine of this.engines) engine.end(error);
     this.#device.fail();
+    for (const engine of this.engines) engine.end(error);
   }
 
   // ------------------------------------------------------------------------------------------------------ StagMirror
@@ -267,7 +267,7 @@ export class Engine implements EngineUser {
       close: (done) => {
         listening.done = done;
         if (this.#error === null) this.host.command({ type: 'unlisten', listener: id });
-        else if (done !== undefined) this.#device.defer(done);
+        else this.#whenGone(done);
       },
     });
   }
@@ -292,9 +292,16 @@ export class Engine implements EngineUser {
     for (const link of [...this.#links.values()]) link.lose(error);
     for (const listening of this.#listeners.values()) {
       listening.ready(undefined, error); // does nothing to one that is bound
-      listening.done?.();
+      if (listening.done !== undefined) this.#whenGone(listening.done);
     }
     this.#listeners.clear();
+  }
+
+  /** An address is free when the thread that had it is. */
+  #whenGone(done: (() => void) | undefined): void {
+    if (done === undefined) return;
+    this.host.worker.ref();
+    void this.host.gone.then(done);
   }
 }
 

@@ -1,0 +1,143 @@
+// Options, several engines on one device, and what keeps a process alive.
+import { execFile } from 'node:child_process';
+import { describe, expect, it } from 'vitest';
+import { connect, createServer, openRnic, type Connection, type Rnic } from '../../src/index.ts';
+import { MemoryTransport } from '../../src/transport/memory.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
+import { ACCESS } from '../../src/verbs/index.ts';
+import { ROOT } from '../examples/support.ts';
+import { End, enginesOf, join, openWorkers, stop } from './support.ts';
+
+describe('options', () => {
+  it.each<[string, () => unknown]>([
+    ['an unknown engine', () => openRnic({ engine: 'gpu' as never })],
+    ['a transport of one\'s own in a worker', () => openRnic({ engine: 'worker', transport: new MemoryTransport(realScheduler) })],
+    ['a clock of one\'s own in a worker', () => openRnic({ engine: 'worker', scheduler: realScheduler })],
+    ['several engines in this thread', () => openRnic({ engine: 'thread', engines: 2 })],
+    ['no engines', () => openRnic({ engine: 'worker', engines: 0 })],
+    ['too many engines', () => openRnic({ engine: 'worker', engines: 65 })],
+    ['a server with another engine than its rnic', () => createServer({ rnic: openRnic({ engine: 'thread' }), engine: 'worker' })],
+    ['a server with an unknown engine', () => createServer({ engine: 'gpu' as never })],
+  ])('%s is ERR_INVALID_ARGUMENT', (_name, call) => {
+    expect(call).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+  });
+
+  it('a worker is not started for wrong device options', () => {
+    expect(() => openRnic({ engine: 'worker', limits: { maxQp: -1 } })).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+  });
+
+  it('a closed device has stopped its threads', async () => {
+    const rnic = openWorkers({ engines: 2 });
+    const exits = enginesOf(rnic).map(({ host }) => host.gone);
+    rnic.device.close();
+    await Promise.all(exits);
+    expect(rnic.device.state).toBe('closed');
+  });
+});
+
+describe('several engines', () => {
+  async function connections(rnic: Rnic, count: number): Promise<{ here: Connection[]; there: Connection[]; close: () => Promise<void> }> {
+    const peer = openRnic({ engine: 'thread' });
+    const pd = rnic.device.allocatePd();
+    const there: Connection[] = [];
+    const server = await createServer({ rnic: peer }, (connection) => void there.push(connection)).listen({ host: '127.0.0.1', port: 0 });
+    const here: Connection[] = [];
+    for (let i = 0; i < count; i++) here.push(await connect({ rnic, pd, host: '127.0.0.1', port: server.address.port }));
+    return {
+      here, there,
+      close: async () => {
+        await Promise.all(here.map((connection) => connection.close()));
+        await server.close();
+      },
+    };
+  }
+
+  it('connections are spread; a ticket is good on all of them; atomics count across them', async () => {
+    const rnic = openWorkers({ engines: 2 });
+    const { here, there, close } = await connections(rnic, 4);
+    expect(enginesOf(rnic).map(({ load }) => load)).toEqual([2, 2]);
+    const words = here[0]!.allocate(8, 'all', { shared: true });
+    const remote = here[0]!.share(words);
+    const ROUNDS = 50;
+    await Promise.all(there.flatMap((connection) => Array.from({ length: ROUNDS }, () => connection.fetchAdd(remote, 1n))));
+    expect(new BigUint64Array(words.bytes.buffer)[0]).toBe(BigInt(4 * ROUNDS));
+    words.deregister();
+    const refused = await Promise.allSettled(there.map((connection) => connection.read(remote)));
+    expect(refused.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'rejected']);
+    await close();
+    await stop(rnic);
+  });
+
+  it('SEC-010: what the peer of one connection invalidates is gone for those of the other engine as soon as we hear of it', async () => {
+    const near = openWorkers();
+    const far = openWorkers({ engines: 2 });
+    const pd = far.device.allocatePd();
+    const servers = [new End(far, {}, pd), new End(far, {}, pd)];
+    const clients = [new End(near), new End(near)];
+    // Both engines of the far side: it connects, so that it can choose.
+    for (const i of [0, 1]) await join(servers[i]!, clients[i]!);
+    expect(enginesOf(far).map(({ load }) => load)).toEqual([1, 1]);
+    const mr = pd.registerMemory(far.device.newMemory(64), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ);
+    const sink = clients.map((client) => client.pd.registerMemory(near.device.newMemory(64), ACCESS.LOCAL_WRITE));
+    const read = (i: number): unknown => clients[i]!.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: sink[i]! }], rkey: mr.rkey, remoteAddr: 0n });
+    for (const i of [0, 1]) {
+      read(i);
+      expect(await clients[i]!.statuses(1)).toEqual(['rdma-read success']);
+    }
+    servers[0]!.qp.postRecv({});
+    clients[0]!.qp.postSend({ opcode: 'send', invalidate: mr.rkey });
+    expect((await servers[0]!.completed(1))[0]).toMatchObject({ invalidatedStag: mr.rkey });
+    expect(mr.valid).toBe(false);
+    read(1);
+    expect(await clients[1]!.statuses(1)).toEqual(['rdma-read remote-access-error']);
+    await stop(near, far);
+  });
+
+  it('VERBS-129: the queue pairs of one shared receive queue are on one engine', async () => {
+    const near = openWorkers();
+    const far = openWorkers({ engines: 2 });
+    const pd = far.device.allocatePd();
+    const srq = pd.createSrq({ maxWr: 16 });
+    srq.postRecv([{ wrId: 1 }, { wrId: 2 }]);
+    const servers = [new End(far, { srq }, pd), new End(far, { srq }, pd)];
+    const clients = [new End(near), new End(near)];
+    for (const i of [0, 1]) await join(servers[i]!, clients[i]!);
+    expect(enginesOf(far).map(({ load }) => load)).toEqual([2, 0]);
+    for (const { qp } of clients) qp.postSend({ opcode: 'send' });
+    const taken = [...(await servers[0]!.completed(1)), ...(await servers[1]!.completed(1))];
+    expect(taken.map(({ wrId }) => wrId as number).toSorted()).toEqual([1, 2]);
+    await stop(near, far);
+  });
+});
+
+describe('what keeps a process alive', () => {
+  /** Run a program; its exit code, or null if it was still there at the end of the time. */
+  function run(program: string, timeout: number): Promise<{ status: number | null; stdout: string }> {
+    const code = `const { connect, createServer, openRnic } = await import(${JSON.stringify(new URL('../../src/index.ts', import.meta.url).href)});\n${program}`;
+    return new Promise((resolve) => {
+      const child = execFile(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', code], { cwd: ROOT, timeout, killSignal: 'SIGKILL' }, (_, stdout, stderr) => {
+        resolve({ status: child.exitCode, stdout: stdout + stderr });
+      });
+    });
+  }
+
+  it('an idle device does not; a program that has closed everything ends by itself', async () => {
+    expect(await run(`
+      const rnic = openRnic({ engine: 'worker' });
+      const server = await createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 });
+      const connection = await connect({ rnic, host: '127.0.0.1', port: server.address.port });
+      await connection.close();
+      await server.close();
+      console.log('closed');
+    `, 30_000)).toEqual({ status: 0, stdout: 'closed\n' });
+    expect(await run("openRnic({ engine: 'worker' }); console.log('idle');", 30_000)).toEqual({ status: 0, stdout: 'idle\n' });
+  });
+
+  it('a listener does', async () => {
+    expect(await run(`
+      process.stdin.resume = () => process.stdin;
+      const server = await createServer({ engine: 'worker' }).listen({ host: '127.0.0.1', port: 0 });
+      setTimeout(() => { console.log('still there'); process.exit(7); }, 300).unref();
+    `, 30_000)).toEqual({ status: 7, stdout: 'still there\n' });
+  });
+});

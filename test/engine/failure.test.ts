@@ -1,0 +1,163 @@
+// An engine that dies: at start, idle, with work under way, by a throw, by silence. Everything ends with an error, nothing hangs.
+import { describe, expect, it } from 'vitest';
+import { connect, createServer, openRnic, type Connection, type Rnic } from '../../src/index.ts';
+import { ACCESS } from '../../src/verbs/index.ts';
+import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
+
+const FAILED = expect.objectContaining({ code: 'ERR_ENGINE_FAILED' });
+
+/** Ways to die, each done to the first engine of a device. */
+const DEATHS: readonly (readonly [string, (rnic: Rnic) => unknown])[] = [
+  ['is stopped', (rnic) => enginesOf(rnic)[0]!.host.worker.terminate()],
+  ['throws', (rnic) => {
+    const { outbox } = enginesOf(rnic)[0]!.host;
+    outbox.put(99); // no record is of this type
+    outbox.publish();
+  }],
+];
+
+interface Pair {
+  readonly rnic: Rnic;
+  readonly peer: Rnic;
+  readonly client: Connection;
+  readonly server: Connection;
+}
+
+/** The client on an engine, its peer in this thread. */
+async function pair(engines = 1): Promise<Pair> {
+  const rnic = openWorkers({ engines });
+  const peer = openRnic({ engine: 'thread' });
+  const server = await createServer({ rnic: peer }).listen({ host: '127.0.0.1', port: 0 });
+  const accepted = server[Symbol.asyncIterator]().next();
+  const client = await connect({ rnic, host: '127.0.0.1', port: server.address.port });
+  const passive = (await accepted).value as Connection;
+  void passive.closed.then(() => server.close());
+  return { rnic, peer, client, server: passive };
+}
+
+describe.each(DEATHS)('an engine that %s', (_how, die) => {
+  it('idle: the connection ends, the device is failed, and nothing can be made on it any more', async () => {
+    const { rnic, client, server } = await pair();
+    const events: string[] = [];
+    rnic.device.setAsyncEventHandler(({ type }) => events.push(type));
+    const reading = client.receive();
+    die(rnic);
+    await expect(reading).rejects.toEqual(FAILED);
+    expect(await client.closed).toMatchObject({ cause: 'lost', error: { code: 'ERR_ENGINE_FAILED' } });
+    await server.closed; // in order or not: the system closes the socket of a thread that has gone as it finds it
+    expect(rnic.device.state).toBe('failed');
+    expect(events[0]).toBe('device-fatal');
+    expect(() => rnic.device.createCq(1)).toThrow(expect.objectContaining({ code: 'ERR_DESTROYED' }));
+    await expect(client.send('x')).rejects.toEqual(FAILED);
+    expect(rnic.device.query().inUse).toMatchObject({ qp: 0, cq: 0, mr: 0 });
+  });
+
+  it('with work of every kind under way: each operation rejects, drain settles', async () => {
+    const { rnic, client, server } = await pair();
+    const region = server.register(new Uint8Array(1 << 16));
+    const remote = server.share(region);
+    const big = client.allocate(1 << 16);
+    const operations = Array.from({ length: 300 }, (_, i) =>
+      i % 3 === 0 ? client.write(big, remote) : i % 3 === 1 ? client.read(remote, big) : client.fetchAdd(remote, 1n));
+    const outcomes = Promise.allSettled(operations);
+    die(rnic);
+    await client.drain();
+    const failures = (await outcomes).filter(({ status }) => status === 'rejected');
+    expect(failures.length).toBeGreaterThan(0);
+    for (const failure of failures) expect((failure as PromiseRejectedResult).reason).toEqual(FAILED);
+    expect((await client.closed).error).toEqual(FAILED);
+    await server.closed;
+  });
+
+  it('completions: every request posted is flushed once, and memory can be taken back', async () => {
+    const rnic = openWorkers();
+    const peer = openWorkers();
+    const client = new End(rnic);
+    const server = new End(peer);
+    await join(client, server);
+    const mr = client.pd.registerMemory(client.rnic.device.newMemory(64), ACCESS.LOCAL_WRITE);
+    client.qp.postRecv(Array.from({ length: 10 }, (_, wrId) => ({ wrId })));
+    die(rnic);
+    await until(() => rnic.device.state === 'failed');
+    expect(await client.statuses(10)).toEqual(Array.from({ length: 10 }, () => 'receive flushed'));
+    await until(() => client.event('disconnected') !== undefined);
+    expect(client.event('disconnected')).toMatchObject({ cause: 'lost', error: { code: 'ERR_ENGINE_FAILED' } });
+    expect(client.asyncEvents.map(({ type }) => type)).toContain('device-fatal');
+    expect(client.qp.state).toBe('error');
+    client.qp.postSend({ opcode: 'send' });
+    expect(await client.statuses(1)).toEqual(['send flushed']);
+    mr.deregister();
+    client.qp.destroy();
+    client.cq.destroy();
+    client.pd.deallocate();
+    rnic.device.close();
+    await stop(peer);
+  });
+
+  it('while connecting and while binding: both reject', async () => {
+    const rnic = openWorkers();
+    const peer = openRnic({ engine: 'thread' });
+    const server = await createServer({ rnic: peer, onRequest: () => new Promise(() => undefined) }).listen({ host: '127.0.0.1', port: 0 });
+    const connecting = connect({ rnic, host: '127.0.0.1', port: server.address.port });
+    const binding = createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 });
+    const outcomes = Promise.all([connecting, binding].map((made) => made.then(() => 'made', (error: { code: string }) => error.code)));
+    die(rnic);
+    const [connected] = await outcomes;
+    expect(connected).toBe('ERR_ENGINE_FAILED');
+    await expect(createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 })).rejects.toMatchObject({ code: 'ERR_CONNECT', cause: FAILED });
+    await server.close();
+  });
+
+  it('under a server: the address is free again and close settles', async () => {
+    const rnic = openWorkers();
+    const server = await createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 });
+    const { port } = server.address;
+    die(rnic);
+    await until(() => rnic.device.state === 'failed');
+    await server.close();
+    const next = await createServer({ rnic: openRnic({ engine: 'thread' }) }).listen({ host: '127.0.0.1', port });
+    await next.close();
+  });
+
+  it('one of two engines: the device is lost as a whole', async () => {
+    const { rnic, client, server } = await pair(2);
+    const [, second] = enginesOf(rnic);
+    const other = await connect({ rnic, host: '127.0.0.1', port: await portOf() });
+    expect(second!.load).toBe(1);
+    die(rnic);
+    expect((await client.closed).error).toEqual(FAILED);
+    expect((await other.closed).error).toEqual(FAILED);
+    await server.closed;
+  });
+});
+
+/** A server in this thread that takes one connection. */
+async function portOf(): Promise<number> {
+  const server = await createServer({ rnic: openRnic({ engine: 'thread' }) }, (connection) => void connection.closed.then(() => server.close()))
+    .listen({ host: '127.0.0.1', port: 0 });
+  return server.address.port;
+}
+
+describe('the process\'s own device', () => {
+  it('is replaced when its engine has failed', async () => {
+    const { defaultRnic } = await import('../../src/api/environment.ts');
+    const first = defaultRnic('worker');
+    expect(defaultRnic('worker')).toBe(first);
+    await stop(first);
+    await until(() => first.device.state === 'failed');
+    const second = defaultRnic('worker');
+    expect(second).not.toBe(first);
+    await stop(second);
+  });
+});
+
+describe('an engine that is out of memory', () => {
+  it('takes its connections with it, and nothing else', async () => {
+    const rnic = openWorkers();
+    const port = await portOf();
+    const client = await connect({ rnic, host: '127.0.0.1', port });
+    const { worker } = enginesOf(rnic)[0]!.host;
+    worker.emit('error', Object.assign(new Error('Worker terminated due to reaching memory limit'), { code: 'ERR_WORKER_OUT_OF_MEMORY' }));
+    expect((await client.closed).error).toMatchObject({ code: 'ERR_ENGINE_FAILED', cause: { code: 'ERR_WORKER_OUT_OF_MEMORY' } });
+  });
+});
