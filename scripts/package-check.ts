@@ -57,10 +57,13 @@ function pack(folder: string): string {
 
 /** An exchange over 127.0.0.1, in plain JavaScript, with whatever `load` makes of the package. */
 const EXCHANGE = `
-async function exchange({ connect, createServer, RemoteBuffer }) {
-  const memory = new Uint8Array(64).fill(42);
-  const server = await createServer({}, (c) => void c.send(c.share(c.register(memory)).toBytes())).listen({ host: '127.0.0.1', port: 0 });
-  const connection = await connect({ host: '127.0.0.1', port: server.address.port });
+async function exchange({ connect, createServer, RemoteBuffer }, engine) {
+  const server = await createServer({ engine }, (c) => {
+    const region = c.allocate(64);
+    region.bytes.fill(42);
+    void c.send(c.share(region).toBytes());
+  }).listen({ host: '127.0.0.1', port: 0 });
+  const connection = await connect({ engine, host: '127.0.0.1', port: server.address.port });
   const message = await connection.receive();
   const back = new Uint8Array(64);
   await connection.read(RemoteBuffer.fromBytes(message.data), back);
@@ -77,15 +80,15 @@ function look(specifier, names, module) {
 function useFromJavaScript(project: string, specifiers: readonly string[]): void {
   const looks = (load: (specifier: string) => string): string =>
     specifiers.map((specifier) => `look('${specifier}', ${JSON.stringify(NAMES[specifier] ?? [])}, ${load(specifier)});\n`).join('');
-  const esm = `${EXCHANGE}${looks((specifier) => `await import('${specifier}')`)}await exchange(await import('iwarp'));\n`;
+  const esm = `${EXCHANGE}${looks((specifier) => `await import('${specifier}')`)}for (const engine of ['thread', 'worker']) await exchange(await import('iwarp'), engine);\n`;
   writeFileSync(join(project, 'use.mjs'), esm);
   run(project, process.execPath, 'use.mjs');
-  say(`import: ${specifiers.length} entries, and an RDMA Read`);
+  say(`import: ${specifiers.length} entries, and an RDMA Read with each engine`);
   // Node 20.19 and later load ESM with require() where there is no top-level await.
-  const cjs = `${EXCHANGE}${looks((specifier) => `require('${specifier}')`)}exchange(require('iwarp'));\n`;
+  const cjs = `${EXCHANGE}${looks((specifier) => `require('${specifier}')`)}exchange(require('iwarp'), 'thread').then(() => exchange(require('iwarp'), 'worker'));\n`;
   writeFileSync(join(project, 'use.cjs'), cjs);
   run(project, process.execPath, '--disable-warning=ExperimentalWarning', 'use.cjs');
-  say(`require(): ${specifiers.length} entries, and an RDMA Read`);
+  say(`require(): ${specifiers.length} entries, and an RDMA Read with each engine`);
 }
 
 function useFromTypeScript(project: string, specifiers: readonly string[]): void {
