@@ -45,7 +45,7 @@ const stage = createStage(engine.allocate(70_000));
 
 export function frame(framer: Framer, ulpdu: number): void {
   stage.clear();
-  framer.begin(stage);
+  framer.begin(stage, ulpdu);
   copyBytes(user, 0, framer.bytes, framer.ulpdu, ulpdu);
   framer.finish(stage, ulpdu);
 }

@@ -208,7 +208,7 @@ export class PlainDeframer extends Deframer {
   }
 }
 
-/** With markers the ULPDU is gathered from between them, after CRC and every marker have been checked. */
+/** With markers the ULPDU is gathered from between them, where there are any inside, after CRC and every marker have been checked. */
 export class MarkerDeframer extends Deframer {
   #gathered: Uint8Array | null = null;
   readonly #runs: RunKernel | null;
@@ -235,9 +235,11 @@ export class MarkerDeframer extends Deframer {
   protected override process(bytes: Uint8Array, at: number, total: number): number {
     // The markers are inside the covered run, the one in front included (MPA-070, MPA-101, MPA-102: with their octets as received).
     if (this.crcWrong(bytes, at, at + total - CRC_OCTETS)) return TERM.MPA_CRC;
+    const lead = this.#leadOctets();
+    if (total - lead === fpduBodyOctets((bytes[at + lead]! << 8) | bytes[at + lead + 1]!) + CRC_OCTETS) return this.#processWhole(bytes, at, lead);
     const gathered = this.#runs?.collectScratch() ?? (this.#gathered ??= new Uint8Array(fpduBodyOctets(MAX_ULPDU_FIELD)));
     const end = at + total - CRC_OCTETS;
-    const lengthField = at + this.#leadOctets();
+    const lengthField = at + lead;
     let taken = 0;
     let phase = this.position % MARKER_SPACING;
     for (let from = at; from < end; ) {
@@ -265,6 +267,13 @@ export class MarkerDeframer extends Deframer {
       phase = (phase + run) % MARKER_SPACING;
     }
     return this.sink.handleUlpdu(gathered, ULPDU_LENGTH_OCTETS, (gathered[0]! << 8) | gathered[1]!);
+  }
+
+  /** No marker inside, at most one in front: the ULPDU is passed on where it lies. */
+  #processWhole(bytes: Uint8Array, at: number, lead: number): number {
+    if (lead !== 0 && (((bytes[at + 2]! << 8) | bytes[at + 3]!) & FPDUPTR_MASK) !== 0) return TERM.MPA_MARKER; // MPA-104
+    const lengthField = at + lead;
+    return this.sink.handleUlpdu(bytes, lengthField + ULPDU_LENGTH_OCTETS, (bytes[lengthField]! << 8) | bytes[lengthField + 1]!);
   }
 }
 

@@ -17,6 +17,7 @@ import {
   MARKER_OCTETS,
   MARKER_RUN,
   MARKER_SPACING,
+  markersWithin,
   MAX_MULPDU,
   MAX_PAD_OCTETS,
   maxFpduOctetsWithMarkers,
@@ -40,7 +41,8 @@ export abstract class Framer {
 
   /** Octets that an FPDU with this ULPDU may take in the stage at most. */
   abstract room(ulpduLength: number): number;
-  abstract begin(stage: Stage): void;
+  /** A ULPDU of this length comes next. */
+  abstract begin(stage: Stage, ulpduLength: number): void;
   abstract finish(stage: Stage, ulpduLength: number): void;
 
   /** True if a payload need not pass through the stage: no CRC is made over it and no marker stands in it. */
@@ -111,29 +113,54 @@ export class PlainFramer extends Framer {
   }
 }
 
-/** With markers the FPDU is written into a scratch area first and moved into the stage around the markers. */
+/**
+ * With markers an FPDU that has any inside is written into a scratch area first and moved into the stage around them; a shorter one is
+ * written where it belongs, for the two copies would cost more than all the rest.
+ */
 export class MarkerFramer extends Framer {
   readonly #scratch: Uint8Array;
+  readonly #scratchView: DataView;
+  /** The FPDU that has been begun has no marker inside. */
+  #direct = false;
   readonly #runs: RunKernel | null;
 
   constructor(crc: Crc32cEngine | null, runs: RunKernel | null) {
     super(crc);
     this.#runs = runs;
     this.#scratch = runs === null ? new Uint8Array(fpduOctets(MAX_MULPDU)) : runs.spreadScratch();
-    this.bytes = this.#scratch;
-    this.view = new DataView(this.#scratch.buffer, this.#scratch.byteOffset, this.#scratch.byteLength);
-    this.ulpdu = ULPDU_LENGTH_OCTETS;
+    this.#scratchView = new DataView(this.#scratch.buffer, this.#scratch.byteOffset, this.#scratch.byteLength);
   }
 
   override room(ulpduLength: number): number {
     return maxFpduOctetsWithMarkers(ulpduLength);
   }
 
-  override begin(_stage: Stage): void {
-    // The scratch area is always ready.
+  override begin(stage: Stage, ulpduLength: number): void {
+    const lead = this.position % MARKER_SPACING === 0 ? MARKER_OCTETS : 0;
+    this.#direct = markersWithin(this.position + lead, fpduOctets(ulpduLength)) === 0;
+    this.bytes = this.#direct ? stage.bytes : this.#scratch;
+    this.view = this.#direct ? stage.view : this.#scratchView;
+    this.ulpdu = (this.#direct ? stage.end + lead : 0) + ULPDU_LENGTH_OCTETS;
   }
 
   override finish(stage: Stage, ulpduLength: number): void {
+    if (this.#direct) this.#finishDirect(stage, ulpduLength);
+    else this.#finishSpread(stage, ulpduLength);
+  }
+
+  /** No marker inside: at most one in front, which points at 0 (MPA-097). */
+  #finishDirect(stage: Stage, ulpduLength: number): void {
+    const start = stage.end;
+    let at = start;
+    if (this.position % MARKER_SPACING === 0) {
+      stage.view.setUint32(at, 0);
+      at += MARKER_OCTETS;
+    }
+    this.seal(stage, start, at + this.frame(stage.bytes, at, ulpduLength));
+    this.position += stage.end - start;
+  }
+
+  #finishSpread(stage: Stage, ulpduLength: number): void {
     const body = this.frame(this.#scratch, 0, ulpduLength);
     const start = stage.end;
     let out = start;

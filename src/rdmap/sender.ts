@@ -269,7 +269,7 @@ export class Sender {
     if (!(lent ? this.#fitsLent(stage, header, payload) : this.#fits(stage, header + payload))) return false;
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
     const { framer } = this.#c;
-    framer.begin(stage);
+    framer.begin(stage, header + payload);
     const at = framer.ulpdu;
     const control = this.#ddpControl(payload === left);
     if (tagged) {
@@ -320,7 +320,7 @@ export class Sender {
 
   #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
     wqe.msn = this.#nextMsn(QN.READ_REQUEST);
-    const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn);
+    const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
     const { framer, outstanding } = this.#c;
     const { view } = framer;
     // The sink's own STag and tagged offset come back in the response. A zero-length Read has no sink and names none.
@@ -342,7 +342,7 @@ export class Sender {
 
   #sendAtomicRequest(stage: Stage, wqe: SendWqe): boolean {
     wqe.msn = this.#nextMsn(QN.READ_REQUEST);
-    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn);
+    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
     const { framer, outstanding } = this.#c;
     const { view } = framer;
     const add = wqe.opcode === 'atomic-fetch-add';
@@ -394,7 +394,7 @@ export class Sender {
         return false;
       }
     }
-    framer.begin(stage);
+    framer.begin(stage, TAGGED_HEADER_OCTETS + payload);
     const at = framer.ulpdu;
     const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);
     putTaggedHeader(
@@ -423,7 +423,7 @@ export class Sender {
 
   #sendAtomicResponse(stage: Stage, request: InboundRequest): boolean {
     if (!this.#fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
-    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#nextMsn(QN.ATOMIC_RESPONSE));
+    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#nextMsn(QN.ATOMIC_RESPONSE), ATOMIC_RESPONSE_OCTETS);
     const { framer } = this.#c;
     framer.view.setUint32(at + ATOMIC_RESPONSE.ID, request.requestId);
     framer.view.setUint32(at + ATOMIC_RESPONSE.ORIGINAL, request.originalHi);
@@ -442,12 +442,12 @@ export class Sender {
     if (this.rtr === 'write') {
       this.#putEmptyWrite(stage);
     } else if (this.rtr === 'read') {
-      const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#nextMsn(QN.READ_REQUEST));
+      const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#nextMsn(QN.READ_REQUEST), READ_REQUEST_OCTETS);
       framer.bytes.fill(0, at, at + READ_REQUEST_OCTETS);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
       outstanding.push(null); // ENH-044
     } else {
-      this.#beginUntagged(stage, OPCODE.SEND, QN.SEND, this.#nextMsn(QN.SEND));
+      this.#beginUntagged(stage, OPCODE.SEND, QN.SEND, this.#nextMsn(QN.SEND), 0);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS);
     }
     this.rtr = null;
@@ -465,7 +465,7 @@ export class Sender {
   #putEmptyWrite(stage: Stage): void {
     const { framer } = this.#c;
     this.messages[OPCODE.RDMA_WRITE]!++;
-    framer.begin(stage);
+    framer.begin(stage, TAGGED_HEADER_OCTETS);
     putTaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | OPCODE.RDMA_WRITE, 0, 0, 0);
     framer.finish(stage, TAGGED_HEADER_OCTETS);
   }
@@ -475,7 +475,7 @@ export class Sender {
     const info = this.#terminate!;
     const octets = UNTAGGED_HEADER_OCTETS + terminateOctets(info);
     if (!this.#fits(stage, octets)) return false;
-    const at = this.#beginUntagged(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#nextMsn(QN.TERMINATE));
+    const at = this.#beginUntagged(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#nextMsn(QN.TERMINATE), octets - UNTAGGED_HEADER_OCTETS);
     putTerminate(this.#c.framer.bytes, at, info);
     this.#c.framer.finish(stage, octets);
     this.#terminateSent = true;
@@ -500,10 +500,10 @@ export class Sender {
   }
 
   /** Begin a one-segment untagged message; returns where its payload goes. */
-  #beginUntagged(stage: Stage, opcode: number, qn: number, msn: number): number {
+  #beginUntagged(stage: Stage, opcode: number, qn: number, msn: number, payload: number): number {
     const { framer } = this.#c;
     this.messages[opcode]!++;
-    framer.begin(stage);
+    framer.begin(stage, UNTAGGED_HEADER_OCTETS + payload);
     putUntaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | opcode, 0, qn, msn, 0);
     return framer.ulpdu + UNTAGGED_HEADER_OCTETS;
   }

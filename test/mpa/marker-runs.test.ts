@@ -13,7 +13,7 @@ const engines = availableCrc32cEngines().map((name) => createCrc32cEngine(name))
 
 function put(framer: Framer, stage: Stage, ulpdu: Uint8Array): Uint8Array {
   stage.clear();
-  framer.begin(stage);
+  framer.begin(stage, ulpdu.length);
   framer.bytes.set(ulpdu, framer.ulpdu);
   framer.finish(stage, ulpdu.length);
   return stage.bytes.slice(0, stage.end);

@@ -22,7 +22,7 @@ export function frame(ulpdus: readonly Uint8Array[], options: FramingOptions): U
   // What lies in the stage beforehand must not shine through.
   const stage = createStage(new Uint8Array(room).fill(0xa5));
   for (const ulpdu of ulpdus) {
-    framer.begin(stage);
+    framer.begin(stage, ulpdu.length);
     framer.bytes.set(ulpdu, framer.ulpdu);
     framer.finish(stage, ulpdu.length);
   }

@@ -297,7 +297,7 @@ export class FaultScript {
     const framer = createFramer(true, unit.crcOn ? defaultCrc32cEngine() : null);
     framer.position = this.#positionOut;
     const stage = createStage(new Uint8Array(maxFpduOctetsWithMarkers(fpdu.ulpduLength)));
-    framer.begin(stage);
+    framer.begin(stage, fpdu.ulpduLength);
     framer.bytes.set(fpdu.ulpdu, framer.ulpdu);
     framer.finish(stage, fpdu.ulpduLength);
     return { raw: stage.bytes.subarray(0, stage.end), lead: this.#positionOut % MARKER_SPACING === 0 ? MARKER_OCTETS : 0 };
