@@ -66,7 +66,7 @@ export const CODE_OF_SECTION: Readonly<Record<string, readonly string[]>> = {
   'verbs draft 7.6.3': ['ddp/stag-table.ts StagTable.check'],
   'verbs draft 7.8': ['ddp/stag-table.ts StagTable.invalidate', 'verbs/post-memory.ts checkInvalidatable', 'rdmap/receiver.ts Receiver.#invalidateFor'],
   'verbs draft 7.10.6.2': ['ddp/stag-table.ts StagTable.check', 'verbs/post-memory.ts fillBind'],
-  'verbs draft 8.1.2.1': ['rdmap/receiver.ts Receiver.#openSend', 'rdmap/receiver.ts scatter', 'verbs/cq.ts fillCompletion'],
+  'verbs draft 8.1.2.1': ['rdmap/receiver.ts Receiver.#openSend', 'rdmap/gather.ts scatter', 'verbs/cq.ts fillCompletion'],
   'verbs draft 8.1.2.2': ['rdmap/receiver.ts Receiver.handleTagged'],
   'verbs draft 8.1.3.1': ['verbs/qp.ts QueuePair.receiveCompleted'],
   'verbs draft 8.2.2': ['rdmap/sender.ts Sender.#workReady', 'rdmap/sender.ts Sender.sweep', 'rdmap/work.ts SendQueue'],

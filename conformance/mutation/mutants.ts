@@ -20,6 +20,8 @@ const DDP = 'ddp/receiver.ts';
 const STAG = 'ddp/stag-table.ts';
 const RECEIVER = 'rdmap/receiver.ts';
 const SENDER = 'rdmap/sender.ts';
+const SEGMENTS = 'rdmap/segment-writer.ts';
+const BODIES = 'rdmap/bodies.ts';
 const TERMINATE = 'rdmap/terminate.ts';
 const READS = 'rdmap/reads.ts';
 const ATOMICS = 'rdmap/atomics.ts';
@@ -124,24 +126,24 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.bad-stag-ignored', STREAM, 'if (code !== FINE) {\n      this.#inboundFault(code);', 'if (code !== FINE && code !== TERM.DDP_INVALID_STAG) {\n      this.#inboundFault(code);'),
 
   // RDMAP sending
-  m('sender.msn-starts-at-0', SENDER, 'new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);\n  ord', 'new Uint32Array(QUEUE_COUNT).fill(0);\n  ord'),
-  m('sender.one-msn-for-all-queues', SENDER, 'const msn = this.#msn[qn]!;\n    this.#msn[qn] = msn + 1;', 'const msn = this.#msn[0]!;\n    this.#msn[0] = msn + 1;'),
-  m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, wqe.sent);', 'QN.SEND, wqe.msn, 0);'),
-  m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, wqe.sent));', 'wqe.stag, toHi, wqe.toLo);'),
+  m('sender.msn-starts-at-0', SEGMENTS, 'new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);', 'new Uint32Array(QUEUE_COUNT).fill(0);'),
+  m('sender.one-msn-for-all-queues', SEGMENTS, 'const msn = this.#msn[qn]!;\n    this.#msn[qn] = msn + 1;', 'const msn = this.#msn[0]!;\n    this.#msn[0] = msn + 1;'),
+  m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, wqe.sent, payload);', 'QN.SEND, wqe.msn, 0, payload);'),
+  m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);', 'wqe.stag, toHi, wqe.toLo, payload);'),
   m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);', 'const toHi = wqe.toHi;'),
-  m('sender.l-on-every-segment', SENDER, 'const control = this.#ddpControl(payload === left);', 'const control = this.#ddpControl(true);'),
+  m('sender.l-on-every-segment', SENDER, 'at = this.#out.beginTagged(stage, wqe.wireOpcode, last,', 'at = this.#out.beginTagged(stage, wqe.wireOpcode, true,'),
   m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#c.mulpdu - header);', 'const payload = Math.min(left, this.#c.mulpdu - header - 1);'),
   m('sender.segments-too-long', STREAM, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),
-  m('sender.invalidate-stag-missing', SENDER, 'this.#control | wqe.wireOpcode, wqe.stag, QN.SEND', 'this.#control | wqe.wireOpcode, 0, QN.SEND'),
+  m('sender.invalidate-stag-missing', SENDER, 'wqe.wireOpcode, last, wqe.stag, QN.SEND', 'wqe.wireOpcode, last, 0, QN.SEND'),
   m('sender.ord-not-kept', SENDER, 'return outstanding.size < this.ord || this.ord === 0;', 'return true;'),
   m('sender.speaks-before-the-first-fpdu', STREAM, 'if (negotiated.role === \'initiator\') {\n      this.#sender.mayTransmit = true;', 'this.#sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
   m('sender.rtr-not-first', SENDER, 'if (this.rtr !== null) return this.#sendRtr(stage);\n    if (this.#sending', 'if (this.rtr !== null && !this.#workReady() && this.#sending === null) return this.#sendRtr(stage);\n    if (this.#sending'),
   m('sender.rtr-forgotten', STREAM, 'this.#sender.rtr = negotiated.rtr;', 'this.#sender.rtr = null;'),
-  m('sender.read-sink-not-echoed', SENDER, 'request.sinkStag, sinkHi, addLo(request.sinkLo, request.sent),', 'request.sourceStag, sinkHi, addLo(request.sinkLo, request.sent),'),
+  m('sender.read-sink-not-echoed', SENDER, 'last, request.sinkStag, sinkHi, sinkLo, payload);', 'last, request.sourceStag, sinkHi, sinkLo, payload);'),
   m('sender.response-sink-without-carry', SENDER, 'const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);', 'const sinkHi = request.sinkHi;'),
   m('sender.response-not-rechecked', SENDER, 'if (fault !== FAULT.NONE) {\n        this.fault = terminateForRead(', 'if (fault < 0) {\n        this.fault = terminateForRead('),
-  m('sender.atomic-id-not-echoed', SENDER, 'framer.view.setUint32(at + ATOMIC_RESPONSE.ID, request.requestId);', 'framer.view.setUint32(at + ATOMIC_RESPONSE.ID, 0);'),
-  m('sender.compare-mask-zero', SENDER, 'view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff', 'view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0'),
+  m('sender.atomic-id-not-echoed', BODIES, 'view.setUint32(at + ATOMIC_RESPONSE.ID, request.requestId);', 'view.setUint32(at + ATOMIC_RESPONSE.ID, 0);'),
+  m('sender.compare-mask-zero', BODIES, 'view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff', 'view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0'),
   m('reads.header-not-advanced', READS, 'view.setUint32(READ_REQUEST.SIZE, this.size - this.sent);', 'view.setUint32(READ_REQUEST.SIZE, this.size);'),
   m('reads.source-not-advanced', READS, 'view.setUint32(READ_REQUEST.SOURCE_TO + 4, addLo(this.sourceLo, this.sent));', ''),
 

@@ -10,6 +10,7 @@ import { ACCESS, FAULT, REMOTE_ACCESS, type StagTable } from '../ddp/stag-table.
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
+import { scatter } from './gather.ts';
 import type { InboundRequests, OutstandingRequests } from './reads.ts';
 import { parseTerminate, type TerminateInfo } from './terminate.ts';
 import {
@@ -389,25 +390,5 @@ export function flushReceives(rq: ReceiveQueue, owner: WorkOwner): void {
   for (let wqe = rq.take(); wqe !== null; wqe = rq.take()) {
     wqe.status = 'flushed';
     owner.receiveCompleted(wqe);
-  }
-}
-
-/** Copy `octets` into the receive's list at message offset `mo`. */
-function scatter(wqe: ReceiveWqe, bytes: Uint8Array, at: number, mo: number, octets: number): void {
-  const { sges } = wqe;
-  let skip = mo;
-  let from = at;
-  let left = octets;
-  for (let i = 0; i < sges.count && left > 0; i++) {
-    const length = sges.length[i]!;
-    if (skip >= length) {
-      skip -= length;
-      continue;
-    }
-    const take = Math.min(length - skip, left);
-    copyBytes(bytes, from, sges.bytes[i]!, sges.offset[i]! + skip, take);
-    from += take;
-    left -= take;
-    skip = 0;
   }
 }

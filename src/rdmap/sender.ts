@@ -10,39 +10,21 @@ import { copyBytes } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo } from '../base/u64.ts';
 import { ACCESS, FAULT, type StagTable } from '../ddp/stag-table.ts';
-import {
-  DDP_CONTROL,
-  FIRST_MSN,
-  putTaggedHeader,
-  putUntaggedHeader,
-  QN,
-  QUEUE_COUNT,
-  TAGGED_HEADER_OCTETS,
-  UNTAGGED_HEADER_OCTETS,
-} from '../ddp/wire.ts';
+import { QN, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
 import type { Framer } from '../mpa/framer.ts';
 import type { RtrKind } from '../mpa/policy.ts';
 import type { Stage } from '../mpa/stage.ts';
+import { putAtomicRequest, putAtomicResponse, putReadRequest } from './bodies.ts';
 import { READ_FAULT_CODES } from './faults.ts';
+import { gather, inOnePiece } from './gather.ts';
 import type { InboundRequest, InboundRequests, OutstandingRequests } from './reads.ts';
-import { LEND_FROM, LENT_WRITE_OCTETS } from './stages.ts';
+import { SegmentWriter } from './segment-writer.ts';
+import { LEND_FROM } from './stages.ts';
 import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
-import {
-  ATOMIC_OPCODE,
-  ATOMIC_REQUEST,
-  ATOMIC_REQUEST_OCTETS,
-  ATOMIC_RESPONSE,
-  ATOMIC_RESPONSE_OCTETS,
-  IMMEDIATE_OCTETS,
-  MAX_CONTROL_ULPDU,
-  OPCODE,
-  RDMAP_VERSION_SHIFT,
-  READ_REQUEST,
-  READ_REQUEST_OCTETS,
-} from './wire.ts';
+import { ATOMIC_REQUEST_OCTETS, ATOMIC_RESPONSE_OCTETS, IMMEDIATE_OCTETS, MAX_CONTROL_ULPDU, OPCODE, READ_REQUEST_OCTETS } from './wire.ts';
 import { IMMEDIATE, WORK, type SendQueue, type SendWqe, type WcStatus, type WorkOwner } from './work.ts';
 
-/** Octets of one response before a waiting untagged message may go in between: one write's worth. */
+/** Octets of one response before a waiting untagged message may go in between: about what one read of the peer takes. */
 const RESPONSE_QUANTUM = 65_536;
 
 export interface SenderConfig {
@@ -65,8 +47,7 @@ export type SenderFault = TerminateInfo | null;
 
 export class Sender {
   readonly #c: SenderConfig;
-  readonly #control: number;
-  readonly #msn = new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);
+  readonly #out: SegmentWriter;
   ord: number;
   /** False while a responder must stay silent (MPA-028). */
   mayTransmit = false;
@@ -85,21 +66,27 @@ export class Sender {
   #transmitted = 0;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
-  /** FPDUs produced, by what they carried; for counters. */
+  /** FPDUs produced, for counters. */
   fpdus = 0;
-  payloadOctets = 0;
-  /** Messages sent, by opcode: counted with their last segment. */
-  readonly messages: Float64Array = new Float64Array(OPCODE.ATOMIC_RESPONSE + 1);
 
   constructor(config: SenderConfig) {
     this.#c = config;
-    this.#control = config.version << RDMAP_VERSION_SHIFT;
+    this.#out = new SegmentWriter(config.framer, config.version);
     this.ord = config.ord;
   }
 
   /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
   presetMsn(qn: number, msn: number): void {
-    this.#msn[qn] = msn;
+    this.#out.presetMsn(qn, msn);
+  }
+
+  get payloadOctets(): number {
+    return this.#out.payloadOctets;
+  }
+
+  /** Messages sent, by opcode. */
+  get messages(): Float64Array {
+    return this.#out.messages;
   }
 
   get terminateSent(): boolean {
@@ -229,7 +216,7 @@ export class Sender {
     const wqe = sq.slot(sq.next);
     const header = wqe.kind === WORK.WRITE ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : wqe.kind === WORK.ATOMIC ? ATOMIC_REQUEST_OCTETS : wqe.length;
-    if (!this.#fits(stage, Math.min(this.#c.mulpdu, header + body))) return false;
+    if (!this.#out.fits(stage, Math.min(this.#c.mulpdu, header + body))) return false;
     sq.next++;
     if ((wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) && this.ord === 0) {
       this.#failLocally(wqe, 'zero-read-resources'); // VERBS-073
@@ -240,7 +227,7 @@ export class Sender {
       this.#responseServedLast = false;
       return wqe.kind === WORK.READ ? this.#sendReadRequest(stage, wqe) : this.#sendAtomicRequest(stage, wqe);
     }
-    if (wqe.kind === WORK.SEND) wqe.msn = this.#nextMsn(QN.SEND);
+    if (wqe.kind === WORK.SEND) wqe.msn = this.#out.nextMsn(QN.SEND);
     this.#sending = wqe;
     return this.#sendSegment(stage, wqe);
   }
@@ -249,12 +236,6 @@ export class Sender {
     this.#sending = null;
     this.#failLocally(wqe, 'local-protection-error');
     return false;
-  }
-
-  #nextMsn(qn: number): number {
-    const msn = this.#msn[qn]!;
-    this.#msn[qn] = msn + 1; // wraps in a Uint32Array (DDP-015)
-    return msn;
   }
 
   /** One segment of a Send, Immediate or Write (DDP-017, DDP-018, MPA-082: as large as possible). */
@@ -266,17 +247,16 @@ export class Sender {
     const left = total - wqe.sent;
     const payload = Math.min(left, this.#c.mulpdu - header);
     const lent = payload >= LEND_FROM && !immediate && this.#c.framer.lends && inOnePiece(wqe, payload);
-    if (!(lent ? this.#fitsLent(stage, header, payload) : this.#fits(stage, header + payload))) return false;
+    if (!(lent ? this.#out.fitsLent(stage, header, payload) : this.#out.fits(stage, header + payload))) return false;
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
     const { framer } = this.#c;
-    framer.begin(stage, header + payload);
-    const at = framer.ulpdu;
-    const control = this.#ddpControl(payload === left);
+    const last = payload === left;
+    let at: number;
     if (tagged) {
       const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);
-      putTaggedHeader(framer.view, at, control, this.#control | wqe.wireOpcode, wqe.stag, toHi, addLo(wqe.toLo, wqe.sent));
+      at = this.#out.beginTagged(stage, wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);
     } else {
-      putUntaggedHeader(framer.view, at, control, this.#control | wqe.wireOpcode, wqe.stag, QN.SEND, wqe.msn, wqe.sent);
+      at = this.#out.beginUntagged(stage, wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, wqe.sent, payload);
     }
     if (lent) {
       framer.openLent(stage, header, header + payload);
@@ -285,16 +265,16 @@ export class Sender {
       framer.closeLent(stage, header + payload);
     } else {
       if (immediate) {
-        framer.view.setUint32(at + header, wqe.dataHi);
-        framer.view.setUint32(at + header + 4, wqe.dataLo);
+        framer.view.setUint32(at, wqe.dataHi);
+        framer.view.setUint32(at + 4, wqe.dataLo);
       } else {
-        gather(wqe, framer.bytes, at + header, payload);
+        gather(wqe, framer.bytes, at, payload);
       }
       framer.finish(stage, header + payload);
     }
     wqe.sent += payload;
-    this.payloadOctets += payload;
-    if (payload === left) {
+    this.#out.payloadOctets += payload;
+    if (last) {
       this.messages[wqe.wireOpcode]!++;
       if (wqe.immediate === IMMEDIATE.AFTER) {
         this.#turnImmediate(wqe);
@@ -314,25 +294,15 @@ export class Sender {
     wqe.kind = WORK.SEND;
     wqe.wireOpcode = wqe.solicited ? OPCODE.IMMEDIATE_SE : OPCODE.IMMEDIATE;
     wqe.stag = 0; // EXT-003
-    wqe.msn = this.#nextMsn(QN.SEND);
+    wqe.msn = this.#out.nextMsn(QN.SEND);
     wqe.sent = 0;
   }
 
   #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
-    wqe.msn = this.#nextMsn(QN.READ_REQUEST);
-    const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
+    wqe.msn = this.#out.nextMsn(QN.READ_REQUEST);
+    const at = this.#out.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
     const { framer, outstanding } = this.#c;
-    const { view } = framer;
-    // The sink's own STag and tagged offset come back in the response. A zero-length Read has no sink and names none.
-    const entry = wqe.sges.count > 0 ? wqe.sges.entry[0]! : null;
-    const sinkOffset = wqe.sges.count > 0 ? wqe.sges.offset[0]! : 0;
-    view.setUint32(at + READ_REQUEST.SINK_STAG, entry === null ? 0 : entry.stag);
-    view.setUint32(at + READ_REQUEST.SINK_TO, entry === null ? 0 : addHi(entry.baseHi, entry.baseLo, sinkOffset));
-    view.setUint32(at + READ_REQUEST.SINK_TO + 4, entry === null ? 0 : addLo(entry.baseLo, sinkOffset));
-    view.setUint32(at + READ_REQUEST.SIZE, wqe.length);
-    view.setUint32(at + READ_REQUEST.SOURCE_STAG, wqe.stag);
-    view.setUint32(at + READ_REQUEST.SOURCE_TO, wqe.toHi);
-    view.setUint32(at + READ_REQUEST.SOURCE_TO + 4, wqe.toLo);
+    putReadRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
     wqe.endPosition = framer.position;
     outstanding.push(wqe);
@@ -341,25 +311,10 @@ export class Sender {
   }
 
   #sendAtomicRequest(stage: Stage, wqe: SendWqe): boolean {
-    wqe.msn = this.#nextMsn(QN.READ_REQUEST);
-    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
+    wqe.msn = this.#out.nextMsn(QN.READ_REQUEST);
+    const at = this.#out.beginMessage(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
     const { framer, outstanding } = this.#c;
-    const { view } = framer;
-    const add = wqe.opcode === 'atomic-fetch-add';
-    view.setUint32(at + ATOMIC_REQUEST.OPCODE, add ? ATOMIC_OPCODE.FETCH_ADD : ATOMIC_OPCODE.CMP_SWAP);
-    // The MSN serves as request identifier: unique among the outstanding ones.
-    view.setUint32(at + ATOMIC_REQUEST.ID, wqe.msn);
-    view.setUint32(at + ATOMIC_REQUEST.STAG, wqe.stag);
-    view.setUint32(at + ATOMIC_REQUEST.TO, wqe.toHi);
-    view.setUint32(at + ATOMIC_REQUEST.TO + 4, wqe.toLo);
-    view.setUint32(at + ATOMIC_REQUEST.DATA, wqe.dataHi);
-    view.setUint32(at + ATOMIC_REQUEST.DATA + 4, wqe.dataLo);
-    view.setUint32(at + ATOMIC_REQUEST.MASK, wqe.maskHi);
-    view.setUint32(at + ATOMIC_REQUEST.MASK + 4, wqe.maskLo);
-    view.setUint32(at + ATOMIC_REQUEST.COMPARE, add ? 0 : wqe.compareHi);
-    view.setUint32(at + ATOMIC_REQUEST.COMPARE + 4, add ? 0 : wqe.compareLo);
-    view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK, add ? 0xffff_ffff : wqe.compareMaskHi); // EXT-024
-    view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff : wqe.compareMaskLo);
+    putAtomicRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_OCTETS);
     wqe.endPosition = framer.position;
     outstanding.push(wqe);
@@ -381,7 +336,7 @@ export class Sender {
     const { framer, mulpdu, stags, pd, qp } = this.#c;
     const left = request.size - request.sent;
     const payload = Math.min(left, mulpdu - TAGGED_HEADER_OCTETS);
-    if (!this.#fits(stage, TAGGED_HEADER_OCTETS + payload)) return false;
+    if (!this.#out.fits(stage, TAGGED_HEADER_OCTETS + payload)) return false;
     if (payload > 0) {
       // Checked again for every segment: the region may have gone since (SEC-007, RDMAP-086).
       const toHi = addHi(request.sourceHi, request.sourceLo, request.sent);
@@ -394,19 +349,16 @@ export class Sender {
         return false;
       }
     }
-    framer.begin(stage, TAGGED_HEADER_OCTETS + payload);
-    const at = framer.ulpdu;
+    const last = payload === left;
     const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);
-    putTaggedHeader(
-      framer.view, at, this.#ddpControl(payload === left), this.#control | OPCODE.READ_RESPONSE,
-      request.sinkStag, sinkHi, addLo(request.sinkLo, request.sent),
-    );
-    if (payload > 0) copyBytes(stags.entry!.bytes, stags.offset, framer.bytes, at + TAGGED_HEADER_OCTETS, payload);
+    const sinkLo = addLo(request.sinkLo, request.sent);
+    const at = this.#out.beginTagged(stage, OPCODE.READ_RESPONSE, last, request.sinkStag, sinkHi, sinkLo, payload);
+    if (payload > 0) copyBytes(stags.entry!.bytes, stags.offset, framer.bytes, at, payload);
     framer.finish(stage, TAGGED_HEADER_OCTETS + payload);
     request.sent += payload;
-    this.payloadOctets += payload;
+    this.#out.payloadOctets += payload;
     this.#quantum += payload;
-    if (payload === left) {
+    if (last) {
       this.messages[OPCODE.READ_RESPONSE]!++;
       this.#finishResponse();
     } else {
@@ -422,12 +374,10 @@ export class Sender {
   }
 
   #sendAtomicResponse(stage: Stage, request: InboundRequest): boolean {
-    if (!this.#fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
-    const at = this.#beginUntagged(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#nextMsn(QN.ATOMIC_RESPONSE), ATOMIC_RESPONSE_OCTETS);
+    if (!this.#out.fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
+    const at = this.#out.beginMessage(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#out.nextMsn(QN.ATOMIC_RESPONSE), ATOMIC_RESPONSE_OCTETS);
     const { framer } = this.#c;
-    framer.view.setUint32(at + ATOMIC_RESPONSE.ID, request.requestId);
-    framer.view.setUint32(at + ATOMIC_RESPONSE.ORIGINAL, request.originalHi);
-    framer.view.setUint32(at + ATOMIC_RESPONSE.ORIGINAL + 4, request.originalLo);
+    putAtomicResponse(framer.view, at, request);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS);
     this.#finishResponse();
     return true;
@@ -437,17 +387,17 @@ export class Sender {
 
   /** The ready-to-receive message, first of all FPDUs (ENH-038, ENH-039), each of zero length. */
   #sendRtr(stage: Stage): boolean {
-    if (!this.#fits(stage, MAX_CONTROL_ULPDU)) return false;
+    if (!this.#out.fits(stage, MAX_CONTROL_ULPDU)) return false;
     const { framer, outstanding } = this.#c;
     if (this.rtr === 'write') {
-      this.#putEmptyWrite(stage);
+      this.#out.putEmptyWrite(stage);
     } else if (this.rtr === 'read') {
-      const at = this.#beginUntagged(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#nextMsn(QN.READ_REQUEST), READ_REQUEST_OCTETS);
+      const at = this.#out.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#out.nextMsn(QN.READ_REQUEST), READ_REQUEST_OCTETS);
       framer.bytes.fill(0, at, at + READ_REQUEST_OCTETS);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
       outstanding.push(null); // ENH-044
     } else {
-      this.#beginUntagged(stage, OPCODE.SEND, QN.SEND, this.#nextMsn(QN.SEND), 0);
+      this.#out.beginMessage(stage, OPCODE.SEND, QN.SEND, this.#out.nextMsn(QN.SEND), 0);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS);
     }
     this.rtr = null;
@@ -455,57 +405,22 @@ export class Sender {
   }
 
   #sendNudge(stage: Stage): boolean {
-    if (!this.#fits(stage, TAGGED_HEADER_OCTETS)) return false;
+    if (!this.#out.fits(stage, TAGGED_HEADER_OCTETS)) return false;
     this.#nudges--;
-    this.#putEmptyWrite(stage);
+    this.#out.putEmptyWrite(stage);
     return true;
-  }
-
-  /** A zero-length RDMA Write: nobody may check its STag or offset (DDP-026). */
-  #putEmptyWrite(stage: Stage): void {
-    const { framer } = this.#c;
-    this.messages[OPCODE.RDMA_WRITE]!++;
-    framer.begin(stage, TAGGED_HEADER_OCTETS);
-    putTaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | OPCODE.RDMA_WRITE, 0, 0, 0);
-    framer.finish(stage, TAGGED_HEADER_OCTETS);
   }
 
   /** RDMAP-076, RDMAP-077: one per stream, MSN 1, and nothing after it. */
   #sendTerminate(stage: Stage): boolean {
     const info = this.#terminate!;
     const octets = UNTAGGED_HEADER_OCTETS + terminateOctets(info);
-    if (!this.#fits(stage, octets)) return false;
-    const at = this.#beginUntagged(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#nextMsn(QN.TERMINATE), octets - UNTAGGED_HEADER_OCTETS);
+    if (!this.#out.fits(stage, octets)) return false;
+    const at = this.#out.beginMessage(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#out.nextMsn(QN.TERMINATE), octets - UNTAGGED_HEADER_OCTETS);
     putTerminate(this.#c.framer.bytes, at, info);
     this.#c.framer.finish(stage, octets);
     this.#terminateSent = true;
     return true;
-  }
-
-  // -------------------------------------------------------------------------------------------------------- helpers
-
-  #fits(stage: Stage, ulpduLength: number): boolean {
-    return stage.end + this.#c.framer.room(ulpduLength) <= stage.bytes.length;
-  }
-
-  /** The same for an FPDU whose payload is lent. The first one of a write always fits. */
-  #fitsLent(stage: Stage, header: number, payload: number): boolean {
-    const own = this.#c.framer.lentRoom(header);
-    if (stage.end + own > stage.bytes.length) return false;
-    return stage.octets === 0 || stage.octets + own + payload <= LENT_WRITE_OCTETS;
-  }
-
-  #ddpControl(last: boolean): number {
-    return (last ? DDP_CONTROL.LAST : 0) | this.#c.version;
-  }
-
-  /** Begin a one-segment untagged message; returns where its payload goes. */
-  #beginUntagged(stage: Stage, opcode: number, qn: number, msn: number, payload: number): number {
-    const { framer } = this.#c;
-    this.messages[opcode]!++;
-    framer.begin(stage, UNTAGGED_HEADER_OCTETS + payload);
-    putUntaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(true), this.#control | opcode, 0, qn, msn, 0);
-    return framer.ulpdu + UNTAGGED_HEADER_OCTETS;
   }
 
   // ----------------------------------------------------------------------------------------------------- completion
@@ -544,35 +459,5 @@ export class Sender {
   /** FINE, or why the send queue may not simply be closed now. */
   closeVerdict(): number {
     return this.unfinished ? TERM.RDMAP_STREAM_CATASTROPHIC : FINE;
-  }
-}
-
-/** True if the next `octets` lie in one element of the list; moves the cursor to it. */
-function inOnePiece(wqe: SendWqe, octets: number): boolean {
-  const { sges } = wqe;
-  while (wqe.sgeOffset === sges.length[wqe.sgeIndex]) {
-    wqe.sgeIndex++;
-    wqe.sgeOffset = 0;
-  }
-  return sges.length[wqe.sgeIndex]! - wqe.sgeOffset >= octets;
-}
-
-/** Copy the next `octets` of the entry's scatter/gather list to `target[at]`, moving its cursor. */
-function gather(wqe: SendWqe, target: Uint8Array, at: number, octets: number): void {
-  const { sges } = wqe;
-  let left = octets;
-  let out = at;
-  while (left > 0) {
-    const have = sges.length[wqe.sgeIndex]! - wqe.sgeOffset;
-    if (have === 0) {
-      wqe.sgeIndex++;
-      wqe.sgeOffset = 0;
-      continue;
-    }
-    const take = Math.min(have, left);
-    copyBytes(sges.bytes[wqe.sgeIndex]!, sges.offset[wqe.sgeIndex]! + wqe.sgeOffset, target, out, take);
-    wqe.sgeOffset += take;
-    out += take;
-    left -= take;
   }
 }

@@ -1,6 +1,7 @@
 /** RDMA Reads: RFC 5040 4.4, 5.2, 5.5, 6.1; depths, order, fairness, fence, and responses that do not fit. */
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
+import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { encodeReadRequest } from '../support/naive/encoder.ts';
 import { reassemble } from '../support/naive/messages.ts';
 import { captured, plainPair } from './capture.ts';
@@ -9,6 +10,8 @@ import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send
 const BASE = 0x1000n;
 /** An unlawful peer that lets little through: 2000 octets are under way at most. */
 const NARROW = { buffer: 2000 } as const;
+/** A message that does not fit into the writes that may be under way. */
+const LONG = 3 * STAGE_OCTETS;
 
 /** Post a Read of `length` octets into guarded memory at `iova`. */
 function postRead(script: Script, wrId: number, length: number, iova: bigint = BASE): number {
@@ -84,9 +87,9 @@ describe('the side that is read from', () => {
 
   it('RDMAP-052 DDP-043: one Read more than IRD, while nothing can be answered, gets Terminate 1/2/03', async () => {
     const script = await scripted({ policy: { ird: 3 }, network: NARROW });
-    const { mr } = script.region(200_000, undefined, BASE);
+    const { mr } = script.region(LONG, undefined, BASE);
     script.peer.pause();
-    const ask = (msn: number): Uint8Array => readRequest(msn, { size: 200_000, sourceStag: mr.rkey, sourceTo: BASE });
+    const ask = (msn: number): Uint8Array => readRequest(msn, { size: LONG, sourceStag: mr.rkey, sourceTo: BASE });
     for (let msn = 1; msn <= 3; msn++) script.send(ask(msn)).settle();
     expect(script.side.qp.state).toBe('rts');
     script.send(ask(4)).settle();
@@ -123,13 +126,13 @@ describe('the side that is read from', () => {
 
   it('RDMAP-086 RDMAP-074: a region that goes away in the middle of a response ends it with a header moved on by what was sent', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(200_000, undefined, BASE);
-    mr.bytes.set(pattern(200_000));
-    const fields = { sinkStag: 9, sinkTo: 0xffff_ff00n, size: 200_000, sourceStag: mr.rkey, sourceTo: BASE };
+    const { mr } = script.region(LONG, undefined, BASE);
+    mr.bytes.set(pattern(LONG));
+    const fields = { sinkStag: 9, sinkTo: 0xffff_ff00n, size: LONG, sourceStag: mr.rkey, sourceTo: BASE };
     const blamed = readRequest(1, fields);
     script.peer.pause();
     script.send(blamed).settle();
-    const kept = pattern(200_000);
+    const kept = pattern(LONG);
     mr.deregister();
     mr.bytes.fill(0); // the memory is the application's again; no octet of it may go out from here on (SEC-007)
     script.peer.resume();
@@ -139,32 +142,32 @@ describe('the side that is read from', () => {
     expect(sent).toBeGreaterThan(0);
     expect(Buffer.concat(responses.map((segment) => segment.payload)).equals(kept.subarray(0, sent))).toBe(true);
     const moved = BigInt(sent);
-    const readHeader = encodeReadRequest({ ...fields, sinkTo: fields.sinkTo + moved, size: 200_000 - sent, sourceTo: BASE + moved });
+    const readHeader = encodeReadRequest({ ...fields, sinkTo: fields.sinkTo + moved, size: LONG - sent, sourceTo: BASE + moved });
     expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed, readHeader });
   });
 
   it('RDMAP-074 DDP-036: a bad Read behind a good one waits its turn, and a Write under way is finished before the good one is answered', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(200_000, undefined, BASE);
+    const { mr } = script.region(LONG, undefined, BASE);
     script.peer.pause();
-    script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: 200_000 }], rkey: 1, remoteAddr: 0 });
+    script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: LONG }], rkey: 1, remoteAddr: 0 });
     script.settle();
     const bad = readRequest(2, { size: 1, sourceStag: 0x4444_4400 });
-    script.send(readRequest(1, { size: 200_000, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
+    script.send(readRequest(1, { size: LONG, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
     script.peer.resume();
     script.settle(1000);
     const { messages, problems } = reassemble(script.fpdus());
     expect(problems).toEqual([]);
-    expect(messages.map((m) => [m.opcode, m.payload.length])).toEqual([[OP.write, 200_000], [OP.readResponse, 200_000], [OP.terminate, 0]]);
+    expect(messages.map((m) => [m.opcode, m.payload.length])).toEqual([[OP.write, LONG], [OP.readResponse, LONG], [OP.terminate, 0]]);
     expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed: bad, readHeader: true });
   });
 
   it('RDMAP-075: a response that fails while a Terminate waits behind it does not hold the Terminate up', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(200_000, undefined, BASE);
+    const { mr } = script.region(LONG, undefined, BASE);
     script.peer.pause();
     const bad = readRequest(2, { size: 1, sourceStag: 0x4444_4400 });
-    script.send(readRequest(1, { size: 200_000, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
+    script.send(readRequest(1, { size: LONG, sourceStag: mr.rkey, sourceTo: BASE }), bad).settle();
     mr.deregister();
     script.peer.resume();
     script.settle(1000);
@@ -300,14 +303,14 @@ describe('fairness of Sends and Read Responses', () => {
   /** Octets of responses between one Send and the next, from the moment the Sends were posted. */
   async function gaps(interleave: boolean): Promise<number[]> {
     const script = await scripted({ crc: false, network: { buffer: 20_000 }, policy: { interleave, emss: 9000, ird: 16 } });
-    const { mr } = script.region(200_000, undefined, BASE);
+    const { mr } = script.region(LONG, undefined, BASE);
     script.peer.pause();
-    script.send(...Array.from({ length: 16 }, (_, i) => readRequest(i + 1, { size: 200_000, sourceStag: mr.rkey, sourceTo: BASE }))).settle();
+    script.send(...Array.from({ length: 16 }, (_, i) => readRequest(i + 1, { size: LONG, sourceStag: mr.rkey, sourceTo: BASE }))).settle();
     const already = script.peer.behind().length;
     for (let i = 0; i < 10; i++) script.side.qp.postSend({ wrId: i, opcode: 'send', inline: pattern(9) });
     script.peer.resume();
     script.settle(2000);
-    expect(already).toBeLessThan(200_000);
+    expect(already).toBeLessThan(LONG);
     const { problems, messages } = reassemble(script.fpdus());
     expect(problems).toEqual([]);
     expect(messages.length).toBe(26); // neither kind has starved the other
@@ -325,8 +328,8 @@ describe('fairness of Sends and Read Responses', () => {
 
   it('DDP-037 RDMAP-093: a flood of Reads delays a Send by one quantum of 64 KiB at most, where messages may alternate', async () => {
     const [first, ...rest] = await gaps(true);
-    // In front of the first one stands what was in segments before it was posted: two stages of 64 KiB.
-    expect(first).toBeLessThan(4 * 65_536);
+    // In front of the first one stands what was in segments before it was posted: two stages.
+    expect(first).toBeLessThan(4 * STAGE_OCTETS);
     expect(rest.length).toBe(9);
     for (const gap of rest) expect(gap).toBeLessThan(65_536 + 9000);
   });
@@ -342,21 +345,21 @@ describe('fairness of Sends and Read Responses', () => {
     script.settle(2000);
     const segments = script.segments();
     const at = segments.findIndex((segment) => segment.opcode === OP.send);
-    expect(segments.slice(0, at).reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(4 * 65_536);
+    expect(segments.slice(0, at).reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(4 * STAGE_OCTETS);
     expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'success'], [2, 'success']]);
   });
 
   it('DDP-036: with messages kept whole it is delayed by one response at most', async () => {
     const [first, ...rest] = await gaps(false);
-    expect(first).toBeLessThanOrEqual(200_000);
-    for (const gap of rest) expect(gap).toBeLessThanOrEqual(200_000);
+    expect(first).toBeLessThanOrEqual(LONG);
+    for (const gap of rest) expect(gap).toBeLessThanOrEqual(LONG);
   });
 
   it('DDP-036: a Write under way and a Read that arrives meanwhile do not mix their tagged segments', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(200_000, undefined, BASE);
+    const { mr } = script.region(LONG, undefined, BASE);
     script.peer.pause();
-    script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: 200_000 }], rkey: 1, remoteAddr: 0 });
+    script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: LONG }], rkey: 1, remoteAddr: 0 });
     script.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr, length: 20_000 }], rkey: 2, remoteAddr: 0 });
     script.settle();
     script.send(readRequest(1, { size: 20_000, sourceStag: mr.rkey, sourceTo: BASE })).settle();

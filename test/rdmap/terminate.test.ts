@@ -1,10 +1,13 @@
 /** Terminate messages and what ends a stream: RFC 5040 4.8, 5.4, 6.2, 7.1; RFC 5041 6.2, 7.1. Which fault gets which code: faults.test.ts. */
 import { describe, expect, it } from 'vitest';
+import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { encodeTerminate, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import type { NaiveTerminate } from '../support/naive/types.ts';
 import { expectTerminate, OP, pattern, readResponse, scripted, send, write, type Script } from './scripted.ts';
 
 const NARROW = { buffer: 2000 } as const;
+/** A message that does not fit into the writes that may be under way. */
+const LONG = 3 * STAGE_OCTETS;
 const REMOTE_ERROR: NaiveTerminate = { layer: 1, etype: 1, code: 0, m: false, d: false, r: false, reserved: 0 };
 
 function terminate(body: Uint8Array = encodeTerminate(REMOTE_ERROR), fields: Partial<{ qn: number; msn: number; mo: number; last: boolean; dv: number }> = {}): Uint8Array {
@@ -70,7 +73,7 @@ describe('a Terminate that is sent', () => {
 
   it('RDMAP-072: a region that goes away in the middle of a Send: the Terminate takes the place of the next segment', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(200_000);
+    const { mr } = script.region(LONG);
     script.peer.pause();
     script.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [{ mr }] });
     script.settle();
@@ -83,7 +86,7 @@ describe('a Terminate that is sent', () => {
 
   it('RDMAP-073: goes out at the next FPDU boundary, in the middle of a long message', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(400_000);
+    const { mr } = script.region(2 * LONG);
     script.peer.pause();
     script.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [{ mr }] });
     script.settle();
@@ -94,7 +97,7 @@ describe('a Terminate that is sent', () => {
     expectTerminate(script, { layer: 1, etype: 1, code: 0, blamed });
     const sent = script.sent(OP.send);
     expect(sent.length).toBeGreaterThan(0);
-    expect(sent.reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(3 * 65_536); // what had been in segments already
+    expect(sent.reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(3 * STAGE_OCTETS); // what had been in segments already
     script.end().finish();
     expect(script.side.sent()).toMatchObject([{ wrId: 1, status: 'flushed' }]);
   });
@@ -144,7 +147,7 @@ describe('a Terminate that is sent', () => {
 
   it('RDMAP-090: is sent behind what the network still holds, also when the peer has sent FIN meanwhile', async () => {
     const script = await scripted({ network: NARROW });
-    const { mr } = script.region(400_000);
+    const { mr } = script.region(2 * LONG);
     script.peer.pause();
     script.side.qp.postSend({ opcode: 'send', sges: [{ mr }] });
     script.settle();
@@ -166,7 +169,7 @@ describe('a Terminate that is sent', () => {
 
   it('RDMAP-091: a peer that does not even read is reset after the close time-out', async () => {
     const script = await scripted({ policy: { closeTimeout: 700 }, network: NARROW });
-    const { mr } = script.region(400_000);
+    const { mr } = script.region(2 * LONG);
     script.peer.pause();
     script.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [{ mr }] });
     script.settle();

@@ -1,0 +1,53 @@
+/** Scatter/gather lists against octets in a row: gather for the sender, scatter for the receiver. Verbs draft 8.1.2. */
+import { copyBytes } from '../base/copy.ts';
+import type { ReceiveWqe, SendWqe } from './work.ts';
+
+/** True if the next `octets` lie in one element of the list; moves the cursor to it. */
+export function inOnePiece(wqe: SendWqe, octets: number): boolean {
+  const { sges } = wqe;
+  while (wqe.sgeOffset === sges.length[wqe.sgeIndex]) {
+    wqe.sgeIndex++;
+    wqe.sgeOffset = 0;
+  }
+  return sges.length[wqe.sgeIndex]! - wqe.sgeOffset >= octets;
+}
+
+/** Copy the next `octets` of the entry's scatter/gather list to `target[at]`, moving its cursor. */
+export function gather(wqe: SendWqe, target: Uint8Array, at: number, octets: number): void {
+  const { sges } = wqe;
+  let left = octets;
+  let out = at;
+  while (left > 0) {
+    const have = sges.length[wqe.sgeIndex]! - wqe.sgeOffset;
+    if (have === 0) {
+      wqe.sgeIndex++;
+      wqe.sgeOffset = 0;
+      continue;
+    }
+    const take = Math.min(have, left);
+    copyBytes(sges.bytes[wqe.sgeIndex]!, sges.offset[wqe.sgeIndex]! + wqe.sgeOffset, target, out, take);
+    wqe.sgeOffset += take;
+    out += take;
+    left -= take;
+  }
+}
+
+/** Copy `octets` into the receive's list at message offset `mo`. */
+export function scatter(wqe: ReceiveWqe, bytes: Uint8Array, at: number, mo: number, octets: number): void {
+  const { sges } = wqe;
+  let skip = mo;
+  let from = at;
+  let left = octets;
+  for (let i = 0; i < sges.count && left > 0; i++) {
+    const length = sges.length[i]!;
+    if (skip >= length) {
+      skip -= length;
+      continue;
+    }
+    const take = Math.min(length - skip, left);
+    copyBytes(bytes, from, sges.bytes[i]!, sges.offset[i]! + skip, take);
+    from += take;
+    left -= take;
+    skip = 0;
+  }
+}
