@@ -77,7 +77,10 @@ export function mergeLatency(slices: readonly LatencySlice[], trips: number): La
   }
   if (count === 0) return null;
   const sorted = [...counts].toSorted(([a], [b]) => a - b);
-  const at = (share: number): number => {
+  const max = Math.max(...slices.map((slice) => slice.max));
+  // The middle of the last bucket may lie beyond all that was seen.
+  const at = (share: number): number => Math.min(max / trips, atBucket(share));
+  const atBucket = (share: number): number => {
     let left = Math.ceil(count * share);
     for (const [bucket, n] of sorted) {
       left -= n;
@@ -89,7 +92,7 @@ export function mergeLatency(slices: readonly LatencySlice[], trips: number): La
   return {
     count,
     min: Math.min(...slices.map((slice) => slice.min)) / trips,
-    max: Math.max(...slices.map((slice) => slice.max)) / trips,
+    max: max / trips,
     typical: at(0.5), average: average / trips, stdev: Math.sqrt(Math.max(0, sumSquares / count - average ** 2)) / trips,
     p90: at(0.9), p99: at(0.99), p999: at(0.999),
   };

@@ -25,12 +25,12 @@ const STYLES: readonly (readonly [name: RegExp, style: Style])[] = [
   [/^ws$/, style('#cc79a7', 'dotted', 'emptyRect')],
   [/^grpc-js$/, style('#a6761d', 'dotted', 'emptyTriangle')],
   [/no CRC, markers/, style('#e69f00', 'dashed', 'triangle')],
-  [/markers/, style('#d55e00', 'solid', 'triangle')],
+  [/markers/, style('#b8005c', 'solid', 'triangle')],
   [/^(Write|Send), no CRC/, style('#56b4e9', 'dashed', 'emptyRect')],
   [/worker/, style('#8b1a9b', 'solid', 'diamond')],
   [/^Write/, style(BLUE, 'solid', 'rect')],
   [/^Read/, style('#009e73', 'solid', 'diamond')],
-  [/^Send/, style('#d55e00', 'solid', 'pin')],
+  [/^Send/, style('#d55e00', 'solid', 'roundRect')],
   [/^iWARP/, style(BLUE, 'solid', 'rect')],
 ];
 const SPARE: readonly Style[] = [
@@ -56,7 +56,7 @@ export function octets(value: number): string {
 }
 
 /** Coordinates to a tenth of a pixel: nobody sees more, and the file is a third smaller. */
-const shorten = (svg: string): string => svg.replaceAll(/(\d+\.\d)\d+/g, '$1');
+const shorten = (svg: string): string => svg.replaceAll(/="[^"]*"/g, (attribute) => attribute.replaceAll(/(\d+\.\d)\d+/g, '$1'));
 
 function draw(option: echarts.EChartsCoreOption, height = HEIGHT): string {
   const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, width: WIDTH, height });
@@ -65,6 +65,9 @@ function draw(option: echarts.EChartsCoreOption, height = HEIGHT): string {
   chart.dispose();
   return shorten(svg).replace('<svg ', '<svg role="img" ');
 }
+
+/** 0.0001, not the 0.00009999999 that a logarithmic axis comes to. */
+const plainNumber = (value: number): string => String(Number(value.toPrecision(6)));
 
 type Value = (one: CaseResult) => number;
 
@@ -94,7 +97,7 @@ function lines(experiment: ExperimentResult, { y, log, one = false }: Axes, valu
   return draw({
     legend: { top: 0, itemWidth: 36 }, grid: { left: 75, right: 50, top: names.length > 5 ? 85 : 60, bottom: 55 },
     xAxis: { type: 'category', name: title, nameLocation: 'middle', nameGap: 32, data: xs.map(octets) },
-    yAxis: { type: log ? 'log' : 'value', name: y, nameTextStyle: { align: 'left' }, minorSplitLine: { show: false } }, series,
+    yAxis: { type: log ? 'log' : 'value', name: y, nameTextStyle: { align: 'left' }, axisLabel: { formatter: plainNumber } }, series,
   });
 }
 
@@ -122,7 +125,7 @@ function percentiles(experiment: ExperimentResult): string {
     ({ type: 'bar', name, itemStyle: { color }, data: cases.map(({ latency }) => Number(latency![key].toPrecision(3))) });
   return draw({
     legend: { top: 0 }, grid: { left: 70, right: 20, top: 50, bottom: 70 },
-    xAxis: { type: 'category', data: cases.map(({ series }) => series), axisLabel: { interval: 0, rotate: 20 } }, yAxis: { type: 'log', name: 'us' },
+    xAxis: { type: 'category', data: cases.map(({ series }) => series), axisLabel: { interval: 0, rotate: 20 } }, yAxis: { type: 'log', name: 'us', axisLabel: { formatter: plainNumber } },
     series: [column('median', 'typical', '#08306b'), column('90 %', 'p90', '#2171b5'), column('99 %', 'p99', '#f16913'), column('99.9 %', 'p999', '#a50f15')],
   });
 }
