@@ -1,0 +1,110 @@
+/** The hostile peers break no rule, and what is told of a run holds all its parts. */
+import { describe, expect, it } from 'vitest';
+import { custom, spec } from '../../bench/experiments.ts';
+import { guardRatios, type GuardResult } from '../../bench/micro/guard.ts';
+import { parseBench } from '../../bench/options.ts';
+import { attack, ATTACKS } from '../../bench/peers/hostile.ts';
+import { serve } from '../../bench/peers/iwarp.ts';
+import { steps, Tally } from '../../bench/peers/peer.ts';
+import { ratioOf } from '../../bench/probes/probe.ts';
+import { report } from '../../bench/report/html.ts';
+import { probeTable } from '../../bench/report/table.ts';
+import { answers } from '../../bench/scenarios.ts';
+import { summarize } from '../../bench/summary.ts';
+import type { Slice } from '../../bench/runner.ts';
+import type { ExperimentResult, ProbeResult, RunResult } from '../../bench/types.ts';
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+describe('a hostile peer', () => {
+  // What it sends without end goes on arriving: the server has found nothing to terminate it for.
+  it.each(ATTACKS.filter((kind) => !['unread', 'half', 'begun'].includes(kind)))('%s keeps to the rules', async (kind) => {
+    const verb = kind === 'empty-sends' ? 'send' : 'write';
+    const { place, side: server } = await serve({ ...spec('iwarp', 'bw', 1 << 20, { verb }), inFlight: 16 }, new Tally());
+    const sent = new Tally();
+    const side = await attack(kind, 1, place, sent);
+    side.start();
+    const enough = kind === 'one-octet' ? 70_000 : 300_000;
+    while (sent.bytes() < enough) await turn();
+    side.stop();
+    side.close();
+    server.close();
+  }, 20_000);
+
+  it.each(['half', 'begun', 'unread'] as const)('%s is sent once on each connection', async (kind) => {
+    const { place, side: server } = await serve({ ...spec('iwarp', 'bw', 1 << 20, { verb: 'write' }), inFlight: 16 }, new Tally());
+    const sent = new Tally();
+    const side = await attack(kind, 3, place, sent);
+    side.start();
+    const once = sent.bytes();
+    side.start();
+    expect(once).toBeGreaterThanOrEqual(9);
+    expect(once % 3).toBe(0);
+    expect(sent.bytes()).toBe(once);
+    side.close();
+    server.close();
+  });
+});
+
+describe('a sender of small messages', () => {
+  it('lets the event loop turn after some hundred writes, and goes on', async () => {
+    let writes = 0;
+    const pump = steps(() => {
+      writes++;
+      return 1;
+    });
+    for (let i = 0; i < 5000; i++) pump();
+    const first = writes;
+    expect(first).toBeLessThan(1000);
+    await turn();
+    await turn();
+    expect(writes).toBeGreaterThan(first);
+  });
+});
+
+describe('the inner loops', () => {
+  it('are compared with their base round by round, as speed or as cost', () => {
+    const base: GuardResult = { id: 'b', label: '', unit: 'ns', base: null, as: 'cost', costs: [10, 20] };
+    const of = (as: GuardResult['as']): GuardResult => ({ ...base, id: as, base: 'b', as, costs: [5, 40] });
+    expect(guardRatios(of('speed'), [base])).toEqual([2, 0.5]);
+    expect(guardRatios(of('cost'), [base])).toEqual([0.5, 2]);
+    expect(guardRatios(base, [base])).toEqual([]);
+  });
+});
+
+describe('the report', () => {
+  const wished = custom(parseBench(['--test', 'bw', '--size', '64,4096']).wish!);
+  const slice: Slice = {
+    windows: [{ bytes: 6400, ns: 1000, steal: 0, foreign: 0, serverCpu: 1, clientCpu: 1, gc: 0, posts: 1, postMs: 0, clientActive: 0.1 }],
+    latency: null, steal: 0, server: null, client: null,
+  };
+  const experiment: ExperimentResult = {
+    ...wished, cases: wished.groups.flatMap((group) => summarize(group, new Map(group.cases.map((one) => [one, [slice, slice, slice]])))),
+    missing: [{ id: 'custom/64/lost', reason: '<gone>' }],
+  };
+  const probe: ProbeResult = {
+    id: 'hostile', title: 'A hostile peer', about: 'about', columns: ['one', 'two'], rows: [{ label: 'tiny', cells: [1.25, null] }],
+    charts: [{ caption: 'bars of it', unit: 'times', log: false, bars: [{ label: 'tiny', value: 1.25, ours: true }] }],
+    ratios: [ratioOf('hostile/tiny : alone', 'more', [1, 2, 3])], missing: [], disturbed: true,
+  };
+  const run: RunResult = {
+    schema: 'iwarp-bench/2', mode: 'custom', started: '2026-01-01T00:00:00Z', seconds: 1, machine: { CPU: 'one' }, durations: {},
+    method: { rounds: 3, windows: 1, windowMs: 1, latencyMs: 1 }, experiments: [experiment], probes: [probe], scenarios: answers([], [probe]),
+  };
+
+  it('is one file with pictures, tables, what is missing, and nothing from elsewhere', () => {
+    const html = report(run);
+    for (const part of ['<svg', 'bars of it', 'A hostile peer *', 'Not measured: custom/64/lost (&lt;gone&gt;)', 'Seen here:', '1.25']) expect(html).toContain(part);
+    expect(html).not.toMatch(/<script|<link|src=|url\((?!#)|https?:\/\/(?!www\.w3\.org)/);
+    expect(html).not.toMatch(/NaN|undefined/);
+  });
+
+  it('is the same from a file, where what is not a number has become null', () => {
+    const unnumbered = (html: string): string => html.replaceAll(/zr\d+/g, 'zr');
+    expect(unnumbered(report(JSON.parse(JSON.stringify(run)) as RunResult))).toBe(unnumbered(report(run)));
+  });
+
+  it('has its table on the terminal too', () => {
+    expect(probeTable(probe)).toMatch(/tiny +1\.25 +-/);
+  });
+});
