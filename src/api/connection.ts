@@ -109,7 +109,10 @@ export class Connection {
     return this.#state;
   }
 
-  /** The queue pair underneath, for what this layer does not offer. Its receives and its completion queue belong to this layer. */
+  /**
+   * The queue pair underneath, for what this layer does not offer. Its receives and its completion queue belong to this layer,
+   * and memory windows that are bound through it end with the connection.
+   */
   get queuePair(): QueuePair {
     return this.#r.qp;
   }

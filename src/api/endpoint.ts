@@ -173,6 +173,8 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
 
 /** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays. */
 export function destroyResources({ qp, cq, buffers, bounce, pd, endpoint }: Resources): void {
+  // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.
+  if (qp.boundWindows > 0) for (const window of [...pd.device.objects.mw]) if (window.entry.binder === qp) window.deallocate();
   qp.destroy();
   cq.destroy();
   bounce?.close();

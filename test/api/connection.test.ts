@@ -1,7 +1,7 @@
 /** The promise layer: connections, messages, memory, credits, endings. */
 import { afterEach, describe, expect, it } from 'vitest';
 import {
-  connect, createServer, IwarpError, OperationError, RejectedError, RemoteBuffer, TerminateError, type Connection,
+  ACCESS, connect, createServer, IwarpError, OperationError, RejectedError, RemoteBuffer, TerminateError, type Connection,
 } from '../../src/index.ts';
 import { pairOf, pattern, rnicOf, WORLDS, type Ends } from './support.ts';
 
@@ -299,6 +299,22 @@ describe('ends and leftovers', () => {
     await new Promise((resolve) => setTimeout(resolve, 20));
     process.off('unhandledRejection', note);
     expect(unhandled).toEqual([]);
+  });
+
+  it.each(['closed', 'destroyed', 'terminated'])('windows bound through the queue pair end with the connection when it is %s', async (how) => {
+    const { client, server } = await pair('memory');
+    const region = server.register(new Uint8Array(256), ACCESS.LOCAL_WRITE | ACCESS.MW_BIND | ACCESS.REMOTE_READ, { iova: 0x1000n });
+    const [window, unbound] = [server.pd.allocateMw(), server.pd.allocateMw()];
+    server.queuePair.postSend({ opcode: 'bind-mw', mw: window, mr: region, offset: 16, length: 32, access: ACCESS.REMOTE_READ });
+    await server.queuePair.drainSend();
+    region.bytes.fill(9, 16, 48);
+    expect(await client.read(server.share(window))).toEqual(new Uint8Array(32).fill(9));
+    if (how === 'closed') await client.close();
+    else if (how === 'destroyed') server.destroy();
+    else await client.read(new RemoteBuffer(0x1234_5678, 0n, 8)).catch(() => undefined);
+    await Promise.all([client.closed, server.closed]);
+    expect([window.deallocated, unbound.deallocated]).toEqual([true, false]);
+    expect(server.pd.device.query().inUse).toMatchObject({ qp: 0, cq: 0, mw: 1 });
   });
 
   it('connections of one domain share its regions', async () => {
