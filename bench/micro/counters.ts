@@ -1,0 +1,135 @@
+/**
+ * What the counters cost: this build beside a copy of it from which the lines that count have been taken out. Both in one process, two ends
+ * each over the in-memory network, so that no socket dilutes the figure; short windows in turn, and the first tenth of each counts, which a busy
+ * machine hardly moves. How the compiler lays out two copies of the same code is worth some percent by itself, so the figure is the median over
+ * many processes, and stands beside that of a control: the same with a copy in which nothing has been taken out.
+ *
+ * Run compiled, with plain node: `node dist/bench/micro/counters.js [processes]`.
+ */
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { ConnectionManager as Manager } from '../../src/cm/index.ts';
+import type * as Testing from '../../src/testing.ts';
+import type * as Verbs from '../../src/verbs/index.ts';
+
+const BUILD = fileURLToPath(new URL('../..', import.meta.url));
+const BATCH = 128;
+const BATCHES = 16;
+const SIZE = 64;
+
+/** File, a line that counts, what is left of it, and how often it stands there. */
+const LINES: readonly (readonly [file: string, line: RegExp, left: string, times: number])[] = [
+  ['sender', /(this\.#step\(stage\)\)\s*)this\.fpdus\+\+;/g, '$1;', 1],
+  ['sender', /^\s*this\.payloadOctets \+= payload;$/gm, '', 2],
+  ['sender', /^\s*this\.messages\[.*\]\+\+;$/gm, '', 4],
+  ['receiver', /^\s*this\.segments\+\+;$/gm, '', 1],
+  ['receiver', /^\s*if \(row\.qn <= QN\.SEND\)\s*this\.payloadOctets \+= segment\.payloadLength;.*$/gm, '', 1],
+  ['receiver', /^\s*if \(segment\.last\)\s*this\.messages\[opcode\]\+\+;$/gm, '', 1],
+  ['stream', /^\s*this\.#counters\.octetsIn \+= .*;$/gm, '', 1],
+  ['stream', /^\s*this\.#counters\.octetsOut \+= .*;$/gm, '', 1],
+];
+
+/** A copy of the build, without the lines given. */
+function copyWithout(lines: typeof LINES, target: string): string {
+  cpSync(join(BUILD, 'src'), join(target, 'src'), { recursive: true });
+  cpSync(join(BUILD, '../package.json'), join(target, 'package.json'));
+  symlinkSync(join(BUILD, '../node_modules'), join(target, 'node_modules'));
+  for (const [name, line, left, times] of lines) {
+    const path = join(target, 'src/rdmap', `${name}.js`);
+    const text = readFileSync(path, 'utf8');
+    const found = text.match(line)?.length ?? 0;
+    if (found !== times) throw new Error(`${path}: ${found} lines match ${String(line)} instead of ${times}: say anew what counts`);
+    writeFileSync(path, text.replace(line, left));
+  }
+  return target;
+}
+
+/** One pair of connected ends of a build; the result runs one window and gives nanoseconds a message. */
+async function open(build: string, kind: 'rdma-write' | 'send'): Promise<() => number> {
+  const load = (file: string): Promise<unknown> => import(pathToFileURL(join(build, 'src', file)).href);
+  const verbs = (await load('verbs/index.js')) as typeof Verbs;
+  const testing = (await load('testing.js')) as typeof Testing;
+  const { ConnectionManager } = (await load('cm/index.js')) as { ConnectionManager: typeof Manager };
+  const time = new testing.VirtualTime();
+  const network = new testing.MemoryTransport(time);
+  const side = () => {
+    const device = new verbs.Device({ defer: (task) => time.defer(task) });
+    const pd = device.allocatePd();
+    const cq = device.createCq(4 * BATCH);
+    const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: 2 * BATCH, maxRecvWr: 2 * BATCH });
+    const mr = pd.registerMemory(new Uint8Array(SIZE), verbs.ACCESS.LOCAL_WRITE | verbs.ACCESS.REMOTE_WRITE);
+    return { cq, qp, mr, cm: new ConnectionManager(device, network, time), out: Array.from({ length: BATCH }, verbs.createWorkCompletion) };
+  };
+  const [here, there] = [side(), side()];
+  const listening = there.cm.listen({ host: '10.0.0.1', port: 1 }, (request) => request.accept(there.qp));
+  time.run();
+  await listening;
+  here.cm.connect(here.qp, { host: '10.0.0.1', port: 1 });
+  time.run();
+  const { rkey, addr } = there.mr;
+  const requests = Array.from({ length: BATCH }, () => ({
+    opcode: kind, sges: [{ mr: here.mr }], ...(kind === 'send' ? {} : { rkey, remoteAddr: addr }),
+  })) as unknown as Verbs.SendWorkRequest[];
+  const receives = Array.from({ length: BATCH }, () => ({ sges: [{ mr: there.mr }] }));
+  return () => {
+    const from = process.hrtime.bigint();
+    for (let i = 0; i < BATCHES; i++) {
+      if (kind === 'send') there.qp.postRecv(receives);
+      here.qp.postSend(requests);
+      time.run();
+      if (here.cq.poll(here.out) !== BATCH) throw new Error('not all has been sent');
+      if (kind === 'send' && there.cq.poll(there.out) !== BATCH) throw new Error('not all has been received');
+    }
+    return Number(process.hrtime.bigint() - from) / (BATCH * BATCHES);
+  };
+}
+
+const KINDS = ['rdma-write', 'send'] as const;
+const ROUNDS = 250;
+
+/** In a process of its own: how many percent more a message costs with this build than with `other`, for each kind. */
+async function compare(other: string, swapped: boolean): Promise<number[]> {
+  const ratios: number[] = [];
+  for (const kind of KINDS) {
+    const builds = swapped ? [other, BUILD] : [BUILD, other];
+    const windows = [await open(builds[0]!, kind), await open(builds[1]!, kind)] as const;
+    const figures: [number[], number[]] = [[], []];
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const which of round % 2 === 0 ? ([0, 1] as const) : ([1, 0] as const)) figures[which].push(windows[which]());
+    }
+    const [first, second] = figures.map((list) => list.slice(ROUNDS / 5).sort((a, b) => a - b)[ROUNDS / 10]!) as [number, number];
+    ratios.push(((swapped ? second / first : first / second) - 1) * 100);
+  }
+  return ratios;
+}
+
+function main(processes: number): void {
+  const folder = mkdtempSync(join(tmpdir(), 'iwarp-bare-'));
+  try {
+    const sides = [
+      { name: 'without counters', build: copyWithout(LINES, join(folder, 'bare')), figures: [] as number[][] },
+      { name: 'control', build: copyWithout([], join(folder, 'same')), figures: [] as number[][] },
+    ];
+    for (let i = 0; i < processes; i++) {
+      for (const { build, figures } of sides) {
+        const text = execFileSync(process.execPath, [fileURLToPath(import.meta.url), 'child', build, String(i % 2)], { encoding: 'utf8', timeout: 60_000 });
+        figures.push(JSON.parse(text) as number[]);
+      }
+    }
+    for (const [k, kind] of KINDS.entries()) {
+      for (const { name, figures } of sides) {
+        const list = figures.map((one) => one[k]!).sort((a, b) => a - b);
+        const at = (share: number): string => `${list[Math.floor((list.length - 1) * share)]!.toFixed(1)} %`;
+        console.log(`${kind}, ${SIZE} octets, this build beside ${name}: ${at(0.5)} (quartiles ${at(0.25)}, ${at(0.75)}; ${processes} processes)`);
+      }
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+if (process.argv[2] === 'child') console.log(JSON.stringify(await compare(process.argv[3]!, process.argv[4] === '1')));
+else main(Number(process.argv[2] ?? 20));
