@@ -88,6 +88,8 @@ export async function runCases(cases: readonly Case[], options: RunOptions): Pro
     for (const { entry, role, round } of plan) {
       const attempt = async (): Promise<Result> => {
         let first = await runOne(entry, role, round, listener, options);
+        // A busy peer may only be late.
+        if (first.reason === NOT_CONNECTED && (options.retries ?? 0) > 0) first = await runOne(entry, role, round, listener, options);
         if (role === 'responder' && first.reason === NOT_CONNECTED && options.revive !== null) {
           blameLast(results, options);
           await options.revive();
