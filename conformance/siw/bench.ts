@@ -2,8 +2,8 @@
  * What an interop case works with: our command line as a child process on one side, stock tools on a Linux siw peer on the other.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
+import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { join } from 'node:path';
 
@@ -29,15 +29,40 @@ export interface Peer {
   readonly hostAddress: string;
   /** Where our side listens so that the peer reaches it. */
   readonly bindAddress: string;
+  /** How many times slower than an idle one this machine is, as far as the peer's boot tells: 1 or more. Time-outs grow with it. */
+  readonly slowness: number;
 }
 
 /** A case: settles with a few words on what was seen, or rejects with what went wrong. */
 export interface InteropCase {
   /** Which driver settings it needs; see {@link DRIVERS}. */
   readonly driver: DriverName;
-  readonly group: string;
+  /** The program, or programs, that it is about. */
+  readonly tool: string;
   readonly name: string;
+  /** Which side is ours; the stock tool is the other. */
+  readonly ours: 'client' | 'server';
+  /** What it belongs to, in the order of the table. */
+  readonly topic: Topic;
+  /** It uses the guest's own addresses: left out on another machine. */
+  readonly guestOnly?: boolean;
   run(bench: Bench): Promise<string>;
+}
+
+/** The kinds of case, in the order in which they are told. */
+export const TOPICS = {
+  rping: 'rping: sizes, CRC, peer-to-peer, IPv6, many pings',
+  'set-up': 'Set-up: markers, rejection, revision 1, nobody there',
+  'connections': 'Connections and messages: ucmatose, rdma_client, rdma_server',
+  perftest: 'perftest over rdma_cm',
+  streams: 'Byte streams: rstream, riostream, rcopy, programs under librspreload',
+  killed: 'One side is killed in the middle',
+} as const;
+export type Topic = keyof typeof TOPICS;
+
+/** What a case is called. */
+export function caseTitle({ tool, name, ours }: Pick<InteropCase, 'tool' | 'name' | 'ours'>): string {
+  return `${tool} ${name}: ${ours === 'client' ? 'our client, stock server' : 'stock client, our server'}`;
 }
 
 /** Builds and settings of the driver under which cases run, in this order, one boot each. */
@@ -51,8 +76,8 @@ export const DRIVERS: Readonly<Record<DriverName, Readonly<Record<string, number
 
 const PROGRAM = fileURLToPath(new URL('../../bin/iwarp.js', import.meta.url));
 const CAPTURES = fileURLToPath(new URL('.cache/interop/', import.meta.url));
-/** Machines lose most of their processor for seconds at a time, and the guest may be emulated. */
-export const PATIENCE = 60_000;
+/** How long one step may take on an idle machine; what it may take here is `patience` of the bench. */
+const PATIENCE_MS = 60_000;
 
 /** One of our tools, running. */
 export interface ToolProcess {
@@ -66,13 +91,17 @@ export interface ToolProcess {
 
 export class Bench {
   readonly peer: Peer;
+  /** How long one step may take: machines lose most of their processor for seconds at a time, and the guest may be emulated. */
+  readonly patience: number;
   readonly #running = new Set<ToolProcess>();
   readonly #remote = new Set<PeerProcess>();
+  readonly #relays = new Set<Server>();
   /** Capture of the case under way; kept if it fails. */
   capture = '';
 
   constructor(peer: Peer) {
     this.peer = peer;
+    this.patience = PATIENCE_MS * peer.slowness;
     mkdirSync(CAPTURES, { recursive: true });
   }
 
@@ -88,6 +117,8 @@ export class Bench {
     await Promise.all([...this.#running].map((tool) => tool.ended));
     for (const process of this.#remote) await process.kill();
     this.#remote.clear();
+    for (const relay of this.#relays) relay.close();
+    this.#relays.clear();
     if (!failed) rmSync(this.capture, { force: true });
   }
 
@@ -118,7 +149,7 @@ export class Bench {
         };
         watchers.add(watch);
         watch();
-      }), PATIENCE, () => `${pattern} was not shown: ${texts.stdout}${texts.stderr}`);
+      }), this.patience, () => `${pattern} was not shown: ${texts.stdout}${texts.stderr}`);
     const tool: ToolProcess = {
       child, ended, shows,
       get stdout() { return texts.stdout; },
@@ -131,7 +162,16 @@ export class Bench {
   /** Run `iwarp ARGS...` here to its end. */
   async iwarp(...args: string[]): Promise<{ readonly status: number | null; readonly stdout: string; readonly stderr: string }> {
     const tool = this.start(args);
-    return await within(tool.ended, PATIENCE, () => `iwarp ${args.join(' ')} did not end: ${tool.stdout}${tool.stderr}`);
+    return await within(tool.ended, this.patience, () => `iwarp ${args.join(' ')} did not end: ${tool.stdout}${tool.stderr}`);
+  }
+
+  /** Wait until the capture of the case holds so many octets: then the tool that writes it is under way. */
+  async captured(octets: number): Promise<void> {
+    const until = Date.now() + this.patience;
+    while ((statSync(this.capture, { throwIfNoEntry: false })?.size ?? 0) < octets) {
+      if (Date.now() > until) throw new Error(`less than ${octets} octets have crossed in ${this.patience / 1000} s`);
+      await pause(50);
+    }
   }
 
   /** Start a command on the peer; it is stopped at the end of the case. */
@@ -153,35 +193,50 @@ export class Bench {
     });
   }
 
+  /** A port of ::1 whose connections lead to `target`, until the end of the case. */
+  async relay6(target: { readonly host: string; readonly port: number }): Promise<{ readonly host: string; readonly port: number }> {
+    const relay = createServer((near) => {
+      const far = connect(target);
+      for (const [from, to] of [[near, far], [far, near]] as const) from.on('error', () => to.destroy()).on('close', () => to.end()).pipe(to);
+    });
+    this.#relays.add(relay);
+    await new Promise<void>((resolve, reject) => relay.once('error', reject).listen(0, '::1', resolve));
+    return { host: '::1', port: (relay.address() as AddressInfo).port };
+  }
+
   /** Start `iwarp ARGS...`, which listens on `port`, and wait until it does. The system's table tells: a connection would count as a client. */
   async startListening(args: readonly string[], port: number): Promise<ToolProcess> {
     const tool = this.start(args);
     const listening = new RegExp(`:${port.toString(16).toUpperCase().padStart(4, '0')} [0-9A-F:]+ 0A`);
-    const until = Date.now() + PATIENCE;
+    const until = Date.now() + this.patience;
     while (Date.now() < until && tool.child.exitCode === null) {
       if (['/proc/net/tcp', '/proc/net/tcp6'].some((table) => listening.test(readFileSync(table, 'latin1')))) return tool;
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await pause(50);
     }
     throw new Error(`iwarp ${args.join(' ')} does not listen: ${tool.stdout}${tool.stderr}`);
   }
 
   /** Run a command on the peer to its end. */
   async stock(command: string): Promise<{ readonly status: number; readonly output: string }> {
-    return await this.peer.run(command, { timeoutMs: PATIENCE });
+    return await this.peer.run(command, { timeoutMs: this.patience });
   }
 
   /** A stock tool that listens on the peer; resolves when its port answers in the peer's own table. */
   async listening(command: string, port: number): Promise<PeerProcess> {
     const process = this.remote(command);
     const hex = port.toString(16).toUpperCase().padStart(4, '0');
-    const until = Date.now() + PATIENCE;
+    const until = Date.now() + this.patience;
     while (Date.now() < until) {
       const { output } = await this.peer.run(`grep -cE ':${hex} [0-9A-F:]+ 0A' /proc/net/tcp /proc/net/tcp6; true`);
       if (/:[1-9]/.test(output)) return process;
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await pause(100);
     }
     throw new Error(`nothing listens on port ${port} of the peer: ${process.output}`);
   }
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** Settle as `promise`, or reject after `ms`. */

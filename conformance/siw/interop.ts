@@ -1,65 +1,72 @@
 /**
- * `npm run interop`: our tools against stock ones over the Linux siw driver, as a table. Boots the guest once for each setting of the
- * driver, or uses a machine that has siw (`--peer HOST`).
+ * `npm run interop`: our tools against stock ones over the Linux siw driver. Boots the guest once for each setting of the driver, or uses a
+ * machine that has siw (`--peer HOST`). The cases run one after the other, each once.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { Bench, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
-import { RPING_CASES } from './rping-cases.ts';
-import { REVISION_CASES } from './revision-cases.ts';
-import { TOOLS_CASES } from './tools-cases.ts';
+import { Bench, caseTitle, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
+import { CASES } from './cases.ts';
 import { openGuest, openRemote } from './peers.ts';
+import type { InteropRecord } from './report.ts';
 
-const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--markdown FILE] [--repeat N] [--tools]
-  --peer HOST      a machine with siw that "ssh HOST" reaches, instead of the guest
-  --only TEXT      cases whose group or name contains TEXT
-  --markdown FILE  write the table there too
-  --repeat N       run everything N times (1)
-  --tools          the cases of perftest, rsockets and killed peers as well
+const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--shard I/N] [--json FILE] [--repeat N]
+  --peer HOST   a machine with siw that "ssh HOST" reaches, instead of the guest
+  --only TEXT   cases whose topic or title contains TEXT
+  --shard I/N   the I-th of N about equal parts of them
+  --json FILE   write what was seen there
+  --repeat N    run everything N times (1)
 `;
 
-/** The cases that every run has, in the order of the table. */
-export const CASES: readonly InteropCase[] = [...RPING_CASES, ...REVISION_CASES];
-/** With `--tools` these too: perftest, rsockets and peers that are killed take long under emulation. */
-export const ALL_CASES: readonly InteropCase[] = [...CASES, ...TOOLS_CASES];
+const ORDER = Object.keys(DRIVERS) as DriverName[];
 
 interface Outcome {
   readonly testCase: InteropCase;
   readonly ok: boolean;
   readonly detail: string;
+  readonly seconds: number;
 }
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      peer: { type: 'string' }, only: { type: 'string' }, markdown: { type: 'string' }, repeat: { type: 'string' }, tools: { type: 'boolean' }, help: { type: 'boolean' },
+      peer: { type: 'string' }, only: { type: 'string' }, shard: { type: 'string' }, json: { type: 'string' }, repeat: { type: 'string' },
+      help: { type: 'boolean' },
     },
   });
   if (values.help === true) {
     process.stdout.write(USAGE);
     return 0;
   }
-  const chosen = (values.tools === true ? ALL_CASES : CASES).filter(({ group, name }) => `${group}: ${name}`.includes(values.only ?? ''));
+  const chosen = shard(CASES.filter((each) => `${each.topic}: ${caseTitle(each)}`.includes(values.only ?? '')), values.shard ?? '1/1');
+  const runnable = values.peer === undefined ? chosen : chosen.filter(({ driver, guestOnly }) => driver === 'stock' && guestOnly !== true);
+  if (runnable.length < chosen.length) process.stdout.write(`left out: ${chosen.length - runnable.length} cases that need the guest\n`);
+  const began = new Date();
   const outcomes: Outcome[] = [];
+  let peer = '';
   for (let round = 0; round < Number(values.repeat ?? 1); round++) {
-    for (const driver of Object.keys(DRIVERS) as DriverName[]) {
-      const cases = chosen.filter((testCase) => testCase.driver === driver);
+    for (const driver of ORDER) {
+      const cases = runnable.filter((testCase) => testCase.driver === driver);
       if (cases.length === 0) continue;
-      if (values.peer !== undefined && driver !== 'stock') {
-        process.stdout.write(`\nleft out: ${cases.length} cases that need the driver setting "${driver}", which only the guest has\n`);
-        continue;
-      }
-      outcomes.push(...(await runUnder(driver, cases, values.peer)));
+      const run = await runUnder(driver, cases, values.peer);
+      peer ||= run.peer;
+      outcomes.push(...run.outcomes);
     }
   }
+  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(record(began, peer, outcomes), null, 1)}\n`);
   const failed = outcomes.filter(({ ok }) => !ok);
-  if (values.markdown !== undefined) writeFileSync(values.markdown, markdown(outcomes));
-  for (const { testCase, detail } of failed) process.stdout.write(`\nFAILED [${testCase.driver}] ${testCase.group}: ${testCase.name}\n  ${detail}\n`);
+  for (const { testCase, detail } of failed) process.stdout.write(`\nFAILED [${testCase.driver}] ${caseTitle(testCase)}\n  ${detail}\n`);
   process.stdout.write(`\ninterop: ${outcomes.length - failed.length} passed, ${failed.length} failed\n`);
   return failed.length === 0 && outcomes.length > 0 ? 0 : 1;
 }
 
-async function runUnder(driver: DriverName, cases: readonly InteropCase[], remote: string | undefined): Promise<Outcome[]> {
+/** The part of the cases that "2/5" names. */
+function shard(cases: readonly InteropCase[], which: string): readonly InteropCase[] {
+  const [index, count] = which.split('/').map(Number) as [number, number];
+  if (!(index >= 1 && index <= count)) throw new Error(`--shard must be like 2/5, got ${which}`);
+  return cases.slice(Math.round(((index - 1) * cases.length) / count), Math.round((index * cases.length) / count));
+}
+
+async function runUnder(driver: DriverName, cases: readonly InteropCase[], remote: string | undefined): Promise<{ peer: string; outcomes: Outcome[] }> {
   process.stdout.write(`\n== siw, driver setting "${driver}" (${cases.length} cases)\n`);
   const peer = remote === undefined ? await openGuest(DRIVERS[driver]) : await openRemote(remote);
   try {
@@ -68,33 +75,36 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
     const outcomes: Outcome[] = [];
     for (const testCase of cases) outcomes.push(await runCase(bench, testCase));
     const crash = await peer.crash();
-    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'the peer\'s kernel stays well' }, ok: false, detail: crash });
-    return outcomes;
+    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: crash, seconds: 0 });
+    return { peer: peer.description, outcomes };
   } finally {
     await peer.close();
   }
 }
 
 async function runCase(bench: Bench, testCase: InteropCase): Promise<Outcome> {
+  bench.begin(`${testCase.driver}-${caseTitle(testCase)}`);
   const began = performance.now();
-  bench.begin(`${testCase.driver}-${testCase.group}-${testCase.name}`);
-  let outcome: Outcome;
+  let ok = true;
+  let detail: string;
   try {
-    outcome = { testCase, ok: true, detail: await testCase.run(bench) };
+    detail = await testCase.run(bench);
   } catch (error) {
-    outcome = { testCase, ok: false, detail: `${(error as Error).message}\n  capture: ${bench.capture}` };
+    ok = false;
+    detail = `${(error as Error).message}\n  capture: ${bench.capture}`;
   }
-  await bench.finish(!outcome.ok);
-  process.stdout.write(`${outcome.ok ? 'ok  ' : 'FAIL'} ${testCase.group}: ${testCase.name} (${((performance.now() - began) / 1000).toFixed(1)} s): ${outcome.detail.split('\n')[0]}\n`);
-  return outcome;
+  await bench.finish(!ok);
+  const seconds = Math.round((performance.now() - began) / 100) / 10;
+  process.stdout.write(`${ok ? 'ok  ' : 'FAIL'} ${caseTitle(testCase)} (${seconds} s): ${detail.split('\n')[0]}\n`);
+  return { testCase, ok, detail, seconds };
 }
 
-function markdown(outcomes: readonly Outcome[]): string {
-  const lines = ['| driver | what | case | result |', '|---|---|---|---|'];
-  for (const { testCase, ok, detail } of outcomes) {
-    lines.push(`| ${testCase.driver} | ${testCase.group} | ${testCase.name} | ${ok ? detail : 'FAILED'} |`);
-  }
-  return `${lines.join('\n')}\n`;
+function record(began: Date, peer: string, outcomes: readonly Outcome[]): InteropRecord {
+  const seconds = Math.round((Date.now() - began.getTime()) / 1000);
+  return {
+    began: began.toISOString(), seconds, peer,
+    cases: outcomes.map(({ testCase: { driver, topic, tool, name, ours }, ok, detail, seconds: each }) => ({ driver, topic, tool, name, ours, ok, detail, seconds: each })),
+  };
 }
 
 process.exitCode = await main();

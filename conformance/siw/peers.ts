@@ -9,6 +9,10 @@ import { runOver } from './lab-channel.ts';
 import { SiwGuest } from './lab-guest.ts';
 import type { OpenPeer } from './interop-types.ts';
 
+/** What an emulated boot takes on two idle cores, and the factor beyond which waiting longer helps nobody. */
+const IDLE_BOOT_MS = 10_000;
+const SLOWEST = 4;
+
 /** Build and boot the guest with these driver settings. */
 export async function openGuest(driver: Readonly<Record<string, number>>): Promise<OpenPeer> {
   SiwGuest.build();
@@ -19,6 +23,7 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
     address: guest.address,
     hostAddress: guest.hostAddress,
     bindAddress: '127.0.0.1',
+    slowness: Math.min(SLOWEST, Math.max(1, guest.bootMs / IDLE_BOOT_MS)),
     run: (command, options) => guest.run(command, options),
     spawn: (command) => guest.spawn(command),
     reach: (port) => ({ host: '127.0.0.1', port: guest.forwardedPort(port) }),
@@ -44,6 +49,7 @@ export async function openRemote(host: string): Promise<OpenPeer> {
     description: `${host}: ${link.output.trim().replaceAll(/\s+/g, ' ')}`,
     address,
     bindAddress: '0.0.0.0',
+    slowness: 1,
     hostAddress: from.output.trim() || firstAddress(),
     run,
     spawn: start,
