@@ -159,6 +159,7 @@ function lineFigures(experiment: ExperimentResult): Figure[] {
   const { unit } = experiment;
   const main = unit === 'us of main thread';
   const drawn = [{ caption: `${main ? 'Microseconds of the main thread for a message' : unit} over ${experiment.axis}${latency || main ? ', logarithmic: lower is better' : ''}`, svg: lines(experiment, { y: unit, log: latency || main }, valueOf(experiment)) }];
+  if (main) drawn.push({ caption: 'Of these, microseconds in the call that posts or writes, logarithmic: lower is better', svg: lines(experiment, { y: 'us in the call', log: true }, (one) => one.cost.postPerMessage) });
   if (experiment.id === 'bandwidth') drawn.push({ caption: 'Millions of messages a second over size, logarithmic', svg: lines(experiment, { y: 'M messages/s', log: true }, (one) => one.messageRate) });
   if (latency) {
     drawn.push({ caption: '99th percentile over size, logarithmic', svg: lines(experiment, { y: 'us', log: true }, (one) => one.latency?.p99 ?? Number.NaN) });
