@@ -182,7 +182,7 @@ async function hold(attack: Attack, method: Method): Promise<HoldResult> {
 
 const ABOUT = `Peers that break no rule and choose what is dearest for us. Shown is what one of their octets costs the server's processor, what it
 costs the attacker himself, and how much of its rate a good connection to the same server keeps (Writes of 4 KiB, or Sends, 256 under way). The
-server has one thread and two clients then: half the rate is what an honest second client leaves too. Connections that only hold memory are
+server has one thread and two clients then: what an honest second client leaves is shown for comparison. Connections that only hold memory are
 looked at by what the server grows by.`;
 
 function tell(floods: readonly FloodResult[], holds: readonly HoldResult[], missing: ProbeResult['missing'], stolen: boolean): ProbeResult {
