@@ -3,7 +3,9 @@
  * reads work requests and commands from one ring and writes completions and events into the other. What it does with them is the same code
  * that runs in-thread: `ThreadProgress` of `cm/`.
  *
- * **One turn: read until the ring is empty (or a batch is through), then sleep.** Nothing in here waits for the application's thread.
+ * **Before anything that comes in from the network: read the ring until it is empty.** What was posted or registered before a peer could know
+ * of it is in place when the peer uses it, as in-thread. What waits there is bounded by the queues, since requests complete only later. Nothing in
+ * here waits for the application's thread.
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
@@ -14,8 +16,9 @@ import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
-import type { PortListener } from '../transport/port.ts';
+import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
+import { PassingPort, wrapTransport } from '../transport/middleware.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import {
   packError, putCounters, REPLY, type Command, type EndpointState, type EngineEvent, type EngineStart, type EntryState, type OperationState,
@@ -24,8 +27,6 @@ import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, hasOperation, NUMBER_OF_STATUS, readReceive, readSend, RECEIVED, TO_ENGINE, type Elements } from './records.ts';
 import { RingReader, RingWriter } from './ring.ts';
 
-/** Records read before sockets get their turn. */
-const BATCH = 1024;
 const EMPTY = new Uint8Array(0);
 const NEVER = (): never => {
   throw new Error('an engine allocates no STags');
@@ -69,7 +70,11 @@ class EngineCore {
     const crc = createCrc32cEngine(start.crc32c);
     const allocate = (octets: number): Uint8Array => crc.allocate(octets);
     const resources = { crc, slabs: new FreeListSlabPool(allocate), stages: new FreeListStagePool(allocate) };
-    this.#progress = new ThreadProgress(new TcpTransport({ allocate }), realScheduler, resources);
+    const before = (): void => {
+      if (this.#reader.peek() >= 0) this.turn();
+    };
+    const transport = wrapTransport(new TcpTransport({ allocate }), (port) => new HeedingPort(port, before));
+    this.#progress = new ThreadProgress(transport, realScheduler, resources);
   }
 
   // ------------------------------------------------------------------------------------------------------- reading
@@ -77,17 +82,12 @@ class EngineCore {
   readonly turn = (): void => {
     this.outbox.flush();
     const reader = this.#reader;
-    for (let left = BATCH; ; left--) {
+    for (;;) {
       const at = reader.peek();
       if (at < 0) {
         if (reader.release()) this.outbox.ringBell();
         if (reader.sleep()) break;
         continue;
-      }
-      if (left === 0) {
-        if (reader.release()) this.outbox.ringBell();
-        setImmediate(this.turn);
-        break;
       }
       this.#read(reader.words, at, reader.typeOf(at));
       reader.next(at);
@@ -306,6 +306,30 @@ class EngineCore {
     this.endRun();
     this.outbox.publish();
   };
+}
+
+/** A port that first lets the engine hear what the application has said. */
+class HeedingPort extends PassingPort {
+  readonly #before: () => void;
+
+  constructor(inner: Port, before: () => void) {
+    super(inner);
+    this.#before = before;
+  }
+
+  readTarget(): Uint8Array | undefined {
+    return this.handler?.readTarget?.();
+  }
+
+  override onData(bytes: Uint8Array, start: number, end: number): void {
+    this.#before();
+    super.onData(bytes, start, end);
+  }
+
+  override onEnd(): void {
+    this.#before();
+    super.onEnd();
+  }
 }
 
 /** One connection: its queues, and its stream through a link. */

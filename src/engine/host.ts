@@ -177,6 +177,7 @@ export class EngineHost {
         continue;
       }
       this.#take(reader.words, at, reader.typeOf(at));
+      if (this.#state !== 'running') return true; // another engine of the device was found dead, and this one stopped with it
       reader.next(at);
     }
   }

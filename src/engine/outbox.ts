@@ -28,7 +28,7 @@ export class Outbox {
   put(type: number, ...words: readonly number[]): void {
     if (this.open && this.#write(type, words)) return;
     this.#waiting.push([type, ...words]);
-    this.ring.waitForRoom(words.length + 1);
+    this.flush(); // there may be room by now, and then nobody would ring for it
   }
 
   /** An object for the port; `type` is the record that marks its place. */

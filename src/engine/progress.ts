@@ -8,7 +8,6 @@
 import { IwarpError } from '../base/errors.ts';
 import type { ConnectRequest, LinkHandler, ListenHandler, ListenRequest, Progress, StreamLink } from '../cm/link.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
-import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { noCounters } from '../rdmap/counters.ts';
 import type { LocalOperation } from '../rdmap/local-work.ts';
@@ -67,8 +66,11 @@ export class WorkerProgress implements Progress, StagMirror {
 
   put(entry: StagEntry): void {
     this.#put(entry, null);
-    // A ticket may reach the peer by any way, and the peer another engine: nothing may be refused that has been registered.
-    if (entry.valid && (entry.access & REMOTE_ACCESS) !== 0) this.#fence(null);
+  }
+
+  change(entry: StagEntry): void {
+    this.#put(entry, null);
+    this.#fence(null);
   }
 
   drop(entry: StagEntry): void {
@@ -256,7 +258,7 @@ export class Engine implements EngineUser {
     link.open(local, remote);
     this.#links.set(id, link);
     this.host.ref();
-    if (listening === undefined) link.abort(); // closed meanwhile
+    if (listening === undefined || listening.handler.full()) link.abort(); // closed meanwhile: the engine itself keeps the limit
     else link.handler = listening.handler.incoming(link);
   }
 

@@ -116,7 +116,7 @@ export class Channel {
   }
 
   #register(octets: number, access: number): MemoryRegion {
-    const region = this.#pd.registerMemory(new Uint8Array(octets), access);
+    const region = this.#pd.registerMemory(this.#pd.device.newMemory(octets), access);
     this.#regions.push(region);
     return region;
   }

@@ -80,7 +80,7 @@ async function serve(): Promise<number> {
 }
 
 async function attend(connection: Connection): Promise<void> {
-  const region = connection.register(new Uint8Array(REGION_OCTETS));
+  const region = connection.allocate(REGION_OCTETS);
   await connection.send(connection.share(region).toBytes());
   for await (const message of connection) {
     const [word, length] = Buffer.from(message.data).toString().split(' ');
@@ -139,8 +139,8 @@ async function firstExchange(port: number): Promise<void> {
   const rnic = openRnic({ transport: wrapTransport(new TcpTransport(), printer) });
   const connection = await openConnection(port, rnic, EXCHANGE_EMSS, 'preferred');
   const ticket = await takeTicket(connection);
-  const source = connection.register(new Uint8Array(EXCHANGE_OCTETS));
-  const back = connection.register(new Uint8Array(EXCHANGE_OCTETS));
+  const source = connection.allocate(EXCHANGE_OCTETS);
+  const back = connection.allocate(EXCHANGE_OCTETS);
   fillRandom(source.bytes, 1);
   await connection.write(source, ticket);
   await connection.read(ticket.slice(0, EXCHANGE_OCTETS), back);
@@ -177,7 +177,7 @@ async function measure(
 ): Promise<void> {
   const connection = await openConnection(port, undefined, 'auto', crc);
   const ticket = await takeTicket(connection);
-  const memory = connection.register(new Uint8Array(REGION_OCTETS));
+  const memory = connection.allocate(REGION_OCTETS);
   fillRandom(memory.bytes, seed);
   const expected = memory.bytes.slice();
   // A Read finds there what a Write has put there before; a Write starts from zeros.

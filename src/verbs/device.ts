@@ -82,8 +82,10 @@ export interface DeviceObjects {
 
 /** Keeps copies of the STag table where streams run in other threads. */
 export interface StagMirror {
-  /** The entry is new, or a call has changed it. */
+  /** The entry is new, or a call has changed what no stream depends on. */
   put(entry: StagEntry): void;
+  /** A call has changed the entry: from its return on nobody uses it as it was (VERBS-149). */
+  change(entry: StagEntry): void;
   /** The entry is about to leave the table: from the return of this call on nobody uses it (VERBS-151). */
   drop(entry: StagEntry): void;
 }

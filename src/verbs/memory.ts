@@ -231,7 +231,7 @@ export class MemoryRegion implements PostedMemory {
     if (iova !== undefined) entry.zeroBased = false;
     this.maxLength = bytes.length;
     this.remote = (access & REMOTE_ACCESS) !== 0;
-    pd.device.mirror?.put(entry);
+    pd.device.mirror?.change(entry);
   }
 
   /** To another domain, under another index. */

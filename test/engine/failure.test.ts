@@ -138,6 +138,20 @@ async function portOf(): Promise<number> {
   return server.address.port;
 }
 
+describe('an engine that says nothing', () => {
+  it('counts as failed when a call has waited for it long enough', async () => {
+    const rnic = openWorkers();
+    const client = await connect({ rnic, host: '127.0.0.1', port: await portOf() });
+    const region = client.allocate(64);
+    void enginesOf(rnic)[0]!.host.worker.terminate(); // its end is told by the event loop, which gets no turn
+    const start = performance.now();
+    region.deregister();
+    expect(performance.now() - start).toBeLessThan(20_000);
+    expect(rnic.device.state).toBe('failed');
+    expect((await client.closed).error).toMatchObject({ code: 'ERR_ENGINE_FAILED', message: expect.stringContaining('not answered') as string });
+  });
+});
+
 describe('the process\'s own device', () => {
   it('is replaced when its engine has failed', async () => {
     const { defaultRnic } = await import('../../src/api/environment.ts');

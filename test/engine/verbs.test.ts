@@ -90,6 +90,24 @@ describe('work requests', () => {
     expect(sent).toEqual(all);
   });
 
+  it('more completions than the ring holds, while the main thread does nothing', async () => {
+    const DEPTH = 6000;
+    const third = openWorkers();
+    const servers = [new End(far, { maxRecvWr: DEPTH }), new End(far, { maxRecvWr: DEPTH })];
+    for (const end of servers) end.cq.resize(2 * DEPTH);
+    const clients = [new End(near, { maxSendWr: DEPTH, signalAll: false }), new End(third, { maxSendWr: DEPTH, signalAll: false })];
+    for (const i of [0, 1]) {
+      await join(clients[i]!, servers[i]!);
+      servers[i]!.qp.postRecv(Array.from({ length: DEPTH }, (_, wrId) => ({ wrId })));
+    }
+    for (const { qp } of clients) qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'immediate' as const, immediate: 1n })));
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    for (const server of servers) {
+      expect((await server.completed(DEPTH)).map(({ wrId }) => wrId)).toEqual(Array.from({ length: DEPTH }, (_, i) => i));
+    }
+    await stop(third);
+  });
+
   it('posts in Idle go out with the connection, first the receives', async () => {
     const client = new End(near);
     const server = new End(far);

@@ -101,7 +101,7 @@ export class Session {
 
   /** Register memory with every right, as the stock tools do. */
   register(octets: number): MemoryRegion {
-    const region = this.pd.registerMemory(new Uint8Array(octets), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE);
+    const region = this.pd.registerMemory(this.pd.device.newMemory(octets), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE);
     this.#regions.push(region);
     return region;
   }
