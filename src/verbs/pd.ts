@@ -47,7 +47,7 @@ export class ProtectionDomain {
    *
    * @param memory the octets to register; nothing is copied
    * @param access a union of {@link ACCESS}; REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (VERBS-141)
-   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_WRONG_PD, ERR_DESTROYED
+   * @throws ERR_INVALID_ARGUMENT, ERR_NOT_SHARED, ERR_LIMIT, ERR_WRONG_PD, ERR_DESTROYED
    *
    * @example
    * const mr = pd.registerMemory(new Uint8Array(64), ACCESS.REMOTE_READ);
@@ -55,9 +55,9 @@ export class ProtectionDomain {
    */
   registerMemory(memory: ArrayBufferView, access: number, options: RegisterOptions = {}): MemoryRegion {
     const bytes = checkBytes('memory', memory);
-    this.device.checkMemory('memory', bytes);
     checkAccess('access', access);
     const { iova, key, shared, qp } = checkRegister(this, options);
+    this.device.checkMemory('memory', bytes);
     return this.#withUse(() => {
       const entry = this.device.stags.allocate('region', this.handle, key);
       fillEntry(entry, bytes, access, iova);

@@ -303,7 +303,7 @@ describe('ends and leftovers', () => {
 
   it.each(['closed', 'destroyed', 'terminated'])('windows bound through the queue pair end with the connection when it is %s', async (how) => {
     const { client, server } = await pair('memory');
-    const region = server.register(new Uint8Array(256), ACCESS.LOCAL_WRITE | ACCESS.MW_BIND | ACCESS.REMOTE_READ, { iova: 0x1000n });
+    const region = server.allocate(256, ACCESS.LOCAL_WRITE | ACCESS.MW_BIND | ACCESS.REMOTE_READ, { iova: 0x1000n });
     const [window, unbound] = [server.pd.allocateMw(), server.pd.allocateMw()];
     server.queuePair.postSend({ opcode: 'bind-mw', mw: window, mr: region, offset: 16, length: 32, access: ACCESS.REMOTE_READ });
     await server.queuePair.drainSend();

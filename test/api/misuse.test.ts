@@ -18,11 +18,12 @@ let server: Server;
 beforeAll(async () => {
   ends = await pairOf('memory');
   c = ends.client;
-  remote = ends.server.share(ends.server.register(new Uint8Array(64)));
-  region = c.register(new Uint8Array(64));
-  readOnly = c.register(new Uint8Array(64), 0);
-  foreign = openRnic().device.allocatePd().registerMemory(new Uint8Array(8), 31);
-  gone = c.register(new Uint8Array(8));
+  remote = ends.server.share(ends.server.allocate(64));
+  region = c.allocate(64);
+  readOnly = c.allocate(64, 0);
+  const { device } = openRnic();
+  foreign = device.allocatePd().registerMemory(device.newMemory(8), 31);
+  gone = c.allocate(8);
   gone.deregister();
   server = createServer({ rnic: rnicOf('memory') });
 });

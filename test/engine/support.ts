@@ -40,7 +40,7 @@ export class End {
   constructor(rnic: Rnic, options: Partial<QueuePairOptions> = {}, pd: ProtectionDomain = rnic.device.allocatePd()) {
     this.rnic = rnic;
     this.pd = pd;
-    this.cq = rnic.device.createCq(4096);
+    this.cq = rnic.device.createCq(32_768);
     this.qp = this.pd.createQp({ sendCq: this.cq, recvCq: this.cq, ...options });
     rnic.device.setAsyncEventHandler((event) => this.asyncEvents.push(event));
   }

@@ -94,7 +94,6 @@ describe('work requests', () => {
     const DEPTH = 6000;
     const third = openWorkers();
     const servers = [new End(far, { maxRecvWr: DEPTH }), new End(far, { maxRecvWr: DEPTH })];
-    for (const end of servers) end.cq.resize(2 * DEPTH);
     const clients = [new End(near, { maxSendWr: DEPTH, signalAll: false }), new End(third, { maxSendWr: DEPTH, signalAll: false })];
     for (const i of [0, 1]) {
       await join(clients[i]!, servers[i]!);
