@@ -23,8 +23,9 @@ const SIZE = 64;
 /** File, a line that counts, what is left of it, and how often it stands there. */
 const LINES: readonly (readonly [file: string, line: RegExp, left: string, times: number])[] = [
   ['sender', /(this\.#step\(stage\)\)\s*)this\.fpdus\+\+;/g, '$1;', 1],
-  ['sender', /^\s*this\.payloadOctets \+= payload;$/gm, '', 2],
-  ['sender', /^\s*this\.messages\[.*\]\+\+;$/gm, '', 4],
+  ['sender', /^\s*this\.#out\.payloadOctets \+= payload;$/gm, '', 2],
+  ['sender', /^(\s*)this\.messages\[.*\]\+\+;$/gm, '$1;', 2],
+  ['segment-writer', /^(\s*)this\.messages\[.*\]\+\+;$/gm, '$1;', 2],
   ['receiver', /^\s*this\.segments\+\+;$/gm, '', 1],
   ['receiver', /^\s*if \(row\.qn <= QN\.SEND\)\s*this\.payloadOctets \+= segment\.payloadLength;.*$/gm, '', 1],
   ['receiver', /^\s*if \(segment\.last\)\s*this\.messages\[opcode\]\+\+;$/gm, '', 1],
