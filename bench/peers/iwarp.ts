@@ -21,6 +21,8 @@ import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
 const ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE;
 /** One read of 64 KiB holds at most some 2,400 messages; receives are posted again before the next. */
 const RECEIVES = 4096;
+/** A worker places messages while the main thread, which gives receives back, may be a slice of the scheduler behind. */
+const RECEIVES_OF_WORKER = 65_536;
 const RECEIVE_BATCH = 64;
 const POLL = 64;
 /** Reads under way on the wire; more posted ones wait in the send queue. */
@@ -99,9 +101,10 @@ class End {
   addQp(): QueuePair {
     const { spec, cq } = this;
     const takes = spec.verb === 'send' && (spec.test === 'lat' || this.takesSends);
-    const qp = this.pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: sendDepth(spec), maxRecvWr: takes ? RECEIVES : 1 });
+    const receives = spec.engine === 'worker' && spec.connections === 1 ? RECEIVES_OF_WORKER : RECEIVES;
+    const qp = this.pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: sendDepth(spec), maxRecvWr: takes ? receives : 1 });
     this.qps.push(qp);
-    if (takes) for (let n = 0; n < RECEIVES; n += RECEIVE_BATCH) qp.postRecv(this.#receives);
+    if (takes) for (let n = 0; n < receives; n += RECEIVE_BATCH) qp.postRecv(this.#receives);
     return qp;
   }
 
