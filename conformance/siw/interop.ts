@@ -2,19 +2,22 @@
  * `npm run interop`: our tools against stock ones over the Linux siw driver. Boots the guest once for each setting of the driver, or uses a
  * machine that has siw (`--peer HOST`). The cases run one after the other, each once.
  */
-import { writeFileSync } from 'node:fs';
+import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Bench, caseTitle, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
 import { CASES } from './cases.ts';
 import { openGuest, openRemote } from './peers.ts';
 import type { InteropRecord } from './report.ts';
 
-const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--shard I/N] [--json FILE] [--repeat N]
+const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N] [--json FILE]
+                        [--repeat N] [--retries N]
   --peer HOST   a machine with siw that "ssh HOST" reaches, instead of the guest
   --only TEXT   cases whose topic or title contains TEXT
+  --topic NAMES rping, set-up, connections, perftest, streams, killed: those named, with commas between
   --shard I/N   the I-th of N about equal parts of them
   --json FILE   write what was seen there
   --repeat N    run everything N times (1)
+  --retries N   run a case that failed again, N times at most (0); the result tells of it, and of how it failed
 `;
 
 const ORDER = Object.keys(DRIVERS) as DriverName[];
@@ -29,7 +32,7 @@ interface Outcome {
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      peer: { type: 'string' }, only: { type: 'string' }, shard: { type: 'string' }, json: { type: 'string' }, repeat: { type: 'string' },
+      peer: { type: 'string' }, only: { type: 'string' }, shard: { type: 'string' }, json: { type: 'string' }, repeat: { type: 'string' }, retries: { type: 'string' }, topic: { type: 'string' },
       help: { type: 'boolean' },
     },
   });
@@ -37,7 +40,8 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE);
     return 0;
   }
-  const chosen = shard(CASES.filter((each) => `${each.topic}: ${caseTitle(each)}`.includes(values.only ?? '')), values.shard ?? '1/1');
+  const topics = values.topic?.split(',');
+  const chosen = shard(CASES.filter((each) => (topics?.includes(each.topic) ?? true) && `${each.topic}: ${caseTitle(each)}`.includes(values.only ?? '')), values.shard ?? '1/1');
   const runnable = values.peer === undefined ? chosen : chosen.filter(({ driver, guestOnly }) => driver === 'stock' && guestOnly !== true);
   if (runnable.length < chosen.length) process.stdout.write(`left out: ${chosen.length - runnable.length} cases that need the guest\n`);
   const began = new Date();
@@ -47,7 +51,7 @@ async function main(): Promise<number> {
     for (const driver of ORDER) {
       const cases = runnable.filter((testCase) => testCase.driver === driver);
       if (cases.length === 0) continue;
-      const run = await runUnder(driver, cases, values.peer);
+      const run = await runUnder(driver, cases, values.peer, Number(values.retries ?? 0));
       peer ||= run.peer;
       outcomes.push(...run.outcomes);
     }
@@ -55,6 +59,7 @@ async function main(): Promise<number> {
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(record(began, peer, outcomes), null, 1)}\n`);
   const failed = outcomes.filter(({ ok }) => !ok);
   for (const { testCase, detail } of failed) process.stdout.write(`\nFAILED [${testCase.driver}] ${caseTitle(testCase)}\n  ${detail}\n`);
+  for (const { testCase, detail } of outcomes.filter(({ ok, detail }) => ok && detail.includes('a try before failed'))) process.stdout.write(`\nin a second try only [${testCase.driver}] ${caseTitle(testCase)}: ${detail}\n`);
   process.stdout.write(`\ninterop: ${outcomes.length - failed.length} passed, ${failed.length} failed\n`);
   return failed.length === 0 && outcomes.length > 0 ? 0 : 1;
 }
@@ -66,19 +71,30 @@ function shard(cases: readonly InteropCase[], which: string): readonly InteropCa
   return cases.slice(Math.round(((index - 1) * cases.length) / count), Math.round((index * cases.length) / count));
 }
 
-async function runUnder(driver: DriverName, cases: readonly InteropCase[], remote: string | undefined): Promise<{ peer: string; outcomes: Outcome[] }> {
+async function runUnder(driver: DriverName, cases: readonly InteropCase[], remote: string | undefined, retries: number): Promise<{ peer: string; outcomes: Outcome[] }> {
   process.stdout.write(`\n== siw, driver setting "${driver}" (${cases.length} cases)\n`);
   const peer = remote === undefined ? await openGuest(DRIVERS[driver]) : await openRemote(remote);
   try {
     process.stdout.write(`${peer.description}\n`);
     const bench = new Bench(peer);
     const outcomes: Outcome[] = [];
-    for (const testCase of cases) outcomes.push(await runCase(bench, testCase));
+    for (const testCase of cases) outcomes.push(await runWithRetries(bench, testCase, retries));
     const crash = await peer.crash();
     if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: crash, seconds: 0 });
     return { peer: peer.description, outcomes };
   } finally {
     await peer.close();
+  }
+}
+
+/** A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. What failed before is told with the result. */
+async function runWithRetries(bench: Bench, testCase: InteropCase, retries: number): Promise<Outcome> {
+  let before = '';
+  for (let left = retries; ; left--) {
+    const outcome = await runCase(bench, testCase);
+    if (outcome.ok || left === 0) return { ...outcome, detail: `${outcome.detail}${before}` };
+    if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap')); // to be looked at
+    before += ` (a try before failed: ${outcome.detail.split('\n')[0]})`;
   }
 }
 

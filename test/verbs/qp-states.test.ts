@@ -1,5 +1,6 @@
 // The five states of a queue pair: Modify, what the network does, flushing, events. Verbs draft 6.2; requirements annexes B and D.
 import { describe, expect, it } from 'vitest';
+import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { QP_TABLE } from '../../src/verbs/qp.ts';
 import type { QpState, QueuePair } from '../../src/verbs/index.ts';
 import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
@@ -343,7 +344,7 @@ describe('what the network does', () => {
 
   it('VERBS-062 VERBS-063 VERBS-169: an error in a long Write stops it at a segment, where the Terminate stands instead of the next', async () => {
     const { bench, peer, qp } = await operational();
-    const mr = bench.side.register(500_000);
+    const mr = bench.side.register(8 * STAGE_OCTETS); // more than is on its way at a time
     qp.postSend({ wrId: 1, opcode: 'rdma-write', sges: [{ mr }], rkey: 9, remoteAddr: 0 });
     peer.pause();
     bench.settle(2);

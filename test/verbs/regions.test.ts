@@ -1,9 +1,13 @@
 // Memory regions: registration of every kind, rights, bounds, fast registration. Verbs draft 7.2 to 7.9; RFC 5042 6.
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
+import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { Device, type MemoryRegion } from '../../src/verbs/index.ts';
 import { connectedPair, type Pair } from '../support/pair.ts';
 import { codeOf, LOCAL_WRITE, MW_BIND, outcomes, pattern, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, serverTerminate, SLOW, terminateOf } from './support.ts';
+
+/** More than is on its way at a time. */
+const LONG = 6 * STAGE_OCTETS;
 
 const write = (pair: Pair, rkey: number, remoteAddr: bigint | number, octets = 8): void => {
   pair.client.qp.postSend({ wrId: 1, opcode: 'rdma-write', inline: pattern(octets), rkey, remoteAddr });
@@ -162,8 +166,8 @@ describe('registration', () => {
 
   it('VERBS-069 VERBS-151: a source deregistered while it is being read ends the response with a Terminate in its place', async () => {
     const pair = await connectedPair({ network: SLOW });
-    const source = pair.server.register(new Uint8Array(200_000).fill(7));
-    const sink = read(pair, source.rkey, 0, 200_000);
+    const source = pair.server.register(new Uint8Array(LONG).fill(7));
+    const sink = read(pair, source.rkey, 0, LONG);
     pair.advance(60);
     source.deregister();
     pair.run();
@@ -176,8 +180,8 @@ describe('registration', () => {
 
   it('VERBS-151: local memory that goes while a request is queued or half sent fails that request and the stream, nothing else', async () => {
     const pair = await connectedPair({ network: SLOW });
-    const target = pair.server.register(200_000);
-    const source = pair.client.register(new Uint8Array(200_000).fill(7));
+    const target = pair.server.register(LONG);
+    const source = pair.client.register(new Uint8Array(LONG).fill(7));
     pair.client.qp.postSend([
       { wrId: 1, opcode: 'rdma-write', sges: [{ mr: source }], rkey: target.rkey, remoteAddr: 0 },
       { wrId: 2, opcode: 'rdma-write', rkey: 0, remoteAddr: 0 },
