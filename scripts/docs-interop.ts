@@ -1,0 +1,140 @@
+/**
+ * Writes docs/interop.md and the table of the README from docs/interop.json, which holds what two interop runs behind each other saw:
+ *
+ *     npm run interop -- --json first.json; npm run interop -- --json second.json
+ *     npx tsx scripts/docs-interop.ts --first first.json --second second.json
+ *
+ * A run in parts (`--shard`) has one file a part: repeat `--first` and `--second`. Without arguments the pages are made anew; with `--check`
+ * nothing is written, and the status is 1 if they are out of date.
+ */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { TOPICS } from '../conformance/siw/bench.ts';
+import type { InteropRecord, RecordedCase } from '../conformance/siw/report.ts';
+
+const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
+/** What two runs saw. */
+export const INTEROP_FILE: string = path('docs/interop.json');
+const PAGE = path('docs/interop.md');
+const README = path('README.md');
+const BEGIN = '<!-- interop table: made by scripts/docs-interop.ts from docs/interop.json -->';
+const END = '<!-- end of the interop table -->';
+
+/** Runs behind each other, two as a rule: the sums of each, the cases of the last. */
+export interface InteropPair {
+  readonly runs: readonly RunSummary[];
+  readonly peer: string;
+  readonly cases: readonly RecordedCase[];
+}
+
+interface RunSummary {
+  readonly began: string;
+  readonly seconds: number;
+  readonly passed: number;
+  readonly failed: number;
+}
+
+/** One run from its parts. */
+function join(parts: readonly InteropRecord[]): InteropRecord {
+  const [first] = [...parts].sort((a, b) => a.began.localeCompare(b.began));
+  return { began: first!.began, seconds: parts.reduce((sum, part) => sum + part.seconds, 0), peer: first!.peer, cases: parts.flatMap((part) => part.cases) };
+}
+
+function summary({ began, seconds, cases }: InteropRecord): RunSummary {
+  const passed = cases.filter(({ ok }) => ok).length;
+  return { began, seconds, passed, failed: cases.length - passed };
+}
+
+/** What docs/interop.json holds after these two runs. */
+export function pairOf(first: readonly InteropRecord[], second: readonly InteropRecord[]): InteropPair {
+  const last = join(second);
+  // The kernel and the link, not how long this boot took.
+  return { runs: [...(first.length === 0 ? [] : [summary(join(first))]), summary(last)], peer: last.peer.replace(/^.*?: /, ''), cases: last.cases };
+}
+
+const DRIVER_WORDS: Readonly<Record<RecordedCase['driver'], string>> = {
+  stock: '', 'crc-required': 'siw requires CRC', 'peer-to-peer': 'siw with peer-to-peer', 'revision-1': 'siw with MPA revision 1',
+};
+
+const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
+const sides = ({ ours }: RecordedCase): string => (ours === 'client' ? 'our client, stock server' : 'stock client, our server');
+
+const said = ({ began, seconds, passed, failed }: RunSummary): string =>
+  `${began.slice(0, 16).replace('T', ' ')} UTC, ${passed} passed and ${failed} failed, ${Math.round(seconds / 60)} minutes`;
+
+/** docs/interop.md. */
+export function renderInteropPage({ runs, peer, cases }: InteropPair): string {
+  const lines = [
+    '# Interop with stock tools on Linux siw', '',
+    '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->', '',
+    `${runs.length === 1 ? 'A whole run' : `${runs.length === 2 ? 'Two' : runs.length} whole runs behind each other`} of \`npm run interop\`, every case once: ${runs.map(said).join('; then ')}. The tables are those of the last. `
+      + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
+  ];
+  for (const [topic, title] of Object.entries(TOPICS)) {
+    const rows = cases.filter((each) => each.topic === topic);
+    if (rows.length === 0) continue;
+    lines.push('', `## ${title}`);
+    for (const tool of new Set(rows.map((each) => each.tool))) {
+      lines.push('', `### ${tool}`, '', '| case | sides | result | s |', '|---|---|---|---|');
+      for (const each of rows.filter((row) => row.tool === tool)) {
+        const driver = DRIVER_WORDS[each.driver];
+        const name = topic === 'killed' ? each.name.replace(/^and /, '') : each.name;
+        lines.push(`| ${cell(name)}${driver === '' ? '' : ` (${driver})`} | ${sides(each)} | ${each.ok ? cell(each.detail) : 'FAILED'} | ${each.seconds} |`);
+      }
+    }
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+/** The table of the README, with its markers. */
+export function renderReadmeTable({ cases }: InteropPair): string {
+  const lines = [BEGIN, '', '| Tried, opposite the stock program | as client | as server | killed in the middle |', '|---|---|---|---|'];
+  const tools = [...new Set(cases.filter(({ topic }) => topic !== 'killed').map(({ tool }) => tool))];
+  const count = (list: readonly RecordedCase[]): string => (list.length === 0 ? '' : `${list.filter(({ ok }) => ok).length} of ${list.length}`);
+  for (const tool of mergeSmall(tools)) {
+    const mine = cases.filter((each) => tool.split(', ').includes(each.tool) || each.tool === tool);
+    const [killed, alive] = [mine.filter(({ topic }) => topic === 'killed'), mine.filter(({ topic }) => topic !== 'killed')];
+    const role = (ours: RecordedCase['ours']): string => count(alive.filter((each) => each.ours === ours));
+    lines.push(`| ${tool === 'librspreload' ? '`nc.traditional`, `iperf` under librspreload' : tool.split(', ').map((name) => `\`${name}\``).join(', ')} | ${role('client')} | ${role('server')} | ${count(killed)} |`);
+  }
+  lines.push('', `Cases that passed, in the last run. What each was: [docs/interop.md](docs/interop.md).`, '', END);
+  return lines.join('\n');
+}
+
+/** rdma_client and rdma_server are one row. */
+function mergeSmall(tools: readonly string[]): string[] {
+  const both = 'rdma_client, rdma_server';
+  return [...new Set(tools.map((tool) => (both.split(', ').includes(tool) ? both : tool)))];
+}
+
+/** `readme` with the table of `pair`. */
+export function withTable(readme: string, pair: InteropPair): string {
+  const [from, to] = [readme.indexOf(BEGIN), readme.indexOf(END)];
+  if (from < 0 || to < from) throw new Error('README.md has lost the markers of the interop table');
+  return readme.slice(0, from) + renderReadmeTable(pair) + readme.slice(to + END.length);
+}
+
+/** Each page with what it should hold. */
+export function pages(): { readonly name: string; readonly is: string; readonly shouldBe: string }[] {
+  const pair = JSON.parse(readFileSync(INTEROP_FILE, 'utf8')) as InteropPair;
+  const readme = readFileSync(README, 'utf8');
+  return [
+    { name: PAGE, is: existsSync(PAGE) ? readFileSync(PAGE, 'utf8') : '', shouldBe: renderInteropPage(pair) },
+    { name: README, is: readme, shouldBe: withTable(readme, pair) },
+  ];
+}
+
+function main(): number {
+  const { values } = parseArgs({ options: { first: { type: 'string', multiple: true }, second: { type: 'string', multiple: true }, check: { type: 'boolean' } } });
+  if (values.second !== undefined) {
+    const read = (names: readonly string[] | undefined): InteropRecord[] => (names ?? []).map((name) => JSON.parse(readFileSync(name, 'utf8')) as InteropRecord);
+    writeFileSync(INTEROP_FILE, `${JSON.stringify(pairOf(read(values.first), read(values.second)), null, 1)}\n`);
+  }
+  const stale = pages().filter(({ is, shouldBe }) => is !== shouldBe);
+  if (values.check !== true) for (const { name, shouldBe } of stale) writeFileSync(name, shouldBe);
+  else for (const { name } of stale) process.stderr.write(`${name} is out of date: npx tsx scripts/docs-interop.ts\n`);
+  return values.check === true && stale.length > 0 ? 1 : 0;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = main();
