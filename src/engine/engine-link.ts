@@ -1,0 +1,292 @@
+/**
+ * One connection whose stream is in an engine, as its queue pair and its connection here see it: hands what is posted on to the engine, as fast
+ * as the ring takes it, and applies the completions that come back to the same queues.
+ */
+import type { IwarpError } from '../base/errors.ts';
+import type { LinkHandler, StreamLink } from '../cm/link.ts';
+import type { DepthWishes } from '../mpa/negotiate.ts';
+import { noCounters } from '../rdmap/counters.ts';
+import type { LocalOperation } from '../rdmap/local-work.ts';
+import type { StreamCounters, StreamEndpoint } from '../rdmap/stream-types.ts';
+import type { ReceiveWqe } from '../rdmap/work.ts';
+import type { PortAddress } from '../transport/port.ts';
+import { unpackError, type Command, type EngineEvent, type OperationState } from './messages.ts';
+import type { Engine } from './progress.ts';
+import { RECEIVED, STATUSES, TO_ENGINE, writeReceive, writeSend } from './records.ts';
+
+/** One connection whose stream is in an engine. */
+export class EngineLink implements StreamLink {
+  readonly id: number;
+  readonly elsewhere = true;
+  handler: LinkHandler | null;
+  readonly #engine: Engine;
+  #endpoint: StreamEndpoint | null = null;
+  #state: 'connecting' | 'open' | 'gone' = 'connecting';
+  #established = false;
+  #local: PortAddress | undefined;
+  #remote: PortAddress | undefined;
+  #deciding = false;
+  #ord = 0;
+  #counters: StreamCounters | null = null;
+  /** The receive of a shared queue that a message is filling. */
+  #filling: ReceiveWqe | null = null;
+  /** Behind a close nothing that is posted goes out. */
+  #limit = Number.POSITIVE_INFINITY;
+  /** Commands that wait behind requests which found no room. */
+  readonly #behind: Command[] = [];
+  #sendDepth = 0;
+  #receiveDepth = 0;
+
+  constructor(engine: Engine, id: number, handler: LinkHandler | null) {
+    this.#engine = engine;
+    this.id = id;
+    this.handler = handler;
+  }
+
+  get opened(): boolean {
+    return this.#local !== undefined;
+  }
+
+  get localAddress(): PortAddress | undefined {
+    return this.#local;
+  }
+
+  get remoteAddress(): PortAddress | undefined {
+    return this.#remote;
+  }
+
+  get deciding(): boolean {
+    return this.#deciding;
+  }
+
+  get ord(): number {
+    return this.#ord;
+  }
+
+  open(local: PortAddress, remote: PortAddress): void {
+    this.#state = 'open';
+    this.#local = local;
+    this.#remote = remote;
+  }
+
+  // --------------------------------------------------------------------------------------------------------- calls
+
+  /** Hand the queues over, and then say what they are for: nothing can come in before the receives are there. */
+  attach(endpoint: StreamEndpoint, then: Command): void {
+    const srq = endpoint.rqShared ? this.#engine.sharedNumber(endpoint.rq) : 0;
+    this.#endpoint = endpoint;
+    const { pd, qp, rights, extensions, maxOrd, sinkRight, sq, rq } = endpoint;
+    this.#sendDepth = sq.depth;
+    this.#receiveDepth = rq.depth;
+    this.#engine.host.command({
+      type: 'endpoint', link: this.id,
+      endpoint: { pd, qp, sendDepth: sq.depth, receiveDepth: rq.depth, srq, rights, extensions, maxOrd, sinkRight },
+    });
+    this.#command(then);
+  }
+
+  cancel(): boolean {
+    if (this.opened || this.#state === 'gone') return false;
+    this.#engine.host.command({ type: 'cancel', link: this.id });
+    this.#leave();
+    return true;
+  }
+
+  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
+    this.#deciding = false;
+    if (this.#state !== 'gone') this.attach(endpoint, { type: 'accept', link: this.id, privateData, wishes });
+  }
+
+  reject(privateData: Uint8Array): void {
+    this.#deciding = false;
+    this.#command({ type: 'reject', link: this.id, privateData });
+  }
+
+  confirm(_endpoint: StreamEndpoint, code?: number): void {
+    this.#deciding = false;
+    this.#command({ type: 'confirm', link: this.id, code });
+  }
+
+  close(): void {
+    this.forward();
+    this.#limit = Math.min(this.#limit, this.#endpoint?.sq.head ?? 0);
+    this.#command({ type: 'close', link: this.id });
+  }
+
+  terminate(code: number): void {
+    this.#command({ type: 'terminate', link: this.id, code });
+  }
+
+  abort(): void {
+    if (this.#state !== 'gone') this.#engine.host.command({ type: 'abort', link: this.id });
+  }
+
+  setOrd(ord: number): void {
+    this.#ord = ord;
+    this.#command({ type: 'set-ord', link: this.id, ord });
+  }
+
+  presetMsn(qn: number, msn: number): void {
+    this.#command({ type: 'preset-msn', link: this.id, qn, msn });
+  }
+
+  counters(): StreamCounters {
+    if (this.#state === 'open') this.#counters = this.#engine.host.counters(this.id) ?? this.#counters;
+    return this.#counters ?? noCounters();
+  }
+
+  #command(command: Command): void {
+    if (this.#state === 'gone') return;
+    if (this.#behind.length === 0 && this.forward()) this.#engine.host.command(command);
+    else this.#behind.push(command);
+  }
+
+  kick(): void {
+    this.forward();
+  }
+
+  /** Hand on what has been posted, receives first: an answer may come at once. False if the ring is full; then it goes on when there is room. */
+  forward(): boolean {
+    const endpoint = this.#endpoint;
+    const { host } = this.#engine;
+    if (endpoint === null || this.#state === 'gone' || host.state !== 'running') return true;
+    const { outbox } = host;
+    const { sq, rq, rqShared } = endpoint;
+    this.#grow(endpoint);
+    if (!rqShared) {
+      for (let wqe = rq.handOn(); wqe !== null; wqe = rq.handOn()) {
+        if (outbox.open && writeReceive(outbox.ring, TO_ENGINE.RECEIVE, this.id, wqe)) continue;
+        rq.handBack(false);
+        return this.#stall();
+      }
+    }
+    for (; sq.next < sq.head && sq.next < this.#limit; sq.next++) {
+      const wqe = sq.slot(sq.next);
+      if (!outbox.open || !writeSend(outbox.ring, this.id, wqe)) return this.#stall();
+      if (wqe.operation !== null) outbox.attach({ type: 'operation', operation: operationState(wqe.operation) } satisfies Command);
+    }
+    outbox.publish();
+    if (this.#behind.length > 0) for (const command of this.#behind.splice(0)) host.command(command);
+    return true;
+  }
+
+  #stall(): false {
+    this.#engine.host.outbox.publish();
+    this.#engine.stall(this);
+    return false;
+  }
+
+  /** The engine's queues are never smaller than ours. */
+  #grow({ sq, rq }: StreamEndpoint): void {
+    if (sq.depth <= this.#sendDepth && rq.depth <= this.#receiveDepth) return;
+    this.#sendDepth = Math.max(sq.depth, this.#sendDepth);
+    this.#receiveDepth = Math.max(rq.depth, this.#receiveDepth);
+    this.#engine.host.command({ type: 'resize', link: this.id, send: this.#sendDepth, receive: this.#receiveDepth });
+  }
+
+  // -------------------------------------------------------------------------------------------------- what comes back
+
+  sent(status: number, count: number): void {
+    const { sq, owner } = this.#endpoint!;
+    for (let i = 0; i < count; i++) {
+      const wqe = sq.slot(sq.tail);
+      wqe.status = STATUSES[status]!;
+      if (wqe.operation !== null && status === 0) this.#engine.apply(wqe.operation, wqe.local!);
+      owner.sendCompleted(wqe);
+    }
+  }
+
+  taken(): void {
+    const { rq, owner } = this.#endpoint!;
+    this.#filling = rq.take();
+    if (this.#filling === null) return;
+    this.#filling.taken = true;
+    owner.receiveTaken();
+  }
+
+  received(flags: number, octets: number, invalidated: number, immediateHi: number, immediateLo: number): void {
+    const { rq, rqShared, owner } = this.#endpoint!;
+    const wqe = rqShared ? this.#filling : rq.take();
+    this.#filling = null;
+    if (wqe === null) return;
+    wqe.status = STATUSES[flags & RECEIVED.STATUS]!;
+    wqe.byteLength = octets;
+    wqe.solicited = (flags & RECEIVED.SOLICITED) !== 0;
+    wqe.invalidated = invalidated;
+    wqe.hasImmediate = (flags & RECEIVED.IMMEDIATE) !== 0;
+    if (wqe.hasImmediate) wqe.opcode = 'receive-immediate';
+    wqe.immediateHi = immediateHi;
+    wqe.immediateLo = immediateLo;
+    if (!rqShared && (flags & RECEIVED.TAKEN) !== 0) {
+      wqe.taken = true;
+      owner.receiveTaken();
+    }
+    owner.receiveCompleted(wqe);
+  }
+
+  handle(event: Extract<EngineEvent, { link: number }>): void {
+    const handler = this.handler;
+    switch (event.type) {
+      case 'opened':
+        this.open(event.local, event.remote);
+        handler?.opened();
+        break;
+      case 'failed':
+        this.#leave();
+        handler?.failed(unpackError(event.error));
+        break;
+      case 'stream': {
+        this.#ord = event.ord;
+        this.#deciding = event.deciding && (event.event.type === 'request' || event.event.type === 'response');
+        if (event.event.type === 'established') this.#established = true;
+        if (event.event.type === 'closed') {
+          this.#counters = event.counters!;
+          const { error } = event.event;
+          this.#leave();
+          handler?.event({ ...event.event, error: error === undefined ? undefined : unpackError(error) });
+        } else {
+          handler?.event(event.event);
+        }
+        break;
+      }
+      default:
+    }
+  }
+
+  /** The engine has gone. */
+  lose(error: IwarpError): void {
+    const opened = this.opened;
+    this.#counters ??= noCounters();
+    this.#leave();
+    if (opened) this.handler?.event({ type: 'closed', cause: 'lost', error });
+    else this.handler?.failed(error);
+  }
+
+  /** The end of the link. What the engine has not completed is in our queues still, and counts as not handed on. */
+  #leave(): void {
+    this.#state = 'gone';
+    this.#deciding = false;
+    this.#behind.length = 0;
+    this.#engine.forget(this);
+    if (this.#endpoint === null) return;
+    const { sq, rq, rqShared, owner } = this.#endpoint;
+    if (!this.#established) sq.next = sq.tail;
+    if (!rqShared) {
+      rq.handBack(true);
+    } else if (this.#filling !== null) {
+      this.#filling.status = 'flushed';
+      owner.receiveCompleted(this.#filling);
+      this.#filling = null;
+    }
+  }
+}
+
+function operationState(operation: LocalOperation): OperationState {
+  const index = operation.entry.stag;
+  if (operation.type === 'bind') {
+    const { entry: _entry, region: _region, binder: _binder, ...rest } = operation;
+    return { ...rest, index };
+  }
+  const { entry: _entry, ...rest } = operation;
+  return { ...rest, index } as OperationState;
+}

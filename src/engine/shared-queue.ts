@@ -1,0 +1,41 @@
+/** A shared receive queue whose streams are in an engine: what is posted to it is handed on, as fast as the ring takes it. */
+import type { ReceiveQueue } from '../rdmap/work.ts';
+import type { Engine } from './progress.ts';
+import { TO_ENGINE, writeReceive } from './records.ts';
+
+/** A shared receive queue on its engine. */
+export class SharedQueue {
+  readonly number: number;
+  readonly #engine: Engine;
+  readonly #queue: ReceiveQueue;
+  #depth: number;
+
+  constructor(engine: Engine, number: number, queue: ReceiveQueue) {
+    this.#engine = engine;
+    this.number = number;
+    this.#queue = queue;
+    this.#depth = queue.depth;
+    engine.host.command({ type: 'shared-queue', srq: number, depth: queue.depth });
+    queue.onPosted = () => void this.forward();
+    this.forward();
+  }
+
+  forward(): boolean {
+    const { host } = this.#engine;
+    if (host.state !== 'running') return true;
+    if (this.#queue.failed) host.command({ type: 'fail-shared', srq: this.number });
+    if (this.#queue.depth > this.#depth) {
+      this.#depth = this.#queue.depth;
+      host.command({ type: 'resize-shared', srq: this.number, depth: this.#depth });
+    }
+    for (let wqe = this.#queue.handOn(); wqe !== null; wqe = this.#queue.handOn()) {
+      if (host.outbox.open && writeReceive(host.outbox.ring, TO_ENGINE.SHARED_RECEIVE, this.number, wqe)) continue;
+      this.#queue.handBack(false);
+      host.outbox.publish();
+      this.#engine.stall(this);
+      return false;
+    }
+    host.outbox.publish();
+    return true;
+  }
+}
