@@ -7,6 +7,7 @@
  */
 import { availableCrc32cEngines, createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import type { Crc32cEngine } from '../../src/crc32c/engine.ts';
+import { median } from '../stats.ts';
 
 const SIZES = [64, 256, 1460, 4096, 16_384, 65_536, 1 << 20] as const;
 const LARGEST = Math.max(...SIZES);
@@ -51,10 +52,6 @@ function calibrate(one: Case): void {
     while (time(one.run, size, calls) * 1000 < SLICE_MS) calls *= 2;
     one.calls.set(size, calls);
   }
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }
 
 function measure(rounds: number): Case[] {

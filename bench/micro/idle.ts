@@ -9,6 +9,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { openRnic } from '../../src/api/environment.ts';
 import { ACCESS, type QueuePair } from '../../src/verbs/index.ts';
+import { median } from '../stats.ts';
 
 const OCTETS = 70_000;
 const KINDS = ['data', 'stack, shared receive queue', 'stack, own receive queue'] as const;
@@ -97,8 +98,6 @@ function measureApart(kind: Kind, count: number): Promise<number> {
     child.once('exit', () => reject(new Error(`the process for '${kind}' has gone`)));
   });
 }
-
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
 
 const [role, kind, ...numbers] = process.argv.slice(2);
 if (role === 'client') {

@@ -7,6 +7,7 @@
  */
 import { MessageChannel, parentPort, Worker, workerData, type MessagePort } from 'node:worker_threads';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { median } from '../stats.ts';
 
 const DEPTHS = [1, 16, 256, 2048] as const;
 const SLICE_MS = 80;
@@ -124,8 +125,6 @@ class Bench {
     });
   }
 }
-
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
 
 async function main(rounds: number): Promise<void> {
   const bench = new Bench();
