@@ -1,21 +1,9 @@
 /** The promise layer: connections, messages, memory, credits, endings. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   ACCESS, connect, createServer, IwarpError, OperationError, RejectedError, RemoteBuffer, TerminateError, type Connection,
 } from '../../src/index.ts';
-import { pairOf, pattern, rnicOf, WORLDS, type Ends } from './support.ts';
-
-const open: Ends[] = [];
-
-async function pair(...args: Parameters<typeof pairOf>): Promise<Ends> {
-  const ends = await pairOf(...args);
-  open.push(ends);
-  return ends;
-}
-
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((ends) => ends.close()));
-});
+import { pair, pattern, rnicOf, WORLDS } from './support.ts';
 
 const code = (expected: string): object => expect.objectContaining({ code: expected });
 

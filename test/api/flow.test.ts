@@ -1,20 +1,8 @@
 /** Order and flow: what is started in an order arrives in it, and no message is lost, however small queues and credits are. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
 import { RemoteBuffer, type Connection } from '../../src/index.ts';
-import { pairOf, pattern, registered, WORLDS, type Ends, type World } from './support.ts';
-
-const open: Ends[] = [];
-
-async function pair(...args: Parameters<typeof pairOf>): Promise<Ends> {
-  const ends = await pairOf(...args);
-  open.push(ends);
-  return ends;
-}
-
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((ends) => ends.close()));
-});
+import { pair, pattern, registered, WORLDS, type World } from './support.ts';
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 

@@ -1,4 +1,5 @@
 /** Connections of the promise layer over the in-memory network and over real sockets. */
+import { onTestFinished } from 'vitest';
 import { connect, createServer, openRnic, type Connection, type MemoryRegion, type PeerAccess, type Rnic, type ServerOptions } from '../../src/index.ts';
 import type { ConnectOptions } from '../../src/api/connect.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
@@ -45,6 +46,13 @@ export async function pairOf(
       await listening.close();
     },
   };
+}
+
+/** A connected pair that is closed when the test that asks for it has finished. */
+export async function pair(...args: Parameters<typeof pairOf>): Promise<Ends> {
+  const ends = await pairOf(...args);
+  onTestFinished(() => ends.close());
+  return ends;
 }
 
 /** Octets with a pattern that shows misplacement. */
