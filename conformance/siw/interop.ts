@@ -27,6 +27,8 @@ interface Outcome {
   readonly ok: boolean;
   readonly detail: string;
   readonly seconds: number;
+  /** How it failed in tries before this one. */
+  readonly before: readonly string[];
 }
 
 async function main(): Promise<number> {
@@ -58,8 +60,10 @@ async function main(): Promise<number> {
   }
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(record(began, peer, outcomes), null, 1)}\n`);
   const failed = outcomes.filter(({ ok }) => !ok);
-  for (const { testCase, detail } of failed) process.stdout.write(`\nFAILED [${testCase.driver}] ${caseTitle(testCase)}\n  ${detail}\n`);
-  for (const { testCase, detail } of outcomes.filter(({ ok, detail }) => ok && detail.includes('a try before failed'))) process.stdout.write(`\nin a second try only [${testCase.driver}] ${caseTitle(testCase)}: ${detail}\n`);
+  for (const outcome of failed) process.stdout.write(`\nFAILED [${outcome.testCase.driver}] ${caseTitle(outcome.testCase)}\n  ${told(outcome)}\n`);
+  for (const outcome of outcomes.filter(({ ok, before }) => ok && before.length > 0)) {
+    process.stdout.write(`\nin a second try only [${outcome.testCase.driver}] ${caseTitle(outcome.testCase)}: ${told(outcome)}\n`);
+  }
   process.stdout.write(`\ninterop: ${outcomes.length - failed.length} passed, ${failed.length} failed\n`);
   return failed.length === 0 && outcomes.length > 0 ? 0 : 1;
 }
@@ -80,25 +84,30 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
     const outcomes: Outcome[] = [];
     for (const testCase of cases) outcomes.push(await runWithRetries(bench, testCase, retries));
     const crash = await peer.crash();
-    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: crash, seconds: 0 });
+    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: crash, seconds: 0, before: [] });
     return { peer: peer.description, outcomes };
   } finally {
     await peer.close();
   }
 }
 
+/** What was seen, the tries before included. */
+function told({ detail, before }: Outcome): string {
+  return `${detail}${before.map((words) => ` (a try before failed: ${words})`).join('')}`;
+}
+
 /** A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. What failed before is told with the result. */
 async function runWithRetries(bench: Bench, testCase: InteropCase, retries: number): Promise<Outcome> {
-  let before = '';
-  for (let left = retries; ; left--) {
+  const before: string[] = [];
+  for (;;) {
     const outcome = await runCase(bench, testCase);
-    if (outcome.ok || left === 0) return { ...outcome, detail: `${outcome.detail}${before}` };
+    if (outcome.ok || before.length === retries) return { ...outcome, before };
     if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap')); // to be looked at
-    before += ` (a try before failed: ${outcome.detail.split('\n')[0]})`;
+    before.push(outcome.detail.split('\n')[0]!);
   }
 }
 
-async function runCase(bench: Bench, testCase: InteropCase): Promise<Outcome> {
+async function runCase(bench: Bench, testCase: InteropCase): Promise<Omit<Outcome, 'before'>> {
   bench.begin(`${testCase.driver}-${caseTitle(testCase)}`);
   const began = performance.now();
   let ok = true;
@@ -119,7 +128,10 @@ function record(began: Date, peer: string, outcomes: readonly Outcome[]): Intero
   const seconds = Math.round((Date.now() - began.getTime()) / 1000);
   return {
     began: began.toISOString(), seconds, peer,
-    cases: outcomes.map(({ testCase: { driver, topic, tool, name, ours }, ok, detail, seconds: each }) => ({ driver, topic, tool, name, ours, ok, detail, seconds: each })),
+    cases: outcomes.map((outcome) => {
+      const { testCase: { driver, topic, tool, name, ours }, ok, seconds: each } = outcome;
+      return { driver, topic, tool, name, ours, ok, detail: told(outcome), seconds: each };
+    }),
   };
 }
 

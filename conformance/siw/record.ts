@@ -7,6 +7,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pause } from './bench.ts';
 import type { SiwGuest } from './lab-guest.ts';
 
 /** Two tools and the capture of what they say. */
@@ -157,10 +158,6 @@ async function until(holds: () => boolean, what: string): Promise<void> {
     if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
     await pause(50);
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** The last line that says something: perftest ends with a rule. */
