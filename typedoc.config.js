@@ -20,7 +20,7 @@ const inlineMembers = {
 /** @type {Partial<import('typedoc').TypeDocOptions> & Partial<import('typedoc-plugin-markdown').PluginOptions>} */
 export default {
   name: 'iwarp',
-  entryPoints: ['src/index.ts', 'src/verbs/index.ts', 'src/cm/index.ts', 'src/wire.ts', 'src/testing.ts'],
+  entryPoints: ['src/index.ts', 'src/verbs/index.ts', 'src/cm/index.ts', 'src/sockets/index.ts', 'src/wire.ts', 'src/testing.ts'],
   tsconfig: 'tsconfig.build.json',
   plugin: ['typedoc-plugin-markdown'],
   router: 'module',

@@ -19,6 +19,7 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
   iwarp: ['connect', 'createServer', 'RemoteBuffer', 'openRnic', 'IwarpError', 'ERROR_CODES'],
   'iwarp/verbs': ['Device', 'ACCESS'],
   'iwarp/cm': ['ConnectionManager', 'resolvePolicy'],
+  'iwarp/sockets': ['connect', 'createServer', 'RdmaSocket', 'RdmaServer'],
   'iwarp/wire': ['encodeStartupFrame', 'decodeSegment', 'OPCODE', 'parseTerminate', 'putTerminate', 'describeTerminateCode', 'TERM'],
   'iwarp/testing': [
     'MemoryTransport', 'VirtualTime', 'wrapTransport', 'segmenting', 'faulty', 'randomFaults', 'tap', 'pcapTap', 'realScheduler',

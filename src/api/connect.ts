@@ -1,8 +1,9 @@
 /** `connect`: the door of the promise layer that leads out. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkInteger, IwarpError, show } from '../base/errors.ts';
+import { IwarpError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
+import { checkTarget, type TargetOptions } from '../cm/target.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import { Connection } from './connection.ts';
 import {
@@ -12,17 +13,9 @@ import { closeError, isEngineFailure, RejectedError, startupError } from './erro
 import { decodeHello } from './hello.ts';
 
 /** Options of {@link connect}. */
-export interface ConnectOptions extends EndpointOptions {
-  /** Default `localhost`. */
+export interface ConnectOptions extends EndpointOptions, TargetOptions {
+  /** Host name or address of the peer. Default `localhost`. */
   readonly host?: string;
-  /** TCP port of the peer, 1 to 65535. */
-  readonly port: number;
-  /** Address to bind to before connecting; the system picks one by default. */
-  readonly localAddress?: string;
-  /** Port to bind to before connecting; 0, the default, lets the system pick. */
-  readonly localPort?: number;
-  /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
-  readonly family?: 4 | 6;
   /** Octets for the peer to see with the request. Up to 492 octets, 508 with `credits: false`. */
   readonly privateData?: ArrayBufferView;
   /** Gives up connecting: rejects with ERR_ABORTED. A connection that is there already is not touched. */
@@ -43,15 +36,7 @@ export interface ConnectOptions extends EndpointOptions {
 export async function connect(options: ConnectOptions): Promise<Connection> {
   checkOptionsObject(options);
   const signal = checkSignal(options.signal);
-  checkInteger('options.port', options.port, 1, 65_535);
-  const { localAddress, localPort, family } = options;
-  if (localPort !== undefined) checkInteger('options.localPort', localPort, 0, 65_535);
-  if (family !== undefined && family !== 4 && family !== 6) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.family must be 4 or 6, got ${show(family)}`);
-  }
-  if (localAddress !== undefined && typeof localAddress !== 'string') {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.localAddress must be a string, got ${show(localAddress)}`);
-  }
+  const target = checkTarget(options, 'localhost');
   const endpoint = checkEndpoint(options);
   const { policy, ird, ord, rnic } = endpoint;
   const hello = endpoint.credits ? helloOf(endpoint) : null;
@@ -61,13 +46,9 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   let cm: CmConnection;
   try {
     cm = rnic.cm.connect(resources.qp, {
-      host: options.host === undefined ? 'localhost' : options.host,
-      port: options.port,
+      ...target,
       policy,
       privateData,
-      ...(localAddress === undefined ? {} : { localAddress }),
-      ...(localPort === undefined ? {} : { localPort }),
-      ...(family === undefined ? {} : { family }),
       ...(ird === undefined ? {} : { responderResources: ird }),
       ...(ord === undefined ? {} : { initiatorDepth: ord }),
     });

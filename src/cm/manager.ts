@@ -3,6 +3,7 @@
  */
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkHost, checkTarget, type Target, type TargetOptions } from './target.ts';
 import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
@@ -15,17 +16,9 @@ import type { CmEvent } from './events.ts';
 import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress, type StreamLink } from './link.ts';
 
 /** Where and how to connect. */
-export interface ConnectOptions extends ConnParam {
+export interface ConnectOptions extends ConnParam, TargetOptions {
   /** Host name or address of the peer. */
   readonly host: string;
-  /** TCP port of the peer, 1 to 65535. */
-  readonly port: number;
-  /** Address to bind to before connecting; the system picks one by default. */
-  readonly localAddress?: string;
-  /** Port to bind to before connecting; 0, the default, lets the system pick. */
-  readonly localPort?: number;
-  /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
-  readonly family?: 4 | 6;
   /** Differences from {@link DEFAULT_POLICY}. */
   readonly policy?: Partial<ConnectionPolicy>;
   /** Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). */
@@ -95,12 +88,11 @@ export class ConnectionManager {
   connect(qp: QueuePair, options: ConnectOptions): ActiveConnection {
     checkQp('qp', qp);
     checkOptions(options);
-    checkHost('options.host', options.host);
-    checkInteger('options.port', options.port, 1, 65_535);
+    const target = checkTarget(options);
     const policy = resolvePolicy(options.policy);
     const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
     qp.attach(connection);
-    connection.open(this.#progress, options);
+    connection.open(this.#progress, target);
     return connection;
   }
 
@@ -170,10 +162,6 @@ function checkOptions(options: unknown): void {
   }
 }
 
-function checkHost(name: string, host: unknown): void {
-  if (typeof host !== 'string' || host.length === 0) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a host name or address, got ${show(host)}`);
-}
-
 /** The side that connects. */
 export class ActiveConnection extends CmConnection {
   override readonly role = 'active';
@@ -197,15 +185,7 @@ export class ActiveConnection extends CmConnection {
   }
 
   /** @internal */
-  open(progress: Progress, options: ConnectOptions): void {
-    const { host, port, localAddress, localPort, family } = options;
-    const target = {
-      host,
-      port,
-      ...(localAddress === undefined ? {} : { localAddress }),
-      ...(localPort === undefined ? {} : { localPort }),
-      ...(family === undefined ? {} : { family }),
-    };
+  open(progress: Progress, target: Target): void {
     const { policy } = this.context;
     this.link = progress.connect({
       target, policy, confirm: this.#confirm, endpoint: this.#qp.endpoint, privateData: this.#privateData, wishes: this.#wishes,

@@ -13,23 +13,13 @@ import { ACCESS } from '../ddp/stag-table.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../verbs/cq.ts';
 import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
+import type { ChannelOptions } from './options.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
 import {
   CONTROL, decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
   messageOp, messageValue, OP, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,
 } from './wire.ts';
-
-/** Sizes of a channel. */
-export interface ChannelOptions {
-  /** Octets of the receive buffer, both halves. Default 1 MiB, as for the send buffer. */
-  readonly receiveBuffer?: number;
-  readonly sendBuffer?: number;
-  /** Data messages that the peer may have on their way. */
-  readonly credits?: number;
-  /** Buffers that the peer may map here at a time. */
-  readonly iomapSize?: number;
-}
 
 /** What a channel tells its user. Each may be called from inside a completion, never from inside a call of the user. */
 export interface ChannelHandler {
@@ -93,8 +83,8 @@ export class Channel {
 
   constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
-    const size = Math.max(4096, (options.receiveBuffer ?? DEFAULT_BUFFER) & ~1);
-    this.#credits = Math.min(0x7fff, Math.max(16, options.credits ?? DEFAULT_CREDITS));
+    const size = (options.receiveBuffer ?? DEFAULT_BUFFER) & ~1;
+    this.#credits = options.credits ?? DEFAULT_CREDITS;
     this.#iomapSize = options.iomapSize ?? 0;
     const receives = this.#credits + SPARE_RECEIVES;
     const sends = 2 * MAX_TRANSFERS + 4 * MAX_CONTROLS;

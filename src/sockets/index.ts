@@ -1,4 +1,9 @@
-/** `iwarp/sockets`: byte streams over RDMA in the shape of `node:net`, on the wire those of librdmacm's rsockets. */
-export { connect, RdmaSocket, type ConnectOptions, type RdmaSocketOptions, type ReadyState } from './socket.ts';
+/**
+ * `iwarp/sockets`: byte streams over RDMA in the shape of `node:net`, on the wire those of librdmacm's rsockets. Stream code runs over them
+ * unchanged: `pipeline`, `http`, whatever takes a Duplex.
+ *
+ * @module iwarp/sockets
+ */
+export { connect, RdmaSocket, type ConnectOptions, type ReadyState } from './socket.ts';
 export { createServer, RdmaServer, type ListenOptions, type ServerOptions } from './server.ts';
-export type { ChannelOptions } from './channel.ts';
+export type { ChannelOptions, RdmaSocketOptions } from './options.ts';

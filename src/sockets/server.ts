@@ -1,15 +1,17 @@
 /** The side that listens, in the shape of `net.Server`. */
 import { EventEmitter } from 'node:events';
-import { defaultRnic, type Rnic } from '../api/environment.ts';
-import { checkInteger, IwarpError } from '../base/errors.ts';
+import type { Rnic } from '../api/environment.ts';
+import { checkFunction, IwarpError, show } from '../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
-import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { RdmaSocket, type RdmaSocketOptions } from './socket.ts';
+import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
+import { RdmaSocket } from './socket.ts';
 import { decodeConnectionData, type ConnectionData } from './wire.ts';
 
 /** Options of {@link createServer}. */
 export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
+  /** Differences from `DEFAULT_POLICY` of `iwarp`. */
   readonly policy?: Partial<ConnectionPolicy>;
   /** Closes the server. */
   readonly signal?: AbortSignal;
@@ -17,9 +19,14 @@ export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
 
 /** Where to listen. */
 export interface ListenOptions {
+  /** TCP port; 0, the default, picks a free one. */
   readonly port?: number;
+  /** Address to bind to; every one by default. */
   readonly host?: string;
+  /** Connections that the system holds for us, at most. Default 511. */
   readonly backlog?: number;
+  /** With an IPv6 host: do not take IPv4 connections too. */
+  readonly ipv6Only?: boolean;
 }
 
 /**
@@ -41,27 +48,37 @@ export class RdmaServer extends EventEmitter {
   /** @internal Use {@link createServer}. */
   constructor(options: ServerOptions) {
     super();
+    this.#rnic = checkSocketOptions(options);
     this.#options = options;
-    this.#policy = resolvePolicy({ responder: 'relaxed', ...options.policy });
-    this.#rnic = options.rnic ?? defaultRnic();
+    this.#policy = resolvePolicy(options.policy, { ...DEFAULT_POLICY, responder: 'relaxed' });
     options.signal?.addEventListener('abort', () => this.close(), { once: true });
   }
 
-  /** Bind and listen: `listen(port, host, callback)` or `listen({ port, host }, callback)`; port 0 picks a free one. */
-  listen(where?: ListenOptions | number, hostOrCallback?: string | (() => void), callback?: () => void): this {
+  /**
+   * Bind and listen; `listening` follows, or `error`. As in `node:net`: `listen(port, host, backlog, callback)`, each of which may be left
+   * out, or `listen({ port, host, backlog }, callback)`; port 0 picks a free one.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already or has been closed
+   */
+  listen(port?: number, host?: string, backlog?: number, ready?: () => void): this;
+  listen(port: number, host: string, ready?: () => void): this;
+  listen(port: number, ready?: () => void): this;
+  listen(where: ListenOptions, ready?: () => void): this;
+  listen(ready: () => void): this;
+  listen(...given: (ListenOptions | number | string | (() => void) | undefined)[]): this {
     if (this.#state !== 'idle') throw new IwarpError('ERR_INVALID_STATE', 'the server is listening or closed already');
-    const options: ListenOptions = typeof where === 'object' ? where : {
-      port: where ?? 0, ...(typeof hostOrCallback === 'string' ? { host: hostOrCallback } : {}),
-    };
-    const ready = typeof hostOrCallback === 'function' ? hostOrCallback : callback;
-    checkInteger('port', options.port ?? 0, 0, 65_535);
-    if (ready !== undefined) this.once('listening', ready);
+    const ready = typeof given.at(-1) === 'function' ? given.pop() as () => void : undefined;
+    const [where, host, backlog] = given;
+    const options = where === undefined || typeof where === 'number' ? { port: where, host, backlog } : where;
+    if (typeof options !== 'object' || options === null) throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+    const bound = this.#rnic.cm.listen({ ...options as ListenOptions, policy: this.#policy }, (request) => this.#request(request));
     this.#state = 'binding';
-    const target = { policy: this.#policy, port: options.port ?? 0, ...(options.host === undefined ? {} : { host: options.host }), ...(options.backlog === undefined ? {} : { backlog: options.backlog }) };
-    this.#rnic.cm.listen(target, (request) => this.#request(request)).then(
+    if (ready !== undefined) this.once('listening', ready);
+    bound.then(
       (listener) => this.#bound(listener),
       (error: Error) => {
-        this.#state = 'closed';
+        if (this.#state === 'closing') this.#shut();
+        else this.#state = 'idle'; // as in node:net, another address may be tried
         this.emit('error', error);
       },
     );
@@ -78,6 +95,7 @@ export class RdmaServer extends EventEmitter {
     this.emit('listening');
   }
 
+  /** True from `listening` until `close()`. */
   get listening(): boolean {
     return this.#state === 'listening';
   }
@@ -92,6 +110,7 @@ export class RdmaServer extends EventEmitter {
     return this.#sockets;
   }
 
+  /** Tells how many connections are open, as `net.Server` does. */
   getConnections(callback: (error: Error | null, count: number) => void): this {
     process.nextTick(callback, null, this.#sockets.size);
     return this;
@@ -116,6 +135,7 @@ export class RdmaServer extends EventEmitter {
     for (const socket of this.#sockets) socket.destroy();
   }
 
+  /** Stop listening and drop every connection. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#state === 'closed') return;
     const closed = new Promise<void>((resolve) => this.once('close', resolve));
@@ -167,16 +187,19 @@ export class RdmaServer extends EventEmitter {
 }
 
 /**
- * A server over RDMA.
+ * A server over RDMA; `onConnection` gets each {@link RdmaSocket}.
+ *
+ * @throws ERR_INVALID_ARGUMENT
  *
  * @example
  * createServer((socket) => socket.pipe(socket)).listen(7471);
  */
-export function createServer(
-  options?: ServerOptions | ((socket: RdmaSocket) => void), onConnection?: (socket: RdmaSocket) => void,
-): RdmaServer {
+export function createServer(onConnection?: (socket: RdmaSocket) => void): RdmaServer;
+export function createServer(options: ServerOptions, onConnection?: (socket: RdmaSocket) => void): RdmaServer;
+export function createServer(options: ServerOptions | ((socket: RdmaSocket) => void) = {}, onConnection?: (socket: RdmaSocket) => void): RdmaServer {
   const listener = typeof options === 'function' ? options : onConnection;
-  const server = new RdmaServer(typeof options === 'object' ? options : {});
+  if (listener !== undefined) checkFunction('onConnection', listener);
+  const server = new RdmaServer(typeof options === 'function' ? {} : options);
   if (listener !== undefined) server.on('connection', listener);
   return server;
 }

@@ -3,34 +3,22 @@
  * unchanged. Opposite it stands another of its kind, or any program on librdmacm's rsockets (rstream, rcopy, those under librspreload).
  */
 import { addAbortSignal, Duplex } from 'node:stream';
-import { defaultRnic, type Rnic } from '../api/environment.ts';
-import { checkInteger, IwarpError } from '../base/errors.ts';
+import type { Rnic } from '../api/environment.ts';
+import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
+import { checkU64 } from '../base/u64.ts';
 import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
+import { checkTarget, type TargetOptions } from '../cm/target.ts';
 import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { Channel, type ChannelOptions } from './channel.ts';
+import { Channel } from './channel.ts';
+import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
 import type { ConnectionData } from './wire.ts';
 
-/** Options that both ends share. */
-export interface RdmaSocketOptions extends ChannelOptions {
-  /** Keep our direction open when the peer's ends. Default false, as in `node:net`. */
-  readonly allowHalfOpen?: boolean;
-  /** Ask the peer's TCP for a sign of life; see {@link RdmaSocket.setKeepAlive}. */
-  readonly keepAlive?: boolean;
-  readonly keepAliveInitialDelay?: number;
-  /** Ends the socket with an AbortError. */
-  readonly signal?: AbortSignal;
-  /** Device, transport and clock; the process's own by default. */
-  readonly rnic?: Rnic;
-}
-
 /** Options of {@link connect}. */
-export interface ConnectOptions extends RdmaSocketOptions {
+export interface ConnectOptions extends RdmaSocketOptions, TargetOptions {
+  /** Host name or address of the peer. Default `localhost`. */
   readonly host?: string;
-  readonly port: number;
-  readonly localAddress?: string;
-  readonly localPort?: number;
-  readonly family?: 4 | 6;
+  /** Differences from `DEFAULT_POLICY` of `iwarp`. */
   readonly policy?: Partial<ConnectionPolicy>;
 }
 
@@ -65,8 +53,9 @@ export class RdmaSocket extends Duplex {
   #idleTimer: NodeJS.Timeout | undefined;
   #keepAliveTimer: NodeJS.Timeout | undefined;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
-  /** Octets received and sent. */
+  /** Octets given to the reader so far. */
   bytesRead = 0;
+  /** Octets taken from the writer and put on their way so far. */
   bytesWritten = 0;
 
   /** @internal Use {@link connect} or a server. */
@@ -96,14 +85,17 @@ export class RdmaSocket extends Duplex {
 
   // ----------------------------------------------------------------------------------------------------- net.Socket
 
+  /** True until `connect` or the end. */
   get connecting(): boolean {
     return this.#channel.state === 'opening' && !this.destroyed;
   }
 
+  /** As `connecting`. */
   get pending(): boolean {
     return this.connecting;
   }
 
+  /** Where it stands; a half that has ended is left out. */
   get readyState(): ReadyState {
     if (this.connecting) return 'opening';
     const reads = this.readable && !this.readableEnded;
@@ -112,37 +104,46 @@ export class RdmaSocket extends Duplex {
     return reads ? 'readOnly' : writes ? 'writeOnly' : 'closed';
   }
 
+  /** The peer's address; undefined until `connect`, as are the other five. */
   get remoteAddress(): string | undefined {
     return this.#addresses?.remote.address;
   }
 
+  /** The peer's TCP port. */
   get remotePort(): number | undefined {
     return this.#addresses?.remote.port;
   }
 
+  /** `IPv4` or `IPv6`. */
   get remoteFamily(): string | undefined {
     return this.#addresses?.remote.family;
   }
 
+  /** Our address. */
   get localAddress(): string | undefined {
     return this.#addresses?.local.address;
   }
 
+  /** Our TCP port. */
   get localPort(): number | undefined {
     return this.#addresses?.local.port;
   }
 
+  /** `IPv4` or `IPv6`. */
   get localFamily(): string | undefined {
     return this.#addresses?.local.family;
   }
 
+  /** Our address, port and family; an empty object until `connect`. */
   address(): PortAddress | Record<string, never> {
     return this.#addresses?.local ?? {};
   }
 
   /** Emit `timeout` after this many ms without octets in either direction; 0 never. The socket stays open. */
   setTimeout(ms: number, callback?: () => void): this {
-    this.#idleMs = checkInteger('ms', ms, 0, 0x7fff_ffff);
+    checkInteger('ms', ms, 0, 0x7fff_ffff);
+    if (callback !== undefined) checkFunction('callback', callback);
+    this.#idleMs = ms;
     if (callback !== undefined) {
       if (ms > 0) this.once('timeout', callback);
       else this.off('timeout', callback);
@@ -151,12 +152,15 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
+  /** What {@link RdmaSocket.setTimeout} was told; undefined when it is off. */
   get timeout(): number | undefined {
     return this.#idleMs === 0 ? undefined : this.#idleMs;
   }
 
   /** Send a zero-length Write every `delay` ms: a peer that is gone is then noticed by TCP. */
   setKeepAlive(enable = false, delay = 0): this {
+    checkBoolean('enable', enable);
+    checkInteger('delay', delay, 0, 0x7fff_ffff);
     clearInterval(this.#keepAliveTimer);
     this.#keepAliveTimer = undefined;
     if (enable && !this.destroyed) {
@@ -176,6 +180,7 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
+  /** For code that calls it; see `ref`. */
   unref(): this {
     return this;
   }
@@ -201,19 +206,26 @@ export class RdmaSocket extends Duplex {
    * says when it connects. Data that is written after this call arrives after the mapping.
    */
   mapMemory(memory: Uint8Array, offset: bigint | number): void {
-    this.#channel.map(memory, BigInt(offset));
+    this.#channel.map(checkBytes('memory', memory), BigInt(checkU64('offset', offset)));
   }
 
+  /**
+   * End what {@link RdmaSocket.mapMemory} began; the peer must have stopped writing there.
+   *
+   * @throws ERR_INVALID_REGION if `memory` is not mapped
+   */
   unmapMemory(memory: Uint8Array): void {
-    this.#channel.unmap(memory);
+    this.#channel.unmap(checkBytes('memory', memory));
   }
 
   /** Write into the peer's mapped buffer (riowrite); settles when all has been taken. The peer gets no notice. */
   async writeMapped(data: Uint8Array, offset: bigint | number): Promise<void> {
+    checkBytes('data', data);
+    const from = BigInt(checkU64('offset', offset));
     let at = 0;
     while (at < data.length) {
       if (this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
-      const taken = this.#channel.writeMapped(data.subarray(at), BigInt(offset) + BigInt(at));
+      const taken = this.#channel.writeMapped(data.subarray(at), from + BigInt(at));
       at += taken;
       this.bytesWritten += taken;
       if (taken === 0) await new Promise<void>((resolve) => this.#mappedWaiters.push(resolve));
@@ -223,6 +235,7 @@ export class RdmaSocket extends Duplex {
 
   // ---------------------------------------------------------------------------------------------------------- Duplex
 
+  /** @internal */
   override _read(): void {
     this.#wanted = true;
     this.#fill();
@@ -244,6 +257,7 @@ export class RdmaSocket extends Duplex {
     }
   }
 
+  /** @internal */
   override _write(chunk: Uint8Array, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
     this.#chunk = chunk;
     this.#written = 0;
@@ -280,11 +294,13 @@ export class RdmaSocket extends Duplex {
     callback?.(error);
   }
 
+  /** @internal */
   override _final(callback: (error?: Error | null) => void): void {
     this.#final = () => this.#channel.finish(this.#endsBoth || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
     this.#pump();
   }
 
+  /** @internal */
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
     clearTimeout(this.#idleTimer);
     clearInterval(this.#keepAliveTimer);
@@ -335,30 +351,38 @@ export class RdmaSocket extends Duplex {
 }
 
 /**
- * Connect. Errors (no TCP connection, rejection, a peer that speaks something else) come as `error` events, as in `node:net`.
+ * Connect: `connect(options, listener)`, or `connect(port, host, listener)` as in `node:net`. What goes wrong on the way (no TCP
+ * connection, rejection, a peer that speaks something else) comes as an `error` event.
+ *
+ * @throws ERR_INVALID_ARGUMENT
  *
  * @example
- * const request = http.request({ createConnection: () => connect({ host: '10.0.0.2', port: 8080 }), path: '/' });
+ * const socket = connect({ host: '10.0.0.2', port: 7471 });
+ * socket.write('hello');
+ * for await (const chunk of socket) console.log(String(chunk));
  */
-export function connect(options: ConnectOptions, listener?: () => void): RdmaSocket {
-  if (typeof options !== 'object' || options === null) throw new IwarpError('ERR_INVALID_ARGUMENT', 'options must be an object');
-  checkInteger('options.port', options.port, 1, 65_535);
+export function connect(options: ConnectOptions, listener?: () => void): RdmaSocket;
+export function connect(port: number, host?: string, listener?: () => void): RdmaSocket;
+export function connect(port: number, listener?: () => void): RdmaSocket;
+export function connect(where: ConnectOptions | number, hostOrListener?: string | (() => void), last?: () => void): RdmaSocket {
+  const byPort = typeof where === 'number';
+  const host = byPort && typeof hostOrListener === 'string' ? hostOrListener : undefined;
+  const listener = host !== undefined || (byPort && hostOrListener === undefined) ? last : hostOrListener;
+  const options: ConnectOptions = byPort ? { port: where, ...(host === undefined ? {} : { host }) } : where;
+  const rnic = checkSocketOptions(options);
+  const target = checkTarget(options, 'localhost');
   const policy = resolvePolicy(options.policy);
-  const rnic = options.rnic ?? defaultRnic();
+  if (listener !== undefined) checkFunction('listener', listener);
   const socket = new RdmaSocket(options, rnic);
-  if (listener !== undefined) socket.once('connect', listener);
+  if (listener !== undefined) socket.once('connect', listener as () => void);
   if (socket.destroyed) return socket; // the signal was aborted already
   socket.start((channel) => rnic.cm.connect(channel.qp, {
-    host: options.host ?? 'localhost',
-    port: options.port,
+    ...target,
     policy,
     privateData: channel.connectionData,
     // librdmacm asks for one Read, since a peer-to-peer connection may begin with one.
     responderResources: 1,
     initiatorDepth: 1,
-    ...(options.localAddress === undefined ? {} : { localAddress: options.localAddress }),
-    ...(options.localPort === undefined ? {} : { localPort: options.localPort }),
-    ...(options.family === undefined ? {} : { family: options.family }),
   }));
   return socket;
 }

@@ -8,9 +8,9 @@ import ts from 'typescript';
 import { expect, it } from 'vitest';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const PAGES = ['iwarp.md', 'iwarp/cm.md', 'iwarp/testing.md', 'iwarp/verbs.md', 'iwarp/wire.md'] as const;
+const PAGES = ['iwarp.md', 'iwarp/cm.md', 'iwarp/sockets.md', 'iwarp/testing.md', 'iwarp/verbs.md', 'iwarp/wire.md'] as const;
 const ENTRIES: Readonly<Record<string, string>> = {
-  'iwarp.md': 'src/index.ts', 'iwarp/cm.md': 'src/cm/index.ts', 'iwarp/testing.md': 'src/testing.ts',
+  'iwarp.md': 'src/index.ts', 'iwarp/cm.md': 'src/cm/index.ts', 'iwarp/sockets.md': 'src/sockets/index.ts', 'iwarp/testing.md': 'src/testing.ts',
   'iwarp/verbs.md': 'src/verbs/index.ts', 'iwarp/wire.md': 'src/wire.ts',
 };
 

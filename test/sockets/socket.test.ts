@@ -272,14 +272,6 @@ describe('RdmaServer', () => {
     expect(server.connections.size).toBe(0);
   });
 
-  it('tells that its address is taken', async () => {
-    const port = await listen({}, () => undefined);
-    const second = createServer().listen(port, '127.0.0.1');
-    const [error] = (await once(second, 'error')) as [Error & { code: string }];
-    expect(error.code).toBe('ERR_CONNECT');
-    expect(() => second.listen(0)).toThrow('listening or closed already');
-  });
-
   it('closes by its signal, and answers what net.Server answers', async () => {
     const abort = new AbortController();
     const port = await listen({ signal: abort.signal }, () => undefined);

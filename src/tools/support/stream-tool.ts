@@ -2,8 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { connect as tcpConnect, createServer as tcpServer } from 'node:net';
 import { IwarpError } from '../../base/errors.ts';
-import { connect, createServer, RdmaServer, type RdmaSocket } from '../../sockets/index.ts';
-import type { RdmaSocketOptions } from '../../sockets/socket.ts';
+import { connect, createServer, RdmaServer, type RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
 import { atoi, textOption, type ParsedOptions } from './options.ts';
 import type { Tool } from './tool.ts';
 

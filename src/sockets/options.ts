@@ -1,0 +1,53 @@
+/** Options of byte streams, checked before anything is made: what a caller gets wrong is said at once, by its name. */
+import { defaultRnic, isRnic, type Rnic } from '../api/environment.ts';
+import { checkSignal } from '../base/abort.ts';
+import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+
+/** Sizes of a stream. */
+export interface ChannelOptions {
+  /** Octets of the receive buffer, 4096 to 2^30; it is offered to the peer in halves. Default 1 MiB. */
+  readonly receiveBuffer?: number;
+  /** Octets of the send buffer, 4096 to 2^30. Default 1 MiB. */
+  readonly sendBuffer?: number;
+  /** Data messages that the peer may have on their way, 16 to 32767. Default 384. */
+  readonly credits?: number;
+  /** Buffers that the peer may map here at a time, 0 to 32512; above 128 in steps of 256. Default 0. */
+  readonly iomapSize?: number;
+}
+
+/** Options that both ends share. */
+export interface RdmaSocketOptions extends ChannelOptions {
+  /** Keep our direction open when the peer's ends. Default false, as in `node:net`. */
+  readonly allowHalfOpen?: boolean;
+  /** Ask the peer's TCP for a sign of life; see {@link RdmaSocket.setKeepAlive}. Default false. */
+  readonly keepAlive?: boolean;
+  /** Milliseconds between two such questions. Default two hours. */
+  readonly keepAliveInitialDelay?: number;
+  /** Ends the socket with an AbortError. */
+  readonly signal?: AbortSignal;
+  /** Device, transport and clock, from `openRnic` of `iwarp`; the process's own by default. */
+  readonly rnic?: Rnic;
+}
+
+/** As librdmacm's rs_mem and its 16-bit credits allow; a buffer below a page makes no window worth a message. */
+const RANGES = {
+  receiveBuffer: [4096, 2 ** 30], sendBuffer: [4096, 2 ** 30], credits: [16, 0x7fff], iomapSize: [0, 127 * 256], keepAliveInitialDelay: [0, 0x7fff_ffff],
+} as const;
+
+/** Throws ERR_INVALID_ARGUMENT unless all is as {@link RdmaSocketOptions} says; returns the device to use. */
+export function checkSocketOptions(options: RdmaSocketOptions): Rnic {
+  if (typeof options !== 'object' || options === null) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+  }
+  for (const [name, [min, max]] of Object.entries(RANGES)) {
+    const value = options[name as keyof typeof RANGES];
+    if (value !== undefined) checkInteger(`options.${name}`, value, min, max);
+  }
+  for (const name of ['allowHalfOpen', 'keepAlive'] as const) {
+    if (options[name] !== undefined) checkBoolean(`options.${name}`, options[name]);
+  }
+  checkSignal(options.signal);
+  const rnic = options.rnic === undefined ? defaultRnic() : options.rnic;
+  if (!isRnic(rnic)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.rnic must come from openRnic, got ${show(rnic)}`);
+  return rnic;
+}
