@@ -1,4 +1,4 @@
-// The two programs of the README, run as one and with less memory: what the client writes stands in the server's memory.
+// The programs of the README. The first two are run as one and with less memory: what the client writes stands in the server's memory.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
@@ -8,7 +8,8 @@ import { pathToFileURL } from 'node:url';
 import { expect, it } from 'vitest';
 import { ROOT, runTs } from './support.ts';
 
-const programs = [...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/^```js\n([^]*?)^```$/gm)].map((match) => match[1]!);
+const text = readFileSync(join(ROOT, 'README.md'), 'utf8');
+const programs = [...text.matchAll(/^```js\n([^]*?)^```$/gm)].map((match) => match[1]!);
 
 async function freePort(): Promise<number> {
   const server = createServer();
@@ -35,6 +36,20 @@ it('the README moves memory in a dozen lines of plain JavaScript', async () => {
     writeFileSync(file, `${code}\nconsole.log(memory.every((octet) => octet === 7));\nprocess.exit();\n`);
     // It registers ordinary memory, whatever the other tests run on.
     expect(await runTs(file, [], { IWARP_ENGINE: 'thread' })).toEqual({ status: 0, stdout: 'true\n', stderr: '' });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it("the README's HTTP over RDMA answers", async () => {
+  const [program] = [...text.matchAll(/^```ts\n([^]*?)^```$/gm)].map((match) => match[1]!).filter((code) => code.includes("'iwarp/sockets'"));
+  const folder = mkdtempSync(join(tmpdir(), 'iwarp-readme-'));
+  try {
+    const source = pathToFileURL(join(ROOT, 'src/sockets/index.ts')).href;
+    const code = program!.replaceAll("'iwarp/sockets'", `'${source}'`).replaceAll('7471', String(await freePort()));
+    const file = join(folder, 'http.mts');
+    writeFileSync(file, `${code}\nprocess.stdout.on('unpipe', () => process.exit());\n`);
+    expect(await runTs(file, [])).toEqual({ status: 0, stdout: 'you asked for /over/rdma', stderr: '' });
   } finally {
     rmSync(folder, { recursive: true });
   }
