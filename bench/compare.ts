@@ -1,5 +1,5 @@
 /** The committed ratios, and which of them have moved. Speeds belong to a machine; ratios inside a round are what may be compared. */
-import type { Better, RunResult, Spread } from './types.ts';
+import type { Better, GoalResult, RunResult, Spread } from './types.ts';
 
 /** A ratio with its quartiles, and which way is good. */
 export interface Kept {
@@ -13,6 +13,12 @@ export interface Kept {
 export interface Baseline {
   readonly schema: 'iwarp-bench-ratios/2';
   readonly ratios: Readonly<Record<string, Kept>>;
+  /** The run that gave them, and what it says of the goals: docs/performance.md is made of it. */
+  readonly run?: BaselineRun;
+}
+
+export interface BaselineRun extends Pick<RunResult, 'started' | 'seconds' | 'mode' | 'machine'> {
+  readonly goals: readonly GoalResult[];
 }
 
 /** What of a run is compared. */

@@ -3,12 +3,13 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { baselineOf, compare, compareText, type Baseline } from './compare.ts';
 import { custom, goals } from './experiments.ts';
+import { goalsTable, judgeGoals } from './goals.ts';
 import { describeMachine } from './machine.ts';
 import { buildNative } from './native.ts';
 import { parseBench, partNames, USAGE, type BenchOptions } from './options.ts';
 import type { Probe, Progress } from './probes/probe.ts';
 import { probeTable, table } from './report/table.ts';
-import { runExperiment } from './runner.ts';
+import { expectedSeconds, runExperiment } from './runner.ts';
 import { answers, everything, SCENARIOS } from './scenarios.ts';
 import type { Experiment, ExperimentResult, ProbeResult, RunResult } from './types.ts';
 
@@ -19,6 +20,11 @@ const say = (text: string): void => void process.stdout.write(`${text}\n`);
 function baselinePath(): string {
   const places = ['./baseline.json', '../../bench/baseline.json'].map((place) => fileURLToPath(new URL(place, import.meta.url)));
   return places.find((place) => existsSync(place)) ?? places.at(-1)!;
+}
+
+/** What is said of the figures. */
+function said(experiments: readonly ExperimentResult[], probes: readonly ProbeResult[]): Pick<RunResult, 'scenarios' | 'goals'> {
+  return { scenarios: answers(experiments, probes), goals: judgeGoals({ experiments, probes }) };
 }
 
 /** What is to be measured, in order. */
@@ -42,19 +48,31 @@ function planned(options: BenchOptions): Plan {
   }
 }
 
-/** One line that is written over on a terminal: how far, how long, what. Where output is kept, a line for each part. */
+/** A part of the run, and how long it takes on a machine that does nothing else. */
+interface Part {
+  readonly id: string;
+  readonly seconds: number;
+}
+
+/** Behind fewer seconds a pace says nothing. */
+const MIN_PACE_SECONDS = 10;
+const clock = (seconds: number): string => `${Math.floor(seconds / 60)}:${String(Math.round(seconds) % 60).padStart(2, '0')}`;
+
+/** One line that is written over on a terminal: how far, how long yet, what. Where output is kept, a line for each part. */
 class ProgressLine {
-  readonly #parts: number;
+  readonly #parts: readonly Part[];
   readonly #began = performance.now();
   #part = 0;
+  #partBegan = 0;
   #id = '';
 
-  constructor(parts: number) {
+  constructor(parts: readonly Part[]) {
     this.#parts = parts;
   }
 
   next(id: string): void {
     this.#part++;
+    this.#partBegan = performance.now();
     this.#id = id;
     if (!process.stderr.isTTY) process.stderr.write(`${this.#head()} ${id}\n`);
   }
@@ -67,9 +85,17 @@ class ProgressLine {
     if (process.stderr.isTTY) process.stderr.write('\r\u001b[K');
   }
 
+  /** The parts behind this one by what they should take, at the pace of those before. */
+  #left(): number {
+    const seconds = (parts: readonly Part[]): number => parts.reduce((sum, part) => sum + part.seconds, 0);
+    const expected = seconds(this.#parts.slice(0, this.#part - 1));
+    const pace = expected > MIN_PACE_SECONDS ? (this.#partBegan - this.#began) / 1000 / expected : 1;
+    const here = (this.#parts[this.#part - 1]?.seconds ?? 0) * pace - (performance.now() - this.#partBegan) / 1000;
+    return Math.max(0, here) + seconds(this.#parts.slice(this.#part)) * pace;
+  }
+
   #head(): string {
-    const seconds = Math.round((performance.now() - this.#began) / 1000);
-    return `[${this.#part}/${this.#parts}, ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}]`;
+    return `[${this.#part}/${this.#parts.length}, ${clock((performance.now() - this.#began) / 1000)}, ${clock(this.#left())} left]`;
   }
 }
 
@@ -113,7 +139,7 @@ class Results {
     return {
       schema: SCHEMA, mode: this.#kept?.mode ?? this.#options.mode, started: this.#kept?.started ?? this.#started,
       seconds: Math.round(Object.values(this.#durations).reduce((sum, seconds) => sum + seconds, 0)), machine: this.#machine,
-      method: this.#options.method, experiments, probes, durations: this.#durations, scenarios: answers(experiments, probes),
+      method: this.#options.method, experiments, probes, durations: this.#durations, ...said(experiments, probes),
     };
   }
 }
@@ -122,7 +148,7 @@ function readRun(path: string): RunResult {
   const run = JSON.parse(readFileSync(path, 'utf8')) as RunResult;
   if (run.schema !== SCHEMA) throw new Error(`${path} holds no results of this program`);
   // What is said of the figures is this version's.
-  return { ...run, scenarios: answers(run.experiments, run.probes) };
+  return { ...run, ...said(run.experiments, run.probes) };
 }
 
 /** Whole or not at all: a run that is killed while it writes leaves the file of the part before. */
@@ -142,7 +168,9 @@ export async function measure(options: BenchOptions, shown: (text: string) => vo
   const wanted = <T extends { readonly id: string }>(all: readonly T[]): readonly T[] => (kept === null || options.mode === 'only' ? all : all.filter(({ id }) => !results.has(id)));
   const plan = planned(options);
   const [experiments, probes] = [wanted(plan.experiments), wanted(plan.probes)];
-  const line = new ProgressLine(experiments.length + probes.length);
+  const line = new ProgressLine([
+    ...experiments.map((one) => ({ id: one.id, seconds: expectedSeconds(one, options.method) })), ...probes.map((one) => ({ id: one.id, seconds: one.seconds(options.method) })),
+  ]);
   const part = async (id: string, run: () => Promise<Parameters<Results['add']>[0]>): Promise<void> => {
     line.next(id);
     const began = performance.now();
@@ -167,7 +195,9 @@ function judge(options: BenchOptions, run: RunResult): number {
     if (moves.some(({ verdict }) => verdict === 'worse' || verdict === 'gone')) return 1;
   }
   if (options.saveBaseline) {
-    writeFileSync(path, `${JSON.stringify(baselineOf(run), null, 1)}\n`);
+    const { started, seconds, mode, machine, goals } = run;
+    const baseline: Baseline = { ...baselineOf(run), run: { started, seconds, mode, machine, goals } };
+    writeFileSync(path, `${JSON.stringify(baseline, null, 1)}\n`);
     say(`baseline written: ${path}`);
   }
   return 0;
@@ -197,6 +227,7 @@ export async function run(args: string[]): Promise<number> {
   try {
     const result = options.from === undefined ? await measure(options, say) : readRun(options.from);
     for (const { question, source, there, here } of result.scenarios) say(`${question}\n  seen there: ${there}${source === '' ? '' : ` (${source})`}\n  seen here:  ${here}`);
+    say(goalsTable(result.goals.filter(({ figure }) => figure !== null)));
     if (options.json !== undefined) writeRun(options.json, result);
     if (options.html !== undefined) writeFileSync(options.html, (await import('./report/html.ts')).report(result));
     say(`${result.seconds} s`);

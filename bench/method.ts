@@ -5,6 +5,8 @@ export interface Method {
   readonly windows: number;
   readonly windowMs: number;
   readonly latencyMs: number;
+  /** A native add-on to compare the checksum with: a module with `calculate(bytes)`, which this repository does not have. */
+  readonly nativeCrc?: string;
 }
 
 /** What comes up to speed before a window. */

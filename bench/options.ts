@@ -29,6 +29,7 @@ One experiment of your own:
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
 How, and where to:
   --rounds N  --windows N  --window MS      7, 2, 60
+  --native-crc FOLDER                       a native CRC32c add-on to compare with, as node_modules/fast-crc32c where you have it
   --json FILE  --html FILE                  write results (behind each part), write the report
   --continue                                keep what --json FILE has: measure what it lacks, or anew what --only names
   --from FILE                               results of an earlier run instead of measuring
@@ -70,7 +71,7 @@ const FLAGS = {
   quick: { type: 'boolean' }, full: { type: 'boolean' }, only: { type: 'string' }, scenario: { type: 'string' }, list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' },
   test: { type: 'string' }, verb: { type: 'string' }, size: { type: 'string' }, 'in-flight': { type: 'string' }, connections: { type: 'string' },
   crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, engine: { type: 'string' }, engines: { type: 'string' }, against: { type: 'string' },
-  rounds: { type: 'string' }, windows: { type: 'string' }, window: { type: 'string' },
+  rounds: { type: 'string' }, windows: { type: 'string' }, window: { type: 'string' }, 'native-crc': { type: 'string' },
   json: { type: 'string' }, html: { type: 'string' }, from: { type: 'string' }, continue: { type: 'boolean' }, compare: { type: 'boolean' }, baseline: { type: 'string' },
   'save-baseline': { type: 'boolean' },
 } as const;
@@ -91,7 +92,7 @@ export function parseBench(args: string[]): BenchOptions {
   const windowMs = number('window', 60, 10_000);
   const windows = number('windows', 2, 1000);
   return {
-    mode, parts, wish, method: { rounds: number('rounds', 7, 1000), windows, windowMs, latencyMs: windowMs * windows },
+    mode, parts, wish, method: { rounds: number('rounds', 7, 1000), windows, windowMs, latencyMs: windowMs * windows, ...(values['native-crc'] !== undefined && { nativeCrc: values['native-crc'] }) },
     json: values.json, html: values.html, from: values.from, continue: values.continue === true,
     compare: values.compare === true, baseline: values.baseline, saveBaseline: values['save-baseline'] === true,
   };

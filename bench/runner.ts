@@ -7,7 +7,8 @@ import { foreignShare, readTicks, type Ticks } from './machine.ts';
 import { SETTLE_MS, type Method } from './method.ts';
 import { nativeSlice } from './native.ts';
 import { PeerProcess } from './peer-process.ts';
-import { summarize } from './summary.ts';
+import type { Place } from './peers/peer.ts';
+import { isDisturbed, summarize } from './summary.ts';
 import type { Case, CaseResult, CaseSpec, Experiment, ExperimentResult, Group, Health, LatencySlice, Mark, Window } from './types.ts';
 
 /** What one slice gave. */
@@ -23,6 +24,15 @@ export interface Slice {
 const START_BATCH = 4;
 /** What JIT compilers get before the first round. */
 const WARM_MS = 150;
+/** Where a goal is judged. */
+const CAREFUL_WARM_MS = 450;
+/** And how often a slice is taken there at most, if the machine has been taken away in all of it. */
+const ATTEMPTS = 3;
+/** Pairs of processes that are set up at once. */
+const OPENERS = 2;
+/** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
+const OPEN_SECONDS = 0.45;
+const ASK_SECONDS = 0.03;
 
 /** All processes of a pair at one moment, the server first. */
 interface Marks {
@@ -41,10 +51,11 @@ class Pair {
   }
 
   async open(): Promise<void> {
-    const { place } = await this.#server.ask<'ready'>({ do: 'serve', spec: this.spec });
-    for (let left = this.spec.clients; left > 0; left -= START_BATCH) {
+    for (let left = this.spec.clients, place: Place | null = null; left > 0; left -= START_BATCH) {
       const clients = Array.from({ length: Math.min(left, START_BATCH) }, () => new PeerProcess());
       this.#clients.push(...clients);
+      // The first clients start while the server does.
+      place ??= (await this.#server.ask<'ready'>({ do: 'serve', spec: this.spec })).place!;
       await Promise.all(clients.map((client) => client.ask<'ready'>({ do: 'connect', spec: this.spec, place: place! })));
     }
   }
@@ -106,48 +117,90 @@ class Pair {
 
 export type Progress = (text: string) => void;
 
-/** Measure one group. */
-async function runGroup(group: Group, method: Method, progress: Progress, missing: { id: string; reason: string }[]): Promise<CaseResult[]> {
-  const pairs = new Map<Case, Pair>();
-  const slices = new Map<Case, Slice[]>();
-  const drop = (one: Case, error: unknown): void => {
-    missing.push({ id: one.id, reason: (error as Error).message });
-    pairs.get(one)?.close();
-    slices.delete(one);
-  };
-  try {
-    for (const one of group.cases) {
-      slices.set(one, []);
-      if (one.spec.peer === 'c') continue;
-      const pair = new Pair(one.spec);
-      pairs.set(one, pair);
-      await pair.open().then(() => pair.slice({ ...method, windows: 1 }, WARM_MS)).catch((error: unknown) => drop(one, error));
-    }
-    for (let round = 0; round < method.rounds; round++) {
-      for (const one of group.cases) {
-        const list = slices.get(one);
-        if (list === undefined) continue;
-        progress(`round ${round + 1}/${method.rounds}  ${one.id}`);
-        const slice = one.spec.peer === 'c' ? nativeSlice(one.spec, method) : pairs.get(one)!.slice(method, SETTLE_MS);
-        await slice.then((result) => list.push(result), (error: unknown) => drop(one, error));
-      }
-    }
-  } finally {
-    for (const pair of pairs.values()) pair.close();
+/** Measures one group: sets its pairs up, then gives each its slices. */
+class GroupRun {
+  readonly #group: Group;
+  readonly #method: Method;
+  readonly #careful: boolean;
+  readonly #missing: { id: string; reason: string }[];
+  readonly #pairs = new Map<Case, Pair>();
+  readonly #slices = new Map<Case, Slice[]>();
+
+  constructor(group: Group, method: Method, careful: boolean, missing: { id: string; reason: string }[]) {
+    this.#group = group;
+    this.#method = method;
+    this.#careful = careful;
+    this.#missing = missing;
   }
-  return summarize(group, slices);
+
+  async run(progress: Progress): Promise<CaseResult[]> {
+    try {
+      progress('starting processes');
+      await this.#open();
+      for (let round = 0; round < this.#method.rounds; round++) {
+        for (const one of this.#group.cases) {
+          const list = this.#slices.get(one);
+          if (list === undefined) continue;
+          progress(`round ${round + 1}/${this.#method.rounds}  ${one.id}`);
+          await this.#slice(one).then((slice) => list.push(slice), (error: unknown) => this.#drop(one, error));
+        }
+      }
+    } finally {
+      for (const pair of this.#pairs.values()) pair.close();
+    }
+    return summarize(this.#group, this.#slices);
+  }
+
+  /** A few pairs at a time, and what the compilers need. */
+  async #open(): Promise<void> {
+    const waiting = [...this.#group.cases];
+    for (const one of waiting) this.#slices.set(one, []);
+    const opener = async (): Promise<void> => {
+      for (let one = waiting.shift(); one !== undefined; one = waiting.shift()) {
+        const next = one;
+        if (next.spec.peer === 'c') continue;
+        const pair = new Pair(next.spec);
+        this.#pairs.set(next, pair);
+        await pair.open().then(() => pair.slice({ ...this.#method, windows: 1 }, this.#careful ? CAREFUL_WARM_MS : WARM_MS)).catch((error: unknown) => this.#drop(next, error));
+      }
+    };
+    await Promise.all(Array.from({ length: OPENERS }, opener));
+  }
+
+  async #slice(one: Case): Promise<Slice> {
+    const take = (): Promise<Slice> => (one.spec.peer === 'c' ? nativeSlice(one.spec, this.#method) : this.#pairs.get(one)!.slice(this.#method, SETTLE_MS));
+    let slice = await take();
+    for (let attempt = 1; this.#careful && attempt < ATTEMPTS && isDisturbed(slice); attempt++) slice = await take();
+    return slice;
+  }
+
+  #drop(one: Case, error: unknown): void {
+    this.#missing.push({ id: one.id, reason: (error as Error).message });
+    this.#pairs.get(one)?.close();
+    this.#slices.delete(one);
+  }
+}
+
+const roundsOf = (experiment: Experiment, method: Method): number => Math.min(experiment.maxRounds ?? method.rounds, method.rounds);
+
+/** How long an experiment takes on a machine that does nothing else. */
+export function expectedSeconds(experiment: Experiment, method: Method): number {
+  const slice = (SETTLE_MS + method.windows * method.windowMs) / 1000 + ASK_SECONDS;
+  const open = OPEN_SECONDS + (experiment.careful === true ? CAREFUL_WARM_MS : WARM_MS) / 1000;
+  const each = experiment.groups.flatMap(({ cases }) => cases).map(({ spec }) => open * Math.sqrt(spec.clients) + roundsOf(experiment, method) * slice);
+  return each.reduce((sum, seconds) => sum + seconds, 0);
 }
 
 /** Measure one experiment. */
 export async function runExperiment(experiment: Experiment, method: Method, progress: Progress): Promise<ExperimentResult> {
-  const { id, title, test, axis, unit, about, maxRounds = method.rounds } = experiment;
-  const rounds = Math.min(maxRounds, method.rounds);
+  const { id, title, test, axis, unit, about, careful = false } = experiment;
   const cases: CaseResult[] = [];
   const missing: { id: string; reason: string }[] = [];
   for (const [i, group] of experiment.groups.entries()) {
-    const told = (text: string): void => progress(`${i + 1}/${experiment.groups.length}  ${text}`);
+    const told = (text: string): void => progress(experiment.groups.length === 1 ? text : `${i + 1}/${experiment.groups.length}  ${text}`);
     // A group that fails as a whole leaves the others.
-    await runGroup(group, { ...method, rounds }, told, missing).then((results) => cases.push(...results), (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
+    await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careful, missing).run(told)
+      .then((results) => cases.push(...results), (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
   }
   return { id, title, test, axis, unit, about, cases, missing };
 }

@@ -13,6 +13,12 @@ const MAX_FOREIGN = 0.5;
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 const gbs = (window: Window): number => window.bytes / window.ns;
 
+/** Whether the host or other programs took the machine away in every window of a slice. */
+export function isDisturbed({ windows, steal, latency }: Slice): boolean {
+  if (latency !== null && steal > MAX_STEAL) return true;
+  return windows.length > 0 && windows.every((window) => window.steal > MAX_STEAL || window.foreign > MAX_FOREIGN);
+}
+
 /** perftest counts half a round trip as the latency, and all of it for Reads. */
 export const tripsOf = (spec: CaseSpec): number => (spec.peer === 'iwarp' && spec.verb === 'read' ? 1 : 2);
 

@@ -78,6 +78,8 @@ export interface Experiment {
   readonly about: string;
   /** Rounds, where it needs fewer than the run's method has: no goal is judged by it. */
   readonly maxRounds?: number;
+  /** A goal is judged by it: warmed up longer, and slices that were disturbed are taken again. */
+  readonly careful?: boolean;
   readonly groups: readonly Group[];
 }
 
@@ -229,6 +231,8 @@ export interface ProbeRatio {
 /** One picture of a probe: horizontal bars. */
 export interface ProbeChart {
   readonly caption: string;
+  /** What a reader should look for. */
+  readonly see: string;
   readonly unit: string;
   readonly log: boolean;
   readonly bars: readonly { readonly label: string; readonly value: number | null; readonly ours: boolean }[];
@@ -259,6 +263,22 @@ export interface ScenarioResult {
   readonly here: string;
 }
 
+/** A goal of the stack with what a run says of it. */
+export interface GoalResult {
+  readonly id: string;
+  readonly group: string;
+  readonly what: string;
+  /** In words: at least, at most. */
+  readonly goal: string;
+  readonly better: Better;
+  /** A ratio inside a round; null if the run did not measure it. */
+  readonly figure: Spread | null;
+  /** `in the spread`: the median falls short, the better quartile does not. */
+  readonly verdict: 'met' | 'in the spread' | 'missed' | 'not measured';
+  readonly disturbed: boolean;
+  readonly limit: string;
+}
+
 /** A whole run. */
 export interface RunResult {
   readonly schema: 'iwarp-bench/2';
@@ -272,4 +292,5 @@ export interface RunResult {
   /** Seconds that each part took. */
   readonly durations: Readonly<Record<string, number>>;
   readonly scenarios: readonly ScenarioResult[];
+  readonly goals: readonly GoalResult[];
 }

@@ -4,7 +4,7 @@
  * machine hardly moves. How the compiler lays out two copies of the same code is worth some percent by itself, so the figure is the median over
  * many processes, and stands beside that of a control: the same with a copy in which nothing has been taken out.
  *
- * Run compiled, with plain node: `node dist/bench/micro/counters.js [processes]`.
+ * Called by probes/counters.ts. Alone, compiled, with plain node: `node dist/bench/micro/counters.js [processes]`.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -14,6 +14,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { ConnectionManager as Manager } from '../../src/cm/index.ts';
 import type * as Testing from '../../src/testing.ts';
 import type * as Verbs from '../../src/verbs/index.ts';
+import { spread } from '../stats.ts';
 
 const BUILD = fileURLToPath(new URL('../..', import.meta.url));
 const BATCH = 128;
@@ -107,7 +108,14 @@ async function compare(other: string, swapped: boolean): Promise<number[]> {
   return ratios;
 }
 
-function main(processes: number): void {
+/** Percents by process, for one kind of message and one thing that this build was set beside. */
+export interface CounterResult {
+  readonly kind: string;
+  readonly beside: string;
+  readonly percent: readonly number[];
+}
+
+function measure(processes: number): CounterResult[] {
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-bare-'));
   try {
     const sides = [
@@ -120,17 +128,20 @@ function main(processes: number): void {
         figures.push(JSON.parse(text) as number[]);
       }
     }
-    for (const [k, kind] of KINDS.entries()) {
-      for (const { name, figures } of sides) {
-        const list = figures.map((one) => one[k]!).sort((a, b) => a - b);
-        const at = (share: number): string => `${list[Math.floor((list.length - 1) * share)]!.toFixed(1)} %`;
-        console.log(`${kind}, ${SIZE} octets, this build beside ${name}: ${at(0.5)} (quartiles ${at(0.25)}, ${at(0.75)}; ${processes} processes)`);
-      }
-    }
+    return KINDS.flatMap((kind, k) => sides.map(({ name, figures }) => ({ kind, beside: name, percent: figures.map((one) => one[k]!) })));
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
+function main(processes: number): void {
+  for (const { kind, beside, percent } of measure(processes)) {
+    const { median, low, high } = spread(percent, true);
+    const text = (value: number): string => `${value.toFixed(1)} %`;
+    console.log(`${kind}, ${SIZE} octets, this build beside ${beside}: ${text(median)} (quartiles ${text(low)}, ${text(high)}; ${processes} processes)`);
+  }
+}
+
 if (process.argv[2] === 'child') console.log(JSON.stringify(await compare(process.argv[3]!, process.argv[4] === '1')));
+else if (process.argv[2] === 'json') console.log(JSON.stringify(measure(Number(process.argv[3]))));
 else main(Number(process.argv[2] ?? 20));

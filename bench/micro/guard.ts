@@ -2,8 +2,11 @@
  * The inner loops one by one, for the regression guard: CRC, wire codec, framer, deframer (also cut in the worst way), work queues. Every
  * figure is set against a base that was run in the same round of the same process, so that the ratios carry over from day to day.
  *
- * A child process of probes/micro.ts; alone it prints: `node dist/bench/micro/guard.js [rounds]`.
+ * A child process of probes/micro.ts; alone it prints: `node dist/bench/micro/guard.js [rounds] [native]`, where `native` is a module with
+ * `calculate(bytes)`, a CRC32c add-on to be compared with.
  */
+import { createRequire } from 'node:module';
+import { basename, resolve } from 'node:path';
 import { copyBytes } from '../../src/base/copy.ts';
 import { createCrc32cEngine, availableCrc32cEngines } from '../../src/crc32c/engine.ts';
 import { createSegment, DDP_CONTROL, decodeSegment, putTaggedHeader, TAGGED_HEADER_OCTETS } from '../../src/ddp/wire.ts';
@@ -28,6 +31,7 @@ interface GuardCase extends Omit<GuardResult, 'costs'> {
 }
 
 const SLICE_MS = 4;
+const NATIVE_OCTETS = 65_536;
 const OPERATIONS = 20_000;
 const STREAM_OCTETS = 1 << 20;
 /** A stream that is cut small needs fewer octets. */
@@ -51,6 +55,28 @@ function crcCases(): GuardCase[] {
     const base = name === 'crc-32' ? null : `crc-32 ${size}`;
     return { id: `${name} ${size}`, label: `CRC32c by ${name}, ${size} octets`, unit: 'ns/octet', base, as: 'speed', run };
   }));
+}
+
+type Calculate = (bytes: Uint8Array) => number;
+const CHECK = 0xe3069283;
+
+/** A native add-on, and our engine against it. */
+function nativeCases(path: string): GuardCase[] {
+  const { calculate } = createRequire(import.meta.url)(resolve(path)) as { readonly calculate: Calculate };
+  if (calculate(Buffer.from('123456789')) >>> 0 !== CHECK) throw new Error(`${basename(path)} does not compute CRC32c`);
+  const bytes = Buffer.alloc(NATIVE_OCTETS, 7);
+  const engine = createCrc32cEngine('simd');
+  const own = engine.allocate(NATIVE_OCTETS + 20).fill(7);
+  return [
+    { id: `native ${NATIVE_OCTETS}`, label: `CRC32c by ${basename(path)}, ${NATIVE_OCTETS} octets`, unit: 'ns/octet', base: null, as: 'speed', run: () => {
+      sink ^= calculate(bytes);
+      return NATIVE_OCTETS;
+    } },
+    { id: `simd ${NATIVE_OCTETS}`, label: `CRC32c by simd, ${NATIVE_OCTETS} octets, beside it`, unit: 'ns/octet', base: `native ${NATIVE_OCTETS}`, as: 'speed', run: () => {
+      sink ^= engine.update(0, own, 20, 20 + NATIVE_OCTETS);
+      return NATIVE_OCTETS;
+    } },
+  ];
 }
 
 function codecCases(): GuardCase[] {
@@ -161,8 +187,8 @@ function time(run: () => number, ms: number): number {
 }
 
 /** Every case in turn, `rounds` times. */
-export function guard(rounds: number): GuardResult[] {
-  const cases = [...crcCases(), ...codecCases(), ...framerCases(), ...deframerCases(), ...ringCases()];
+export function guard(rounds: number, native?: string): GuardResult[] {
+  const cases = [...crcCases(), ...(native === undefined ? [] : nativeCases(native)), ...codecCases(), ...framerCases(), ...deframerCases(), ...ringCases()];
   const costs = new Map(cases.map((one) => [one, [] as number[]]));
   for (const one of cases) time(one.run, 10 * SLICE_MS);
   for (let round = 0; round < rounds; round++) for (const one of cases) costs.get(one)!.push(time(one.run, SLICE_MS));
@@ -176,8 +202,8 @@ export function guardRatios(one: GuardResult, all: readonly GuardResult[]): numb
   return one.costs.map((cost, round) => (one.as === 'speed' ? base.costs[round]! / cost : cost / base.costs[round]!));
 }
 
-function main(rounds: number): void {
-  const results = guard(rounds);
+function main(rounds: number, native?: string): void {
+  const results = guard(rounds, native);
   if (sink === 0x7fff_ffff) process.stderr.write('');
   if (process.send !== undefined) {
     process.send(results, () => process.disconnect());
@@ -190,4 +216,4 @@ function main(rounds: number): void {
   }
 }
 
-if (process.argv[1] !== undefined && /guard\.[jt]s$/.test(process.argv[1])) main(Math.max(1, Number(process.argv[2] ?? 15)));
+if (process.argv[1] !== undefined && /guard\.[jt]s$/.test(process.argv[1])) main(Math.max(1, Number(process.argv[2] ?? 15)), process.argv[3]);

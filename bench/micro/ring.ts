@@ -2,20 +2,27 @@
  * What it costs to hand work to another thread: the rings of src/engine with their doorbells against one `postMessage` a request, with 1 to
  * 2,048 requests outstanding. The other thread answers each request; a request counts when its answer is back.
  *
- * Run compiled, with plain node: `node dist/bench/micro/ring.js [rounds]`. Every round measures both ways at every depth, one after the
- * other; the ratio is taken inside a round. Printed is the median over the rounds.
+ * Called by probes/handover.ts; alone it prints: `node dist/bench/micro/ring.js [rounds]`. Every round measures both ways at every depth, one
+ * after the other; the ratio is taken inside a round. Printed is the median over the rounds.
  */
 import { MessageChannel, parentPort, Worker, workerData, type MessagePort } from 'node:worker_threads';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
-import { median } from '../stats.ts';
+import { median, ratios } from '../stats.ts';
 
 const DEPTHS = [1, 16, 256, 2048] as const;
 const SLICE_MS = 80;
 const RING_WORDS = 65_536;
 /** A plain request of one element is this long in the engine's ring. */
-const REQUEST_WORDS = 11;
-const ANSWER_WORDS = 4;
+export const REQUEST_WORDS = 11;
+export const ANSWER_WORDS = 4;
 const REQUEST = 1;
+
+/** Millions of requests a second by round. */
+export interface RingResult {
+  readonly depth: number;
+  readonly ring: readonly number[];
+  readonly messages: readonly number[];
+}
 
 interface Start {
   readonly submissions: Int32Array;
@@ -126,27 +133,36 @@ class Bench {
   }
 }
 
-async function main(rounds: number): Promise<void> {
+/** Both ways at every depth, `rounds` times. */
+export async function measureRing(rounds: number, progress: (text: string) => void): Promise<RingResult[]> {
   const bench = new Bench();
-  await bench.ready();
-  const results = DEPTHS.map((depth) => ({ depth, ring: [] as number[], messages: [] as number[], ratio: [] as number[] }));
-  for (let round = -1; round < rounds; round++) {
-    for (const result of results) {
-      const ring = await bench.rate('ring', result.depth);
-      const messages = await bench.rate('messages', result.depth);
-      if (round < 0) continue; // warm up
-      result.ring.push(ring);
-      result.messages.push(messages);
-      result.ratio.push(ring / messages);
+  try {
+    await bench.ready();
+    const results = DEPTHS.map((depth) => ({ depth, ring: [] as number[], messages: [] as number[] }));
+    for (let round = -1; round < rounds; round++) {
+      for (const { depth, ring, messages } of results) {
+        progress(`round ${Math.max(1, round + 1)}/${rounds}  ${depth} under way`);
+        const rates = [await bench.rate('ring', depth), await bench.rate('messages', depth)] as const;
+        if (round < 0) continue; // warm up
+        ring.push(rates[0] / 1e6);
+        messages.push(rates[1] / 1e6);
+      }
     }
+    return results;
+  } finally {
+    await bench.stop();
   }
-  console.log('outstanding    ring M/s    postMessage M/s    ratio');
-  for (const { depth, ring, messages, ratio } of results) {
-    const m = (rates: number[]): string => (median(rates) / 1e6).toFixed(2);
-    console.log(`${String(depth).padStart(11)}${m(ring).padStart(12)}${m(messages).padStart(19)}${median(ratio).toFixed(1).padStart(9)}`);
-  }
-  await bench.stop();
 }
 
-if (workerData === null) await main(Number(process.argv[2] ?? 9));
-else answer(workerData as Start);
+async function main(rounds: number): Promise<void> {
+  console.log('outstanding    ring M/s    postMessage M/s    ratio');
+  for (const { depth, ring, messages } of await measureRing(rounds, () => undefined)) {
+    const m = (rates: readonly number[]): string => median(rates).toFixed(2);
+    console.log(`${String(depth).padStart(11)}${m(ring).padStart(12)}${m(messages).padStart(19)}${median(ratios(ring, messages)).toFixed(1).padStart(9)}`);
+  }
+}
+
+const isStart = (data: unknown): data is Start => data !== null && typeof data === 'object' && 'submissions' in data;
+
+if (isStart(workerData)) answer(workerData);
+else if (process.argv[1] !== undefined && /ring\.[jt]s$/.test(process.argv[1])) await main(Number(process.argv[2] ?? 9));

@@ -85,7 +85,7 @@ async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   try {
     for (let n = 0; n < method.rounds; n++) {
       for (const [engine, pair] of pairs) {
-        progress(`busy  round ${n + 1}/${method.rounds}  ${engine}`);
+        progress(`round ${n + 1}/${method.rounds}  ${engine}`);
         await round(pair).catch((error: unknown) => {
           missing.push({ id: engine, reason: (error as Error).message });
           close(pair);
@@ -124,6 +124,7 @@ ${BUSY_MS / 1000} s without a pause. Shown are whole round trips; medians of the
     rows,
     charts: [{
       caption: 'Worst Read of a round, microseconds, logarithmic', unit: 'us', log: true,
+      see: 'With the engine in the main thread (grey) a Read waits until the computing ends. With the engine in a worker (blue) it hardly notices: that is what to see here.',
       bars: rows.map((row, i) => ({ label: row.label, value: typeof row.cells[3] === 'number' ? row.cells[3] : null, ours: i >= 2 })),
     }],
     ratios: worker === undefined ? [] : [ratioOf('busy/worker p99 : idle', 'less', worker.rounds.map((each) => p99(each, 'busy') / p99(each, 'idle')))],
@@ -131,4 +132,4 @@ ${BUSY_MS / 1000} s without a pause. Shown are whole round trips; medians of the
   };
 }
 
-export const busy: Probe = { id: 'busy', title: 'The server computes, and its memory is read all the same', run };
+export const busy: Probe = { id: 'busy', title: 'The server computes, and its memory is read all the same', seconds: ({ rounds }) => rounds * 3.4 + 2, run };

@@ -210,8 +210,10 @@ function tell(floods: readonly FloodResult[], holds: readonly HoldResult[], miss
       'KiB a connection, open', 'KiB a connection, held'],
     rows, ratios, missing,
     charts: [
-      { caption: 'How much of its rate a good connection keeps beside the attack (1 is all)', unit: 'share', log: false, bars: kept },
-      { caption: 'Processor time of the server for the same time of the attacker: above 1 the attack is cheaper to make than to bear', unit: 'times', log: false, bars: cpu },
+      { caption: 'How much of its rate a good connection keeps beside the attack (1 is all)', unit: 'share',
+        see: 'Grey is an honest second client, who takes his share too: an attack may leave less than he does, but not out of proportion.', log: false, bars: kept },
+      { caption: 'Processor time of the server for the same time of the attacker: above 1 the attack is cheaper to make than to bear', unit: 'times',
+        see: 'A bar of 1 means that an attacker has to spend as much processor time as he takes from the server.', log: false, bars: cpu },
     ],
     disturbed: stolen || median(floods.flatMap(({ foreign }) => foreign)) > MAX_FOREIGN,
   };
@@ -223,7 +225,7 @@ async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   const each = async <T>(attacks: readonly Attack[], one: (attack: Attack, method: Method) => Promise<T>): Promise<T[]> => {
     const results: T[] = [];
     for (const attack of attacks) {
-      progress(`hostile  ${attack.kind}`);
+      progress(`${attack.kind}`);
       await one(attack, method).then((result) => results.push(result), (error: unknown) => missing.push({ id: attack.kind, reason: (error as Error).message }));
     }
     return results;
@@ -233,4 +235,4 @@ async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   return tell(floods, await each(HOLDS, async (attack) => await hold(attack, short)), missing, stolen());
 }
 
-export const hostile: Probe = { id: 'hostile', title: 'A hostile peer', run };
+export const hostile: Probe = { id: 'hostile', title: 'A hostile peer', seconds: ({ rounds }) => rounds * 5 + 25, run };

@@ -1,4 +1,7 @@
 /** What the probes share: a probe measures something that is not a transfer between two processes and tells it as a table. */
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { readTicks } from '../machine.ts';
 import type { Method } from '../method.ts';
 import { spread } from '../stats.ts';
@@ -10,6 +13,8 @@ export type Progress = (text: string) => void;
 export interface Probe {
   readonly id: string;
   readonly title: string;
+  /** How long it takes on a machine that does nothing else. */
+  readonly seconds: (method: Method) => number;
   readonly run: (method: Method, progress: Progress) => Promise<ProbeResult>;
 }
 
@@ -31,4 +36,12 @@ export function watchSteal(): () => boolean {
   const from = readTicks().steal;
   const began = performance.now();
   return () => (readTicks().steal - from) / ((performance.now() - began) / 1000) > MAX_STEAL_A_SECOND;
+}
+
+/** Run one of the programs of bench/micro in a process of its own, so that nothing else has shaped its compiled code; what it prints. */
+export async function runMicro(name: string, nodeArgs: readonly string[], args: readonly (string | number)[], timeoutMs = 60_000): Promise<string> {
+  const ending = import.meta.url.slice(-3);
+  const program = fileURLToPath(new URL(`../micro/${name}${ending}`, import.meta.url));
+  const { stdout } = await promisify(execFile)(process.execPath, [...process.execArgv, ...nodeArgs, program, ...args.map(String)], { timeout: timeoutMs, maxBuffer: 1 << 24 });
+  return stdout;
 }

@@ -31,8 +31,9 @@ const LABEL_WIDTH = 66;
 /** A probe as text: its own columns, numbered above where they do not fit. */
 export function probeTable(probe: ProbeResult): string {
   const heads = probe.columns.map((head, i) => `   (${i + 1}) ${head}`);
-  const numbers = ''.padEnd(LABEL_WIDTH) + probe.columns.map((_, i) => `(${i + 1})`.padStart(11)).join('');
-  const rows = probe.rows.map(({ label, cells }) => ` ${label}`.padEnd(LABEL_WIDTH) + cells.map((value) => String(value ?? '-').padStart(11)).join(''));
+  const widths = probe.columns.map((_, i) => 2 + Math.max(9, ...probe.rows.map(({ cells }) => String(cells[i] ?? '-').length)));
+  const numbers = ''.padEnd(LABEL_WIDTH) + probe.columns.map((_, i) => `(${i + 1})`.padStart(widths[i]!)).join('');
+  const rows = probe.rows.map(({ label, cells }) => ` ${label}`.padEnd(LABEL_WIDTH) + cells.map((value, i) => String(value ?? '-').padStart(widths[i]!)).join(''));
   const missing = probe.missing.map(({ id, reason }) => ` not measured: ${id}: ${reason}`);
   return [LINE, ` ${probe.title}${probe.disturbed ? ' (disturbed)' : ''}`, LINE, ...heads, numbers, ...rows, ...missing, LINE, ''].join('\n');
 }

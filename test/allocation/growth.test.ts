@@ -3,20 +3,17 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import type { Growth } from '../../bench/micro/growth.ts';
 
-const CHILD = fileURLToPath(new URL('growth.child.ts', import.meta.url));
-
-interface Growth {
-  readonly fpdus: number;
-  readonly kept: number;
-  readonly garbage: number;
-}
+const CHILD = fileURLToPath(new URL('../../bench/micro/growth.ts', import.meta.url));
 
 async function measure(...args: readonly string[]): Promise<Growth> {
   const node = ['--expose-gc', '--max-semi-space-size=128', '--min-semi-space-size=128', '--import', 'tsx', CHILD];
   const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args], { timeout: 50_000 });
   return JSON.parse(stdout) as Growth;
 }
+
+const ascending = (values: readonly number[]): number[] => values.toSorted((a, b) => a - b);
 
 describe('heap growth over loopback TCP', () => {
   // A stretch has 2000 FPDUs or more: one object of the smallest size kept for each would be twice this.
@@ -29,7 +26,8 @@ describe('heap growth over loopback TCP', () => {
   ])('%s keep nothing, and little garbage', async (_name, size, stretch, markers, garbage) => {
     const growth = await measure(String(size), String(stretch), markers);
     expect(growth.fpdus).toBeGreaterThanOrEqual(4 * stretch);
-    expect(growth.kept).toBeLessThan(LEAK);
-    expect(growth.garbage).toBeLessThan(garbage);
+    // The compiler keeps and drops things now and then; a leak is in every stretch.
+    expect(ascending(growth.kept)[1]).toBeLessThan(LEAK);
+    expect(ascending(growth.garbage)[growth.garbage.length >> 1]).toBeLessThan(garbage);
   });
 });

@@ -1,6 +1,7 @@
 /** The hostile peers break no rule, and what is told of a run holds all its parts. */
 import { describe, expect, it } from 'vitest';
 import { custom, spec } from '../../bench/experiments.ts';
+import { judgeGoals } from '../../bench/goals.ts';
 import { guardRatios, type GuardResult } from '../../bench/micro/guard.ts';
 import { parseBench } from '../../bench/options.ts';
 import { attack, ATTACKS } from '../../bench/peers/hostile.ts';
@@ -84,12 +85,12 @@ describe('the report', () => {
   };
   const probe: ProbeResult = {
     id: 'hostile', title: 'A hostile peer', about: 'about', columns: ['one', 'two'], rows: [{ label: 'tiny', cells: [1.25, null] }],
-    charts: [{ caption: 'bars of it', unit: 'times', log: false, bars: [{ label: 'tiny', value: 1.25, ours: true }] }],
+    charts: [{ caption: 'bars of it', see: 'what to see', unit: 'times', log: false, bars: [{ label: 'tiny', value: 1.25, ours: true }] }],
     ratios: [ratioOf('hostile/tiny : alone', 'more', [1, 2, 3])], missing: [], disturbed: true,
   };
   const run: RunResult = {
     schema: 'iwarp-bench/2', mode: 'custom', started: '2026-01-01T00:00:00Z', seconds: 1, machine: { CPU: 'one' }, durations: {},
-    method: { rounds: 3, windows: 1, windowMs: 1, latencyMs: 1 }, experiments: [experiment], probes: [probe], scenarios: answers([], [probe]),
+    method: { rounds: 3, windows: 1, windowMs: 1, latencyMs: 1 }, experiments: [experiment], probes: [probe], scenarios: answers([], [probe]), goals: judgeGoals({ experiments: [experiment], probes: [probe] }),
   };
 
   it('is one file with pictures, tables, what is missing, and nothing from elsewhere', () => {
