@@ -111,7 +111,7 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.empty-read-checked', RECEIVER, 'if (request.size > 0) {\n      const fault', 'if (request.size >= 0) {\n      const fault'),
   m('rdmap.write-placed-one-off', RECEIVER, "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);\n    return FINE;", "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, Math.max(0, stags.offset - 1), length);\n    return FINE;"),
   m('rdmap.unasked-response-taken', RECEIVER, 'if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;', 'if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return FINE;'),
-  m('rdmap.response-stag-not-compared', RECEIVER, 'if (segment.stag !== wqe.sges.stag[0]) return', 'if (segment.stag === 0) return'),
+  m('rdmap.response-stag-not-compared', RECEIVER, 'if (segment.stag !== sink.stag) return', 'if (segment.stag === 0) return'),
   m('rdmap.response-may-be-longer', RECEIVER, 'if (!inPlace || wqe.received + length > wqe.length) return', 'if (!inPlace) return'),
   m('rdmap.response-to-not-compared', RECEIVER, 'if (!inPlace || wqe.received', 'if (wqe.received'),
   m('rdmap.ird-not-enforced', RECEIVER, 'return this.#c.inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052', 'return FINE; // RDMAP-052'),

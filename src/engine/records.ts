@@ -5,7 +5,7 @@
  * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
  */
 import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
-import { WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeColumns, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
+import { WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
 import type { RingWriter } from './ring.ts';
 
 /** Types of the records towards the engine. */
@@ -52,7 +52,7 @@ export interface Elements {
 /** Write a send-side request; false if the ring has no room. */
 export function writeSend(ring: RingWriter, link: number, wqe: SendWqe): boolean {
   const { sges } = wqe;
-  const inline = sges.count > 0 && sges.entry[0] === null;
+  const inline = sges.count > 0 && sges.first.entry === null;
   const atomic = wqe.kind === WORK.ATOMIC;
   const payload = inline ? 1 + ((sges.total + 3) >> 2) : sges.count * SGE_WORDS;
   const at = ring.begin(TO_ENGINE.SEND, SEND_WORDS + (atomic ? ATOMIC_WORDS : 0) + payload);
@@ -98,16 +98,16 @@ export function writeReceive(ring: RingWriter, type: number, queue: number, wqe:
   return true;
 }
 
-function writeElements(words: Int32Array, at: number, sges: SgeColumns): void {
+function writeElements(words: Int32Array, at: number, sges: SgeList): void {
   for (let i = 0; i < sges.count; i++, at += SGE_WORDS) {
-    const length = sges.length[i]!;
-    words[at] = sges.stag[i]!;
-    words[at + 1] = length === 0 ? 0 : sges.offset[i]!; // where nothing is used any offset will do
+    const { length, offset, stag } = sges.at(i);
+    words[at] = stag;
+    words[at + 1] = length === 0 ? 0 : offset; // where nothing is used any offset will do
     words[at + 2] = length;
   }
 }
 
-function readElements(words: Int32Array, at: number, count: number, sges: SgeColumns, elements: Elements): void {
+function readElements(words: Int32Array, at: number, count: number, sges: SgeList, elements: Elements): void {
   for (let i = 0; i < count; i++, at += SGE_WORDS) {
     const stag = words[at]! >>> 0;
     const entry = elements.stags.withIndex(stag) ?? elements.gone;

@@ -8,8 +8,8 @@ import type { SendWqe } from './work.ts';
 
 export function putReadRequest(view: DataView, at: number, wqe: SendWqe): void {
   // The sink's own STag and tagged offset come back in the response. A zero-length Read has no sink and names none.
-  const entry = wqe.sges.count > 0 ? wqe.sges.entry[0]! : null;
-  const sinkOffset = wqe.sges.count > 0 ? wqe.sges.offset[0]! : 0;
+  const entry = wqe.sges.count > 0 ? wqe.sges.first.entry : null;
+  const sinkOffset = wqe.sges.count > 0 ? wqe.sges.first.offset : 0;
   view.setUint32(at + READ_REQUEST.SINK_STAG, entry === null ? 0 : entry.stag);
   view.setUint32(at + READ_REQUEST.SINK_TO, entry === null ? 0 : addHi(entry.baseHi, entry.baseLo, sinkOffset));
   view.setUint32(at + READ_REQUEST.SINK_TO + 4, entry === null ? 0 : addLo(entry.baseLo, sinkOffset));

@@ -5,11 +5,11 @@ import type { ReceiveWqe, SendWqe } from './work.ts';
 /** True if the next `octets` lie in one element of the list; moves the cursor to it. */
 export function inOnePiece(wqe: SendWqe, octets: number): boolean {
   const { sges } = wqe;
-  while (wqe.sgeOffset === sges.length[wqe.sgeIndex]) {
+  while (wqe.sgeOffset === sges.at(wqe.sgeIndex).length) {
     wqe.sgeIndex++;
     wqe.sgeOffset = 0;
   }
-  return sges.length[wqe.sgeIndex]! - wqe.sgeOffset >= octets;
+  return sges.at(wqe.sgeIndex).length - wqe.sgeOffset >= octets;
 }
 
 /** Copy the next `octets` of the entry's scatter/gather list to `target[at]`, moving its cursor. */
@@ -18,14 +18,15 @@ export function gather(wqe: SendWqe, target: Uint8Array, at: number, octets: num
   let left = octets;
   let out = at;
   while (left > 0) {
-    const have = sges.length[wqe.sgeIndex]! - wqe.sgeOffset;
+    const element = sges.at(wqe.sgeIndex);
+    const have = element.length - wqe.sgeOffset;
     if (have === 0) {
       wqe.sgeIndex++;
       wqe.sgeOffset = 0;
       continue;
     }
     const take = Math.min(have, left);
-    copyBytes(sges.bytes[wqe.sgeIndex]!, sges.offset[wqe.sgeIndex]! + wqe.sgeOffset, target, out, take);
+    copyBytes(element.bytes, element.offset + wqe.sgeOffset, target, out, take);
     wqe.sgeOffset += take;
     out += take;
     left -= take;
@@ -39,13 +40,14 @@ export function scatter(wqe: ReceiveWqe, bytes: Uint8Array, at: number, mo: numb
   let from = at;
   let left = octets;
   for (let i = 0; i < sges.count && left > 0; i++) {
-    const length = sges.length[i]!;
+    const element = sges.at(i);
+    const { length } = element;
     if (skip >= length) {
       skip -= length;
       continue;
     }
     const take = Math.min(length - skip, left);
-    copyBytes(bytes, from, sges.bytes[i]!, sges.offset[i]! + skip, take);
+    copyBytes(bytes, from, element.bytes, element.offset + skip, take);
     from += take;
     left -= take;
     skip = 0;

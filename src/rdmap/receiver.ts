@@ -137,14 +137,15 @@ export class Receiver implements DdpUlp {
       if (length !== 0) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
       return segment.last ? this.#finishRequest(wqe) : FINE;
     }
-    const entry = wqe.sges.entry[0]!;
+    const sink = wqe.sges.first;
+    const entry = sink.entry!;
     // The response names our STag: the one that the request named, and still valid.
-    if (segment.stag !== wqe.sges.stag[0]) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
+    if (segment.stag !== sink.stag) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
     if (!wqe.sges.usable(this.#c.sinkRight)) {
       wqe.status = 'local-protection-error';
       return wqe.sges.usable(0) ? TERM.DDP_NOT_ASSOCIATED : TERM.DDP_INVALID_STAG;
     }
-    const offset = wqe.sges.offset[0]! + wqe.received;
+    const offset = sink.offset + wqe.received;
     const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
     if (!inPlace || wqe.received + length > wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
     if (segment.last && wqe.received + length < wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
@@ -359,7 +360,7 @@ export class Receiver implements DdpUlp {
     }
     const hi = getU32(bytes, payload + ATOMIC_RESPONSE.ORIGINAL);
     const lo = getU32(bytes, payload + ATOMIC_RESPONSE.ORIGINAL + 4);
-    storeOriginal(wqe.sges.bytes[0]!, wqe.sges.offset[0]!, hi, lo);
+    storeOriginal(wqe.sges.first.bytes, wqe.sges.first.offset, hi, lo);
     return this.#finishRequest(wqe);
   }
 

@@ -260,7 +260,8 @@ export class Sender {
     }
     if (lent) {
       framer.openLent(stage, header, header + payload);
-      stage.lend(wqe.sges.bytes[wqe.sgeIndex]!, wqe.sges.offset[wqe.sgeIndex]! + wqe.sgeOffset, payload);
+      const element = wqe.sges.at(wqe.sgeIndex);
+      stage.lend(element.bytes, element.offset + wqe.sgeOffset, payload);
       wqe.sgeOffset += payload;
       framer.closeLent(stage, header + payload);
     } else {

@@ -41,22 +41,62 @@ export type WcOpcode =
 /** How the sender treats an entry. */
 export const WORK = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4 } as const;
 
-/** The scatter/gather list of an entry: parallel columns, reused. */
-export class SgeColumns {
+const NO_BYTES = new Uint8Array(0);
+
+/** One element of a scatter/gather list. */
+export class SgeElement {
+  entry: StagEntry | null = null;
+  bytes: Uint8Array = NO_BYTES;
+  offset = 0;
+  length = 0;
+  /** The STag as a signed number: one above 2^31 would be a number object of its own, which is one more cache line. */
+  #stag = 0;
+
+  /** What the element was posted with: the entry's STag of then, or the one that work further ahead in the queue will give it. */
+  get stag(): number {
+    return this.#stag >>> 0;
+  }
+
+  set(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, stag: number): void {
+    this.entry = entry;
+    this.bytes = bytes;
+    this.offset = offset;
+    this.length = length;
+    this.#stag = stag | 0;
+  }
+
+  /** Regions must not be kept alive by a free entry. */
+  clear(): void {
+    this.entry = null;
+    this.bytes = NO_BYTES;
+  }
+
+  /** True if there is nothing to use, or the STag is still valid, the one posted with, and over the same memory. */
+  usable(right: number): boolean {
+    const { entry } = this;
+    if (entry === null || this.length === 0) return true; // VERBS-085: zero length is not looked at
+    return entry.valid && (entry.stag | 0) === this.#stag && (entry.access & right) === right && entry.bytes === this.bytes;
+  }
+}
+
+/**
+ * The scatter/gather list of a queue entry, reused. A queue walks through all its entries in turn, so each cache line of an entry is missed
+ * once a message: nearly every list has one element, which is why that one needs no array.
+ */
+export class SgeList {
   count = 0;
-  readonly entry: (StagEntry | null)[] = [];
-  readonly stag: number[] = [];
-  readonly bytes: Uint8Array[] = [];
-  readonly offset: number[] = [];
-  readonly length: number[] = [];
   total = 0;
+  readonly first: SgeElement = new SgeElement();
+  /** The elements behind the first, as many as were ever needed. */
+  #more: SgeElement[] | null = null;
+
+  /** Element `i`, below `count`. */
+  at(i: number): SgeElement {
+    return i === 0 ? this.first : this.#more![i - 1]!;
+  }
 
   clear(): void {
-    // Regions must not be kept alive by a free entry.
-    for (let i = 0; i < this.count; i++) {
-      this.entry[i] = null;
-      this.bytes[i] = NO_BYTES;
-    }
+    for (let i = 0; i < this.count; i++) this.at(i).clear();
     this.count = 0;
     this.total = 0;
   }
@@ -64,30 +104,17 @@ export class SgeColumns {
   /** `stag` is what the element was posted with: the entry's present STag, or the one that work further ahead in the queue will give it. */
   add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, stag: number = entry === null ? 0 : entry.stag): void {
     const i = this.count++;
-    this.entry[i] = entry;
-    this.stag[i] = stag;
-    this.bytes[i] = bytes;
-    this.offset[i] = offset;
-    this.length[i] = length;
+    const element = i === 0 ? this.first : ((this.#more ??= [])[i - 1] ??= new SgeElement());
+    element.set(entry, bytes, offset, length, stag);
     this.total += length;
   }
 
-  /**
-   * True if every element with octets may still be used: its STag is valid, the one it was posted with, and over the same memory
-   * (VERBS-085: zero length is not looked at).
-   */
+  /** True if every element may still be used. */
   usable(right: number): boolean {
-    for (let i = 0; i < this.count; i++) {
-      const entry = this.entry[i];
-      if (entry === null || entry === undefined || this.length[i] === 0) continue;
-      if (!entry.valid || entry.stag !== this.stag[i] || (entry.access & right) !== right) return false;
-      if (entry.bytes !== this.bytes[i]) return false;
-    }
+    for (let i = 0; i < this.count; i++) if (!this.at(i).usable(right)) return false;
     return true;
   }
 }
-
-const NO_BYTES = new Uint8Array(0);
 
 /** Memory that a queued entry will invalidate, register or bind; told when the entry is through, done or not. */
 export interface PostedMemory {
@@ -117,7 +144,7 @@ export class SendWqe {
   signaled = true;
   fence = false;
   status: WcStatus = 'success';
-  readonly sges: SgeColumns = new SgeColumns();
+  readonly sges: SgeList = new SgeList();
   /** Inline octets, made on first use. */
   inline: Uint8Array | null = null;
   /** Remote STag (Write, Read source, Atomic target) or the STag to invalidate (Send). */
@@ -286,7 +313,7 @@ export class ReceiveWqe {
   wrId: bigint | number = 0;
   opcode: WcOpcode = 'receive';
   status: WcStatus = 'success';
-  readonly sges: SgeColumns = new SgeColumns();
+  readonly sges: SgeList = new SgeList();
   byteLength = 0;
   solicited = false;
   /** STag that a Send with Invalidate took away; 0 for none (0 is never an STag). */

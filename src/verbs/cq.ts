@@ -136,6 +136,8 @@ export class CompletionQueue {
         wqe.queue.release(wqe);
       }
     }
+    // An empty ring starts over: a large one would else be walked from end to end, and push everything else out of the cache.
+    if (this.#tail === this.#head) this.#tail = this.#head = 0;
     return n;
   }
 
