@@ -6,6 +6,7 @@
  */
 import type { Rnic } from '../api/environment.ts';
 import { closeError } from '../api/errors.ts';
+import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -38,6 +39,12 @@ const DEFAULT_CREDITS = 384;
 /** Receives beyond the credits: control messages use receives too, and are not counted. */
 const SPARE_RECEIVES = 64;
 const MAX_CONTROLS = 4;
+/**
+ * How long the connection outlives our DISCONNECT, if the peer does not end it. librdmacm goes on to Write windows until its program has
+ * read our last data and that message (27 ms on an emulated machine, many times that on a busy one); if our FIN comes in between, siw loses
+ * the Send behind such a Write and the program waits for ever. A peer that reads ends within this; one that does not, not at all.
+ */
+export const LINGER_MS = 2000;
 
 const ID = { RECEIVE: 0x1_0000_0000, DATA: 1, CONTROL: 2, LAST_CONTROL: 3, DIRECT: 4, IOMAP: 5 } as const;
 
@@ -48,6 +55,7 @@ export class Channel {
   readonly #cq: CompletionQueue;
   readonly qp: QueuePair;
   readonly #handler: ChannelHandler;
+  readonly #scheduler: Scheduler;
   readonly #wc = [createWorkCompletion()];
   readonly #regions: MemoryRegion[] = [];
   #connection: CmConnection | null = null;
@@ -76,6 +84,7 @@ export class Channel {
   #controls = 0;
   #said: 'nothing' | 'shutdown' | 'disconnect' = 'nothing';
   #onLastControl: (() => void) | null = null;
+  #cancelLinger: CancelTimer | null = null;
 
   // Mapped buffers.
   readonly #maps: (MemoryRegion | null)[] = [];
@@ -83,6 +92,7 @@ export class Channel {
 
   constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
+    this.#scheduler = rnic.scheduler;
     const size = (options.receiveBuffer ?? DEFAULT_BUFFER) & ~1;
     this.#credits = options.credits ?? DEFAULT_CREDITS;
     this.#iomapSize = options.iomapSize ?? 0;
@@ -380,10 +390,12 @@ export class Channel {
   #controlArrived(value: number): void {
     if (value === CONTROL.KEEPALIVE || this.#ended === 'disconnect') return;
     const first = this.#ended === 'no';
-    // After our own end a peer's end of its direction is the end of both.
-    this.#ended = value === CONTROL.SHUTDOWN && this.#said === 'nothing' ? 'shutdown' : 'disconnect';
+    // Not the end of both directions even after a SHUTDOWN of ours, which the peer has not read then, nor all the data in front of it.
+    this.#ended = value === CONTROL.SHUTDOWN ? 'shutdown' : 'disconnect';
     if (first) this.#handler.onEnd();
     this.#handler.onWritable();
+    // It waits for our end, as we do for that of a peer. What it has sent is here and can be read afterwards.
+    if (this.#ended === 'disconnect') this.#leave();
   }
 
   /** Take what the peer has Written into our list. */
@@ -450,12 +462,28 @@ export class Channel {
     this.#giveCredits();
   }
 
-  /** Close in order, behind everything posted. */
+  /** Close in order, behind everything posted: when the peer has ended the connection, or after the linger time. */
   close(): void {
     if (this.#state === 'closed' || this.#state === 'closing') return;
+    if (this.#said !== 'disconnect' || this.#ended === 'disconnect') {
+      this.#leave();
+      return;
+    }
     this.#state = 'closing';
+    this.#cancelLinger = this.#scheduler.at(this.#scheduler.now() + LINGER_MS, () => this.#leave());
+  }
+
+  #leave(): void {
+    if (this.#state === 'closed') return;
+    this.#state = 'closing';
+    this.#stopLinger();
     if (this.#connection === null) this.#closed(undefined);
     else this.#connection.disconnect();
+  }
+
+  #stopLinger(): void {
+    this.#cancelLinger?.();
+    this.#cancelLinger = null;
   }
 
   /** Drop the connection. */
@@ -470,6 +498,7 @@ export class Channel {
     if (this.#state === 'closed') return;
     this.#poll();
     this.#state = 'closed';
+    this.#stopLinger();
     if (this.#ended === 'no') this.#ended = 'disconnect';
     const done = this.#onLastControl;
     this.#onLastControl = null;

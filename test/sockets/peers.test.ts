@@ -2,81 +2,18 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
-import { connect, createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
-import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeMessage, encodeSge, OP, type ConnectionData } from '../../src/sockets/wire.ts';
+import { connect } from '../../src/sockets/index.ts';
+import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeMessage, encodeSge, OP } from '../../src/sockets/wire.ts';
 import { Session } from '../../src/tools/support/session.ts';
-import type { MemoryRegion } from '../../src/verbs/memory.ts';
+import { Inbox, script as makeScript, type Scripted } from './scripted.ts';
 
 const cleanup: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
-  for (const each of cleanup.splice(0)) await each();
+  // At once: a socket waits a while for the end of its peer.
+  await Promise.all(cleanup.splice(0).map((each) => each()));
 });
 
-/** Messages of 4 octets, each in a place of its own; receives are used in the order in which they were posted. */
-class Inbox {
-  static readonly PLACES = 8;
-  readonly #session: Session;
-  readonly #region: MemoryRegion;
-  readonly #little: boolean;
-  #taken = 0;
-
-  constructor(session: Session, little: boolean) {
-    this.#session = session;
-    this.#little = little;
-    this.#region = session.register(4 * Inbox.PLACES);
-    for (let place = 0; place < Inbox.PLACES; place++) this.#post(place);
-  }
-
-  #post(place: number): void {
-    this.#session.postRecv({ mr: this.#region, offset: 4 * place, length: 4 });
-  }
-
-  async next(): Promise<number> {
-    await this.#session.receive();
-    const place = this.#taken++ % Inbox.PLACES;
-    const word = new DataView(this.#region.bytes.buffer).getUint32(4 * place, this.#little);
-    this.#post(place);
-    return word;
-  }
-}
-
-interface Scripted {
-  readonly session: Session;
-  readonly socket: RdmaSocket;
-  readonly peer: ConnectionData;
-  /** Its list and its data buffer. */
-  readonly list: MemoryRegion;
-  readonly buffer: MemoryRegion;
-  send(op: number, value: number): Promise<void>;
-  /** The next message of the socket. */
-  next(): Promise<number>;
-}
-
-async function script(bigEndian = false): Promise<Scripted> {
-  const server: RdmaServer = createServer().listen(0, '127.0.0.1');
-  cleanup.push(() => server[Symbol.asyncDispose]());
-  await once(server, 'listening');
-  const session = new Session(openRnic(), { maxSendWr: 64, maxRecvWr: 64 });
-  cleanup.push(() => session.close());
-  const list = session.register(32);
-  const buffer = session.register(4096);
-  const inbox = new Inbox(session, !bigEndian);
-  const privateData = encodeConnectionData({
-    bigEndian, iomap: false, credits: 64, iomapSize: 0,
-    targetSgl: { addr: list.addr, key: list.rkey, length: 2 }, dataBuffer: { addr: buffer.addr, key: buffer.rkey, length: 2048 },
-  });
-  const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
-  const connection = session.rnic.cm.connect(session.qp, { host: '127.0.0.1', port: server.address()!.port, privateData });
-  session.use(connection);
-  await session.established;
-  return {
-    session, list, buffer,
-    socket: (await accepted)[0]!,
-    peer: decodeConnectionData(connection.parameters!.privateData),
-    send: async (op, value) => void (await session.execute({ opcode: 'send', inline: encodeMessage(op, value, true) })),
-    next: () => inbox.next(),
-  };
-}
+const script = (bigEndian = false): Promise<Scripted> => makeScript({ cleanup, bigEndian });
 
 describe('a socket opposite a script', () => {
   it('announces its second half at once, and credits', async () => {
@@ -152,6 +89,8 @@ describe('a socket opposite a script', () => {
     socket.end();
     expect(await next()).toBe(((OP.CONTROL << 29) | CONTROL.SHUTDOWN) >>> 0);
     await send(OP.CONTROL, CONTROL.SHUTDOWN);
+    expect(await next()).toBe(((OP.CONTROL << 29) | CONTROL.DISCONNECT) >>> 0);
+    await send(OP.CONTROL, CONTROL.DISCONNECT);
     expect((await session.closed).cause).toBe('graceful');
   });
 
