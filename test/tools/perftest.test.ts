@@ -55,6 +55,12 @@ describe('perftest programs', () => {
     expect(rows(client.out)[0]![1]).toBeGreaterThan(10);
   });
 
+  it.each([['1', '3'], ['3', '1']])('write_lat by time ends well where clocks end apart: %s s at the server, %s s at the client', async (serverTime, clientTime) => {
+    const { statuses, server, client } = await runPair(PROGRAMS.write_lat, ['-D', serverTime], PROGRAMS.write_lat, (port) => ['-p', port, '-D', clientTime, '127.0.0.1']);
+    expect([statuses, server.err.replace(/listening.*\n/, ''), client.err]).toEqual([[0, 0], '', '']);
+    for (const side of [server, client]) expect(rows(side.out)[0]![1]).toBeGreaterThan(10);
+  });
+
   it('the server of write_bw prints the client’s figures', async () => {
     const { server, client } = await run('write_bw', ['-n', '20']);
     expect(rows(server.out)).toEqual(rows(client.out));

@@ -9,6 +9,7 @@ export class TestClock {
   sampleBegan = 0;
   sampleEnded = 0;
   #timer: NodeJS.Timeout | undefined;
+  #began = Number.POSITIVE_INFINITY;
   readonly #s: Settings;
   readonly #onOver: () => void;
 
@@ -18,11 +19,23 @@ export class TestClock {
   }
 
   start(): void {
+    this.#began = performance.now();
     this.#wait(this.#s.margin, () => this.#sample());
   }
 
   stop(): void {
     clearTimeout(this.#timer);
+  }
+
+  /** End now, and the sample with it, if half of the time is over; false if it is not. */
+  cut(): boolean {
+    const now = performance.now();
+    if (this.phase === 'margin' || now - this.#began < this.#s.duration! * 500) return false;
+    this.stop();
+    if (this.phase === 'sample') this.sampleEnded = now;
+    this.phase = 'over';
+    this.#onOver();
+    return true;
   }
 
   #sample(): void {

@@ -1,5 +1,6 @@
 /** The data connections of a test: queue pairs that share a protection domain, the buffer, the credit words, and what each side says of them. */
 import { randomBytes } from 'node:crypto';
+import type { CloseInfo } from '../../api/errors.ts';
 import { IwarpError } from '../../base/errors.ts';
 import type { MemoryRegion } from '../../verbs/memory.ts';
 import type { WorkCompletion } from '../../verbs/cq.ts';
@@ -29,6 +30,8 @@ export class DataConnections {
   onCompletion: (qp: number, wc: WorkCompletion) => void = () => undefined;
   /** True once the peer may leave. */
   finished = false;
+  /** Asked when it leaves before: true if that was its way to end the test. */
+  endsTest: (info: CloseInfo) => boolean = () => false;
 
   constructor(tool: Tool, s: Settings, system: SystemData, pd: Session) {
     this.#tool = tool;
@@ -52,7 +55,7 @@ export class DataConnections {
       },
     });
     void session.closed.then((info) => {
-      if (!this.finished && this.sessions[index] === session) this.#tool.fail(info.error!);
+      if (this.sessions[index] === session) this.left(info);
     });
     return session;
   }
@@ -90,6 +93,11 @@ export class DataConnections {
       await session.established;
       this.#add(session);
     }
+  }
+
+  /** A connection has ended, one of these or the control connection. */
+  left(info: CloseInfo): void {
+    if (!this.finished && !this.endsTest(info)) this.#tool.fail(info.error!);
   }
 
   #add(session: Session): void {

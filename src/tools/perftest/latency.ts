@@ -5,6 +5,7 @@
  */
 import type { SendWorkRequest } from '../../verbs/post.ts';
 import type { WorkCompletion } from '../../verbs/cq.ts';
+import type { CloseInfo } from '../../api/errors.ts';
 import { OWN_WORK } from '../support/session.ts';
 import type { Tool } from '../support/tool.ts';
 import { TestClock } from './clock.ts';
@@ -54,6 +55,7 @@ export class LatencyRun {
   prepare(): void {
     const { data, s } = this.#o;
     data.onCompletion = (_qp, wc) => this.#completion(wc);
+    data.endsTest = (info) => this.#endedByPeer(info);
     if (s.program.verb === 'send') for (let n = 0; n < s.rxDepth; n++) this.#postReceive();
   }
 
@@ -149,6 +151,14 @@ export class LatencyRun {
 
   #checkFinished(): void {
     if (this.#completed >= this.#limit && this.#received >= this.#limit) this.#finish();
+  }
+
+  /**
+   * write_lat by time has no last word: each side disconnects by its own clock, and the one that is behind watches its memory until its own
+   * is over, with a result. So the peer may leave in the second half; before that it is told as one that was lost.
+   */
+  #endedByPeer({ terminate }: CloseInfo): boolean {
+    return this.#o.s.program.verb === 'write' && this.#clock !== null && terminate === undefined && this.#clock.cut();
   }
 
   #finish(): void {

@@ -97,7 +97,8 @@ export class PerftestRun {
     }
     await session.established;
     void session.closed.then((info) => {
-      if (this.#data?.finished !== true) this.#tool.fail(info.error!);
+      if ((this.#data as DataConnections | undefined) === undefined) this.#tool.fail(info.error!);
+      else this.#data.left(info);
     });
     this.#system = await this.#control.exchangeSystemData({ mtu: s.mtu, exchangeVersions: s.exchangeVersions });
     this.#data = new DataConnections(this.#tool, s, this.#system, session);
