@@ -63,7 +63,7 @@ async function stack(size: number, markers: boolean): Promise<Path> {
   const cq = rnic.device.createCq(1024);
   const make = (): QueuePair => pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: 64 });
   const [client, server] = [make(), make()];
-  const memory = pd.registerMemory(new Uint8Array(1 << 20), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
+  const memory = pd.registerMemory(rnic.device.newMemory(1 << 20), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
   const request = { opcode: 'rdma-write', sges: [{ mr: memory, length: size }], rkey: memory.rkey, remoteAddr: 0 } as const;
   const out = Array.from({ length: 64 }, createWorkCompletion);
   const { run, done } = keeper(() => client.postSend(request));

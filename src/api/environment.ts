@@ -9,8 +9,9 @@ import { observe } from '../observe/devices.ts';
 import { tappable } from '../observe/taps.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
-import { WorkerProgress } from '../engine/progress.ts';
-import { TcpTransport } from '../transport/tcp.ts';
+import { environmentCrc32c, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { WorkerProgress, type EngineOptions, type EngineSettings } from '../engine/progress.ts';
+import { resolveReceive, TcpTransport } from '../transport/tcp.ts';
 import { Device, type DeviceOptions } from '../verbs/device.ts';
 
 /**
@@ -79,12 +80,54 @@ export function openRnic(options: RnicOptions = {}): Rnic {
   if (transport !== undefined) checkMethods('options.transport', transport, ['connect', 'listen']);
   checkMethods('options.scheduler', scheduler, ['now', 'at', 'defer']);
   const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
-  const rnic: Rnic = { device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler), scheduler };
+  return announced({ device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler), scheduler });
+}
+
+function announced(rnic: Rnic): Rnic {
   known.add(rnic);
   observe(rnic);
   controlFromEnvironment();
   return rnic;
 }
+
+/** @internal What a tool hangs on a device in a worker thread. */
+export interface WorkerHooks {
+  /** A file for all that crosses its connections. */
+  readonly capture: string | undefined;
+  /** Told when octets have come. */
+  readonly arrived: () => void;
+}
+
+/** @internal A device in one worker thread, with what the command line tools need. */
+export function openHookedWorker({ capture, arrived }: WorkerHooks): Rnic {
+  const device = new Device({ defer: (task) => realScheduler.defer(task) });
+  const progress = new WorkerProgress(device, 1, { ...engineOptions(device, {}), capture, arrivals: true });
+  progress.onArrival = arrived;
+  return announced({ device, cm: new ConnectionManager(device, progress), scheduler: realScheduler });
+}
+
+/** @internal Nothing new will be opened on the device: its threads end with what is open on them. */
+export function retire({ device }: Rnic): void {
+  if (device.mirror !== null) (device.mirror as WorkerProgress).retire();
+}
+
+/** @internal What a device works with. */
+export interface RnicSettings extends EngineSettings {
+  readonly engine: EngineKind;
+}
+
+/** @internal As the streams' own thread tells it: null until the first worker is up, and over a transport of one's own. */
+export function settingsOf({ device }: Rnic): RnicSettings | null {
+  if (device.mirror !== null) {
+    const { settings } = (device.mirror as WorkerProgress).engines[0]!;
+    return settings === null ? null : { engine: 'worker', ...settings };
+  }
+  const tcp = transports.get(device);
+  return tcp === undefined ? null : { engine: 'thread', crc32c: device.resources.crc.name, receive: tcp.receive };
+}
+
+/** The TCP transport of devices in this thread. */
+const transports = new WeakMap<Device, TcpTransport>();
 
 /** @internal Throws ERR_INVALID_ARGUMENT unless it names a kind of engine. */
 export function checkEngine(name: string, value: unknown): EngineKind {
@@ -106,18 +149,26 @@ function chooseEngine({ engine, transport, scheduler }: RnicOptions): EngineKind
   return engine;
 }
 
-function defaultEngine(): EngineKind {
-  return checkEngine('IWARP_ENGINE', process.env['IWARP_ENGINE'] ?? 'thread');
+/** @internal What IWARP_ENGINE says. @throws ERR_INVALID_ARGUMENT */
+export function defaultEngine(): EngineKind {
+  return checkEngine('IWARP_ENGINE', process.env['IWARP_ENGINE'] || 'thread');
 }
 
 function inThread(device: Device, transport: Transport | undefined, scheduler: Scheduler): ConnectionManager {
   // Reads land in memory of the CRC engine, where they are checked without a copy.
-  const tcp = transport ?? new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
+  if (transport !== undefined) return new ConnectionManager(device, tappable(transport, scheduler), scheduler);
+  const tcp = new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
+  transports.set(device, tcp);
   return new ConnectionManager(device, tappable(tcp, scheduler), scheduler);
 }
 
-function overEngines(device: Device, { crc32c = 'auto' }: RnicOptions, engines: number): ConnectionManager {
-  return new ConnectionManager(device, new WorkerProgress(device, engines, { crc32c, stagLimit: device.limits.maxMr }));
+function overEngines(device: Device, options: RnicOptions, engines: number): ConnectionManager {
+  return new ConnectionManager(device, new WorkerProgress(device, engines, engineOptions(device, options)));
+}
+
+/** What the environment says is read and checked here, where a wrong word can be thrown at who has written it. */
+function engineOptions(device: Device, { crc32c }: RnicOptions): EngineOptions {
+  return { crc32c: crc32c ?? (environmentCrc32c() as Crc32cEngineName | 'auto'), receive: resolveReceive(), stagLimit: device.limits.maxMr };
 }
 
 function checkMethods(name: string, value: unknown, methods: readonly string[]): void {

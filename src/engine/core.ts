@@ -16,9 +16,11 @@ import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
-import type { Port, PortListener } from '../transport/port.ts';
+import { openPcapFile, pcapTap } from '../transport/pcap-tap.ts';
+import type { Port, PortListener, Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { PassingPort, wrapTransport } from '../transport/middleware.ts';
+import { tap } from '../transport/tap.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import {
   packError, putCounters, REPLY, type Command, type EndpointState, type EngineEvent, type EngineStart, type EntryState, type OperationState,
@@ -54,6 +56,7 @@ class EngineCore {
   readonly #shared = new Map<number, ReceiveQueue>();
   #nextLink = 1;
   #flushing = false;
+  #arrived = false;
   /** Success of several requests of one connection, one behind the other, is one record. */
   #run: CoreLink | null = null;
   #runLength = 0;
@@ -73,8 +76,11 @@ class EngineCore {
     const before = (): void => {
       if (this.#reader.peek() >= 0) this.turn();
     };
-    const transport = wrapTransport(new TcpTransport({ allocate }), (port) => new HeedingPort(port, before));
+    const behind = start.arrivals === true ? this.#noteArrival : null;
+    const tcp = new TcpTransport({ allocate, receive: start.receive });
+    const transport = wrapTransport(captured(tcp, start.capture), (port) => new HeedingPort(port, before, behind));
     this.#progress = new ThreadProgress(transport, realScheduler, resources);
+    this.tell({ type: 'up', settings: { crc32c: crc.name, receive: tcp.receive } });
   }
 
   // ------------------------------------------------------------------------------------------------------- reading
@@ -304,17 +310,33 @@ class EngineCore {
   readonly #flush = (): void => {
     this.#flushing = false;
     this.endRun();
+    if (this.#arrived) this.outbox.put(FROM_ENGINE.ARRIVED);
+    this.#arrived = false;
     this.outbox.publish();
   };
+
+  readonly #noteArrival = (): void => {
+    this.#arrived = true;
+    this.#flushSoon();
+  };
+}
+
+/** A transport whose connections are written to a file, if there is one. Writes are synchronous: the thread may end at any time. */
+function captured(transport: Transport, path: string | undefined): Transport {
+  if (path === undefined) return transport;
+  const file = openPcapFile(path);
+  return wrapTransport(transport, tap(realScheduler, pcapTap((bytes) => file.output(bytes))));
 }
 
 /** A port that first lets the engine hear what the application has said. */
 class HeedingPort extends PassingPort {
   readonly #before: () => void;
+  readonly #behind: (() => void) | null;
 
-  constructor(inner: Port, before: () => void) {
+  constructor(inner: Port, before: () => void, behind: (() => void) | null) {
     super(inner);
     this.#before = before;
+    this.#behind = behind;
   }
 
   readTarget(): Uint8Array | undefined {
@@ -324,6 +346,7 @@ class HeedingPort extends PassingPort {
   override onData(bytes: Uint8Array, start: number, end: number): void {
     this.#before();
     super.onData(bytes, start, end);
+    this.#behind?.();
   }
 
   override onEnd(): void {

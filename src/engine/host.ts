@@ -30,6 +30,8 @@ export interface EngineUser {
   taken(link: number): void;
   received(link: number, flags: number, octets: number, invalidated: number, immediateHi: number, immediateLo: number): void;
   event(event: EngineEvent): void;
+  /** Octets have come and have been dealt with. */
+  arrived(): void;
   /** There is room in the ring again. */
   room(): void;
   /** The engine is gone; nothing follows. */
@@ -39,7 +41,12 @@ export interface EngineUser {
 /** Options of {@link EngineHost}. */
 export interface EngineOptions {
   readonly crc32c: Crc32cEngineName | 'auto';
+  readonly receive: 'onread' | 'data';
   readonly stagLimit: number;
+  /** A file for all that crosses the connections, in pcap format; one engine only. */
+  readonly capture?: string | undefined;
+  /** Whether the user wants to hear of octets that have come. */
+  readonly arrivals?: boolean | undefined;
 }
 
 /** One engine, as the application's thread sees it. */
@@ -56,6 +63,7 @@ export class EngineHost {
   readonly gone: Promise<void>;
   #fence = 0;
   #open = 0;
+  #retired = false;
   #state: 'running' | 'failed' | 'stopped' = 'running';
 
   constructor(options: EngineOptions, user: EngineUser) {
@@ -93,7 +101,15 @@ export class EngineHost {
   }
 
   unref(): void {
-    if (--this.#open === 0 && this.#state === 'running') this.worker.unref();
+    if (--this.#open !== 0 || this.#state !== 'running') return;
+    this.worker.unref();
+    if (this.#retired) this.stop();
+  }
+
+  /** Stop the thread as soon as nothing is open on it. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#open === 0) this.stop();
   }
 
   /** Stop the thread; for the user that is an end by plan. */
@@ -193,6 +209,9 @@ export class EngineHost {
         break;
       case FROM_ENGINE.RECEIVED:
         user.received(words[at + 1]!, words[at + 2]!, words[at + 3]! >>> 0, words[at + 4]! >>> 0, words[at + 5]! >>> 0, words[at + 6]! >>> 0);
+        break;
+      case FROM_ENGINE.ARRIVED:
+        user.arrived();
         break;
       default:
         user.event(receiveMessageOnPort(this.#objects)!.message as EngineEvent);

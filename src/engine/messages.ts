@@ -22,7 +22,18 @@ export interface EngineStart {
   /** Commands and events. Nobody listens; they are taken when their place in the ring comes. */
   readonly objects: MessagePort;
   readonly crc32c: Crc32cEngineName | 'auto';
+  readonly receive: 'onread' | 'data';
   readonly stagLimit: number;
+  /** Write all that crosses the engine's connections to this file. */
+  readonly capture?: string | undefined;
+  /** Say when octets have come: for programs that watch their memory. */
+  readonly arrivals?: boolean | undefined;
+}
+
+/** What an engine works with, by its own account. */
+export interface EngineSettings {
+  readonly crc32c: Crc32cEngineName;
+  readonly receive: 'onread' | 'data';
 }
 
 /** Words of {@link EngineStart.replies}. */
@@ -96,6 +107,7 @@ export type StreamEventState = Exclude<StreamEvent, { type: 'closed' }>
 
 /** From the engine. */
 export type EngineEvent =
+  | { readonly type: 'up'; readonly settings: EngineSettings }
   | { readonly type: 'opened'; readonly link: number; readonly local: PortAddress; readonly remote: PortAddress }
   | { readonly type: 'failed'; readonly link: number; readonly error: ErrorState }
   | {

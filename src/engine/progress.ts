@@ -15,13 +15,17 @@ import type { PortAddress, PortListener } from '../transport/port.ts';
 import type { Device, StagMirror } from '../verbs/device.ts';
 import { EngineLink } from './engine-link.ts';
 import { EngineHost, type EngineOptions, type EngineUser } from './host.ts';
-import { unpackError, type Command, type EngineEvent, type EntryState } from './messages.ts';
+import { unpackError, type Command, type EngineEvent, type EngineSettings, type EntryState } from './messages.ts';
 import { RECEIVED } from './records.ts';
 import { SharedQueue } from './shared-queue.ts';
+
+export type { EngineOptions, EngineSettings };
 
 /** All engines of one device. */
 export class WorkerProgress implements Progress, StagMirror {
   readonly engines: readonly Engine[];
+  /** Told when octets have come, if the engines were asked to say so. */
+  onArrival: () => void = () => undefined;
   readonly #device: Device;
   #nextListener = 1;
   #lastEngine = 0;
@@ -54,6 +58,11 @@ export class WorkerProgress implements Progress, StagMirror {
     let best = engines[this.#lastEngine++ % engines.length]!;
     for (const engine of engines) if (engine.load < best.load) best = engine;
     return best;
+  }
+
+  /** Nothing new will be opened: the threads end with what is open on them. */
+  retire(): void {
+    for (const engine of this.engines) engine.host.retire();
   }
 
   /** One engine is gone, and with it the device: its regions and queues cannot be told from those of the others. */
@@ -122,6 +131,8 @@ export class Engine implements EngineUser {
   readonly #shared = new Map<ReceiveQueue, SharedQueue>();
   #nextLink = 2;
   #error: IwarpError | null = null;
+  /** What the engine says it works with, as soon as it is up. */
+  settings: EngineSettings | null = null;
 
   constructor(progress: WorkerProgress, device: Device, options: EngineOptions) {
     this.#progress = progress;
@@ -227,8 +238,15 @@ export class Engine implements EngineUser {
     }
   }
 
+  arrived(): void {
+    this.#progress.onArrival();
+  }
+
   event(event: EngineEvent): void {
     switch (event.type) {
+      case 'up':
+        this.settings = event.settings;
+        break;
       case 'incoming':
         this.#incoming(event);
         break;

@@ -11,7 +11,7 @@ import type { RingWriter } from './ring.ts';
 /** Types of the records towards the engine. */
 export const TO_ENGINE = { SEND: 1, RECEIVE: 2, SHARED_RECEIVE: 3, COMMAND: 4, FENCE: 5, COUNTERS: 6 } as const;
 /** Types of the records from the engine. */
-export const FROM_ENGINE = { SENT: 1, TAKEN: 2, RECEIVED: 3, EVENT: 4 } as const;
+export const FROM_ENGINE = { SENT: 1, TAKEN: 2, RECEIVED: 3, EVENT: 4, ARRIVED: 5 } as const;
 
 /** Statuses and opcodes by number. */
 export const STATUSES: readonly WcStatus[] = [

@@ -203,7 +203,10 @@ export class RdmaSocket extends Duplex {
 
   /**
    * Let the peer write straight into `memory` (riomap): it names octets of it by offsets from `offset` on. The peer must have room, which it
-   * says when it connects. Data that is written after this call arrives after the mapping.
+   * says when it connects. Data that is written after this call arrives after the mapping. With the engine in a worker the memory has to be
+   * over a SharedArrayBuffer.
+   *
+   * @throws ERR_NOT_SHARED
    */
   mapMemory(memory: Uint8Array, offset: bigint | number): void {
     this.#channel.map(checkBytes('memory', memory), BigInt(checkU64('offset', offset)));

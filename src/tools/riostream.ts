@@ -54,7 +54,7 @@ class MappedExchange implements StreamExchange {
   async run(test: StreamTest): Promise<void> {
     const client = this.#s.server !== undefined;
     const socket = this.#pieces.stream as RdmaSocket;
-    const buffer = new Uint8Array(Math.max(1, test.size));
+    const buffer = this.#tool.rnic.device.newMemory(Math.max(1, test.size));
     buffer[buffer.length - 1] = UNTOUCHED;
     socket.mapMemory(buffer, 0);
     if (client) await this.#pieces.write(new Uint8Array(SYNC_OCTETS));

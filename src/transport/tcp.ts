@@ -68,9 +68,7 @@ export class TcpTransport implements Transport {
   #buffer: Uint8Array | undefined;
 
   constructor(options: TcpTransportOptions = {}) {
-    const mode = checkOneOf('receive', options.receive ?? process.env['IWARP_RECEIVE'] ?? 'auto', RECEIVE_MODES);
-    // A shared buffer is right only where the system fills it at the moment of the callback, as POSIX read() does.
-    this.receive = mode === 'auto' ? (process.platform === 'win32' ? 'data' : 'onread') : mode;
+    this.receive = resolveReceive(options.receive);
     this.#allocate = options.allocate ?? ((octets) => new Uint8Array(octets));
   }
 
@@ -174,6 +172,14 @@ export class TcpTransport implements Transport {
     const buffer = (): Uint8Array => inlet.port?.readTarget() ?? (this.#buffer ??= this.#allocate(READ_OCTETS));
     return { buffer, callback: inlet.take };
   }
+}
+
+/** How sockets are read if this is asked for: IWARP_RECEIVE decides where nothing is. @throws ERR_INVALID_ARGUMENT for an unknown way */
+export function resolveReceive(asked?: ReceiveMode): 'onread' | 'data' {
+  const name = asked === undefined ? 'IWARP_RECEIVE' : 'receive';
+  const mode = checkOneOf(name, asked ?? (process.env['IWARP_RECEIVE'] || 'auto') as ReceiveMode, RECEIVE_MODES);
+  // A shared buffer is right only where the system fills it at the moment of the callback, as POSIX read() does.
+  return mode === 'auto' ? (process.platform === 'win32' ? 'data' : 'onread') : mode;
 }
 
 function ignore(): void {

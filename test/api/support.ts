@@ -12,6 +12,8 @@ export type World = 'memory' | 'tcp, onread' | 'tcp, data' | 'worker';
 /** With IWARP_ENGINE=worker everything runs in worker threads, whatever world a test asks for. */
 const ALL_IN_WORKERS = process.env['IWARP_ENGINE'] === 'worker';
 export const WORLDS: readonly World[] = ALL_IN_WORKERS ? ['worker'] : ['memory', 'tcp, onread', 'tcp, data', 'worker'];
+/** Worlds in this thread, whatever the environment says: for what shows only there. */
+export const THREAD_WORLDS = ['memory', 'tcp, onread', 'tcp, data'] as const;
 
 /** One for all tests of a file: a thread takes its time to start. */
 let workers: Rnic | undefined;
@@ -19,11 +21,18 @@ let workers: Rnic | undefined;
 export function rnicOf(world: World): Rnic {
   if (ALL_IN_WORKERS) return openRnic();
   if (world === 'worker') return (workers ??= openRnic({ engine: 'worker' }));
+  return threadRnicOf(world);
+}
+
+/** In this thread, whatever the environment says. */
+export function threadRnicOf(world: (typeof THREAD_WORLDS)[number]): Rnic {
   if (world === 'memory') return openRnic({ transport: new MemoryTransport(realScheduler) });
   return openRnic({ transport: new TcpTransport({ receive: world === 'tcp, data' ? 'data' : 'onread' }) });
 }
 
 export interface Ends {
+  /** The device of both, unless the options name others. */
+  readonly rnic: Rnic;
   readonly client: Connection;
   readonly server: Connection;
   readonly close: () => Promise<void>;
@@ -39,6 +48,7 @@ export async function pairOf(
   const active = await connect({ rnic, host: '127.0.0.1', port: listening.address.port, ...client });
   const passive = (await accepted).value as Connection;
   return {
+    rnic,
     client: active,
     server: passive,
     close: async () => {

@@ -12,7 +12,7 @@ import {
 } from '../../src/index.ts';
 import { trace } from '../../src/base/fsm.ts';
 import { dissectOctets, problemIds } from '../inspect/support.ts';
-import { pairOf, pattern, rnicOf, WORLDS, type Ends } from '../api/support.ts';
+import { pairOf, pattern, rnicOf, THREAD_WORLDS, threadRnicOf, type Ends } from '../api/support.ts';
 
 const cleanup: (() => unknown)[] = [];
 
@@ -27,8 +27,14 @@ async function pair(...args: Parameters<typeof pairOf>): Promise<Ends> {
   return ends;
 }
 
+/** In this thread: a stream in another one is out of sight of what looks at this process's. */
+function threadPair(world: (typeof THREAD_WORLDS)[number]): Promise<Ends> {
+  const rnic = threadRnicOf(world);
+  return pair(world, { rnic }, { rnic });
+}
+
 async function busy({ client, server }: Ends): Promise<void> {
-  const region = server.register(new BigUint64Array(512));
+  const region = server.allocate(4096);
   await client.write(pattern(4096), server.share(region));
   await client.read(server.share(region));
   await client.fetchAdd(server.share(region), 1n);
@@ -63,7 +69,7 @@ describe('traceTransitions', () => {
     const steps: Transition[] = [];
     const stop = traceTransitions((step) => steps.push(step));
     const other = traceTransitions(() => undefined);
-    const { client, server } = await pair('memory');
+    const { client, server } = await threadPair('memory');
     await client.close();
     await server.closed;
     stop();
@@ -71,7 +77,7 @@ describe('traceTransitions', () => {
     expect(new Set(steps.map(({ table }) => table))).toEqual(new Set(['MPA initiator', 'MPA responder', 'RDMA stream', 'queue pair']));
     const machine = steps.find(({ table }) => table === 'queue pair')!.machine;
     expect(steps.filter((step) => step.machine === machine).map(({ from, to }) => `${from} ${to}`)).toEqual(['idle rts', 'rts closing', 'closing idle']);
-    await pair('memory');
+    await threadPair('memory');
     expect(steps).toHaveLength(before);
     other();
     expect(trace.transition).toBeNull();
@@ -86,7 +92,7 @@ describe('traceTransitions', () => {
     const frames = traceFrames(() => {
       throw new Error('from the listener');
     });
-    const ends = await pair('memory');
+    const ends = await threadPair('memory');
     await busy(ends);
     stop();
     frames();
@@ -103,13 +109,12 @@ describe('traceTransitions', () => {
 });
 
 describe('traceFrames', () => {
-  // A stream in another thread is out of sight of the taps of this one.
-  it.each(WORLDS.filter((world) => world !== 'worker'))('tells each frame of both directions as a line, over %s', async (world) => {
+  it.each(THREAD_WORLDS)('tells each frame of both directions as a line, over %s', async (world) => {
     const frames: TracedFrame[] = [];
     const began = Date.now();
     const stop = traceFrames((frame) => frames.push(frame));
     cleanup.push(stop);
-    const ends = await pair(world);
+    const ends = await threadPair(world);
     await busy(ends);
     await ends.client.close();
     await ends.server.closed;
@@ -131,7 +136,7 @@ describe('traceFrames', () => {
     expect(passive.filter(({ direction }) => direction === 'in')).toHaveLength(active.filter(({ direction }) => direction === 'out').length);
     stop();
     const before = frames.length;
-    await busy(await pair(world));
+    await busy(await threadPair(world));
     expect(frames).toHaveLength(before);
   });
 });
@@ -143,7 +148,7 @@ describe('captureTo', () => {
     const path = join(folder, 'run.pcap');
     const capture = captureTo(path);
     cleanup.push(() => capture.close());
-    const ends = await pair('tcp, onread');
+    const ends = await threadPair('tcp, onread');
     await busy(ends);
     await ends.client.close();
     await ends.server.closed;
@@ -170,7 +175,7 @@ describe('captureTo', () => {
     cleanup.push(() => capture.close());
     await left;
     const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
-    const ends = await pair('memory');
+    const ends = await threadPair('memory');
     await busy(ends);
     expect(warned).toHaveBeenCalledTimes(1);
     expect(warned.mock.calls[0]![1]).toMatchObject({ type: 'IwarpWarning', code: 'ERR_ACCESS' });
@@ -181,7 +186,7 @@ describe('captureTo', () => {
 describe('latency histograms', () => {
   it('count each kind of operation from start to stop, and show percentiles', async () => {
     const { client, server } = await pair('memory');
-    const region = server.register(new BigUint64Array(8));
+    const region = server.allocate(64);
     const remote = server.share(region);
     const once = async (connection: Connection): Promise<void> => {
       await Promise.all([connection.write(pattern(8), remote), connection.writeImmediate(pattern(8), remote, 1n), connection.read(remote.slice(0, 8))]);

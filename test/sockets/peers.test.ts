@@ -67,8 +67,9 @@ describe('a socket opposite a script', () => {
     const data = once(socket, 'data') as Promise<Buffer[]>;
     await send(OP.DATA, 5);
     expect((await data)[0]!.toString()).toBe('hello');
+    const more = once(socket, 'data') as Promise<Buffer[]>;
     await send(OP.DATA, 8);
-    expect(((await once(socket, 'data')) as Buffer[])[0]!.toString()).toBe(' rsocket');
+    expect((await more)[0]!.toString()).toBe(' rsocket');
   });
 
   it('writes from the front of the window, small transfers first, and no octet past its end', async () => {
@@ -129,8 +130,9 @@ describe('a socket opposite a script', () => {
     const { socket, session, send } = await script();
     socket.allowHalfOpen = true;
     socket.resume();
+    const end = once(socket, 'end');
     await send(OP.CONTROL, CONTROL.SHUTDOWN);
-    await once(socket, 'end');
+    await end;
     const failed = once(socket, 'error') as Promise<Error[]>;
     socket.write(Buffer.alloc(100_000)); // beyond the window: it can only wait
     void session.close();

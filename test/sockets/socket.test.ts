@@ -7,6 +7,7 @@ import type { Duplex } from 'node:stream';
 import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { afterEach, describe, expect, it } from 'vitest';
+import { openRnic } from '../../src/api/environment.ts';
 import { connect, createServer, type ConnectOptions, type RdmaServer, type RdmaSocket, type ServerOptions } from '../../src/sockets/index.ts';
 
 const servers: RdmaServer[] = [];
@@ -288,8 +289,22 @@ describe('RdmaServer', () => {
 });
 
 describe('mapped buffers', () => {
+  /** Of the kind that any engine takes. */
+  const sharedMemory = (octets: number): Uint8Array => new Uint8Array(new SharedArrayBuffer(octets));
+
+  it('have to be shared memory where the engine is a worker, which is said at once; the connection goes on', async () => {
+    const rnic = openRnic({ engine: 'worker' });
+    const port = await listen({ iomapSize: 1, rnic }, (socket) => socket.pipe(socket));
+    const socket = open(port, { rnic });
+    await once(socket, 'connect');
+    expect(() => socket.mapMemory(new Uint8Array(10), 0)).toThrow(expect.objectContaining({ code: 'ERR_NOT_SHARED' }));
+    socket.mapMemory(sharedMemory(10), 0);
+    socket.end('after');
+    expect((await readAll(socket)).toString()).toBe('after');
+  });
+
   it('are written directly, by offset', async () => {
-    const memory = new Uint8Array(100_000);
+    const memory = sharedMemory(100_000);
     const port = await listen({ iomapSize: 2 }, (socket) => {
       socket.once('data', () => {
         // The peer's mapping has come in front of its data.
@@ -310,9 +325,9 @@ describe('mapped buffers', () => {
     const port = await listen({ iomapSize: 1 }, (socket) => (peer = socket.pipe(socket)));
     const socket = open(port);
     await once(socket, 'connect');
-    const memory = new Uint8Array(10);
+    const memory = sharedMemory(10);
     socket.mapMemory(memory, 0);
-    expect(() => socket.mapMemory(new Uint8Array(10), 10)).toThrow('room for 1 mapped buffers');
+    expect(() => socket.mapMemory(sharedMemory(10), 10)).toThrow('room for 1 mapped buffers');
     socket.unmapMemory(memory);
     expect(() => socket.unmapMemory(memory)).toThrow('not mapped');
     await expect(socket.writeMapped(memory, 0)).rejects.toThrow('mapped no buffer');

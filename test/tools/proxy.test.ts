@@ -190,12 +190,14 @@ async function ends(...args: string[]): Promise<Ends> {
 
 /** Sends, a Write and a Read from the client; then the client closes. Says how both ends ended. */
 async function talk({ side, client, peer }: Ends): Promise<{ client: CloseInfo; peer: CloseInfo; memory: Uint8Array; status: number }> {
-  const memory = new Uint8Array(4096);
-  const remote = peer.share(peer.register(memory));
-  const local = client.register(Uint8Array.from({ length: 4096 }, (_, i) => i * 7));
+  const target = peer.allocate(4096);
+  const memory = target.bytes;
+  const remote = peer.share(target);
+  const local = client.allocate(4096);
+  for (let i = 0; i < 4096; i++) local.bytes[i] = i * 7;
   const work = async (): Promise<void> => {
     await Promise.all([client.send('one'), client.write(local, remote), client.send('two'), client.send('three')]);
-    await client.read(remote, client.register(new Uint8Array(4096)));
+    await client.read(remote, client.allocate(4096));
     await client.close();
   };
   await work().catch(() => undefined);

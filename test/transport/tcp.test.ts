@@ -102,7 +102,7 @@ describe('TcpTransport', () => {
       expect(new TcpTransport().receive).toBe('data');
       expect(new TcpTransport({ receive: 'onread' }).receive).toBe('onread');
       process.env['IWARP_RECEIVE'] = 'fast';
-      expect(() => new TcpTransport()).toThrow('receive must be one of auto, onread, data');
+      expect(() => new TcpTransport()).toThrow('IWARP_RECEIVE must be one of auto, onread, data');
       delete process.env['IWARP_RECEIVE'];
       expect(new TcpTransport().receive).toBe(process.platform === 'win32' ? 'data' : 'onread');
     } finally {

@@ -2,7 +2,7 @@
  * What every tool that sits opposite a stock one has around it: output, a device, connections that are watched, and one way to fail.
  * Stock tools wait for a silent peer for ever; here a peer that says nothing for a while is given up, and told.
  */
-import { openRnic, type Rnic } from '../../api/environment.ts';
+import { defaultEngine, openHookedWorker, openRnic, retire, type Rnic } from '../../api/environment.ts';
 import { IwarpError } from '../../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../../cm/manager.ts';
 import { defaultCrc32cEngine } from '../../crc32c/engine.ts';
@@ -113,13 +113,19 @@ export class Tool {
     // What the command line says wins over what the tool needs.
     this.policy = options.policy['relaxed'] === undefined ? { ...policy, ...defaults } : { ...policy, ...defaults, responder: policy.responder };
     const file = textOption(options, 'pcap');
-    this.#capture = file === undefined ? null : captureTransport(file);
-    const transport: Transport = this.#capture?.transport ?? new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
-    this.rnic = openRnic({ transport: wrapTransport(transport, arrivals(() => this.#tellArrived())) });
+    const worker = defaultEngine() === 'worker';
+    this.#capture = file === undefined || worker ? null : captureTransport(file);
+    const arrived = (): void => this.#tellArrived();
+    this.rnic = worker ? openHookedWorker({ capture: file, arrived }) : openRnic({ transport: this.#transport(arrived) });
     const seconds = textOption(options, 'timeout');
     this.#timeout = (seconds === undefined ? DEFAULT_TIMEOUT_S : Math.max(0, atoi(seconds))) * 1000;
     if (io.signal?.aborted) this.#onAbort();
     io.signal?.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  #transport(arrived: () => void): Transport {
+    const transport = this.#capture?.transport ?? new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
+    return wrapTransport(transport, arrivals(arrived));
   }
 
   say(line: string): void {
@@ -219,6 +225,7 @@ export class Tool {
     for (const session of this.#sessions) session.fail(new IwarpError('ERR_CONNECTION_CLOSED', 'the tool has ended'));
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
     await this.#capture?.close();
+    retire(this.rnic);
   }
 
   #tellArrived(): void {

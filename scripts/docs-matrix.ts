@@ -1,0 +1,61 @@
+/** The table of docs/engines.md, from docs/matrix.json, where `npm run matrix -- --docs` keeps its results: `npx tsx scripts/docs-matrix.ts`. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { RnicSettings } from '../src/api/environment.ts';
+import type { Configuration } from './matrix-configurations.ts';
+
+const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
+/** The results, and the page with the table. */
+export const MATRIX_RECORD: string = path('docs/matrix.json');
+export const MATRIX_PAGE: string = path('docs/engines.md');
+const BEGIN = '<!-- matrix: made by scripts/docs-matrix.ts from docs/matrix.json -->';
+const END = '<!-- end of the matrix -->';
+
+export type RunKind = 'suite' | 'interop';
+
+/** One run of the suite or of the interop cases. */
+export interface MatrixRun {
+  readonly name: string;
+  readonly kind: RunKind;
+  readonly environment: Configuration['environment'];
+  /** What the probe found. */
+  readonly settings: RnicSettings;
+  /** ISO 8601. */
+  readonly began: string;
+  readonly seconds: number;
+  readonly passed: number;
+  readonly skipped: number;
+  /** What failed, and how. */
+  readonly failed: readonly string[];
+}
+
+export interface MatrixRecord {
+  readonly runs: readonly MatrixRun[];
+}
+
+const cell = (text: string): string => text.replaceAll('|', '\\|');
+
+function row({ kind, environment, settings, began, seconds, passed, skipped, failed }: MatrixRun): string {
+  const set = Object.entries(environment).map(([name, value]) => `\`${name}=${value}\``).join(' ') || 'nothing set';
+  return `| ${[set, settings.engine, settings.crc32c, settings.receive, kind, passed, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
+}
+
+/** The page with the table of these results in it. */
+export function matrixPage(page: string, { runs }: MatrixRecord): string {
+  const failures = runs.flatMap(({ name, kind, failed }) => failed.map((line) => `- ${name}, ${kind}: ${cell(line)}`));
+  const lines = [
+    BEGIN, '', '| environment | engine | CRC32c | receive | run | passed | failed | skipped | time | day |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    ...runs.map(row), ...(failures.length === 0 ? [] : ['', ...failures]), '', END,
+  ];
+  const from = page.indexOf(BEGIN);
+  const to = page.indexOf(END);
+  if (from < 0 || to < from) throw new Error('docs/engines.md has lost the marks of its table');
+  return page.slice(0, from) + lines.join('\n') + page.slice(to + END.length);
+}
+
+/** Write the table. */
+export function writeMatrixPage(record: MatrixRecord): void {
+  writeFileSync(MATRIX_PAGE, matrixPage(readFileSync(MATRIX_PAGE, 'utf8'), record));
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writeMatrixPage(JSON.parse(readFileSync(MATRIX_RECORD, 'utf8')) as MatrixRecord);

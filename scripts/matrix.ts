@@ -1,0 +1,180 @@
+/**
+ * `npm run matrix`: the test suite, or the interop cases, in every configuration: each engine, each CRC32c, each way of receiving. A probe
+ * tells first what a process with the configuration's variables works with; if that is not what they say, the configuration has failed.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { isDeepStrictEqual, parseArgs } from 'node:util';
+import type { RnicSettings } from '../src/api/environment.ts';
+import { CONFIGURATIONS, expectedSettings, VARIABLES, type Configuration } from './matrix-configurations.ts';
+import { MATRIX_RECORD, writeMatrixPage, type MatrixRecord, type MatrixRun, type RunKind } from './docs-matrix.ts';
+
+const USAGE = `usage: npm run matrix -- [--suite] [--interop] [--only NAMES] [--topic NAMES] [--json FILE] [--docs] [paths]
+  --suite        the test suite; what is done without --interop
+  --interop      the interop cases too, or alone without --suite; needs the guest (conformance/siw/README.md) and runs the compiled tools
+  --only NAMES   ${CONFIGURATIONS.map(({ name }) => name).join(', ')}: those named, with commas between
+  --topic NAMES  interop cases of these topics only
+  --json FILE    keep the results there, beside those of other configurations
+  --docs         keep the results in docs/matrix.json, and write the table of docs/engines.md
+  paths          test files or folders, instead of the whole suite
+`;
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const VITEST = join(ROOT, 'node_modules/vitest/vitest.mjs');
+
+interface Options {
+  readonly kinds: readonly RunKind[];
+  readonly topic: string | undefined;
+  readonly paths: readonly string[];
+}
+
+/** The parent's environment without its own choice. */
+function environmentOf({ environment }: Configuration): NodeJS.ProcessEnv {
+  const base = { ...process.env };
+  for (const name of VARIABLES) delete base[name];
+  return { ...base, ...environment };
+}
+
+/** Run a program; its standard output if `capture`. */
+function run(args: readonly string[], env: NodeJS.ProcessEnv, output: 'capture' | 'show'): Promise<{ status: number | null; stdout: string }> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', output === 'show' ? 'inherit' : 'pipe', 'inherit'] });
+    let stdout = '';
+    child.stdout?.on('data', (text: Buffer) => (stdout += text.toString()));
+    child.on('error', reject);
+    child.on('close', (status) => resolve({ status, stdout }));
+  });
+}
+
+/** What a process in this configuration works with, by its own account. */
+async function probe(configuration: Configuration): Promise<RnicSettings> {
+  const { status, stdout } = await run(['--import', 'tsx', join(ROOT, 'scripts/matrix-probe.ts')], environmentOf(configuration), 'capture');
+  if (status !== 0) throw new Error(`the probe of ${configuration.name} ended with status ${status}`);
+  const found = JSON.parse(stdout) as RnicSettings;
+  const expected = expectedSettings(configuration.environment);
+  if (!isDeepStrictEqual(found, expected)) {
+    throw new Error(`configuration ${configuration.name} works with ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`);
+  }
+  return found;
+}
+
+/** The parts of vitest's JSON report that count. */
+interface SuiteReport {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly numPendingTests: number;
+  readonly success: boolean;
+  readonly testResults: readonly {
+    readonly name: string;
+    readonly status: string;
+    readonly assertionResults: readonly { readonly fullName: string; readonly status: string; readonly failureMessages: readonly string[] | null }[];
+  }[];
+}
+
+async function suite(configuration: Configuration, { paths }: Options, folder: string): Promise<Counts> {
+  const file = join(folder, 'suite.json');
+  rmSync(file, { force: true });
+  const { status } = await run([VITEST, 'run', '--reporter=json', `--outputFile=${file}`, ...paths], environmentOf(configuration), 'capture');
+  if (!existsSync(file)) throw new Error(`the suite ended with status ${status} and without a report`);
+  const report = JSON.parse(readFileSync(file, 'utf8')) as SuiteReport;
+  const red = report.testResults.flatMap(({ name, assertionResults }) => {
+    const at = name.replace(ROOT, '');
+    return assertionResults.filter((each) => each.status === 'failed').map((each) => `${at}: ${each.fullName}: ${each.failureMessages?.[0]?.split('\n')[0] ?? ''}`);
+  });
+  // A file that could not be loaded has no tests to be red, and so has an error outside of them.
+  const files = report.testResults.filter((each) => each.status === 'failed' && each.assertionResults.length === 0).map(({ name }) => `${name.replace(ROOT, '')}: not run`);
+  const failed = [...red, ...files];
+  if (status !== 0 && failed.length === 0) failed.push(`the run ended with status ${status}`);
+  return { passed: report.numPassedTests, skipped: report.numPendingTests, failed };
+}
+
+async function interop(configuration: Configuration, { topic }: Options, folder: string): Promise<Counts> {
+  const file = join(folder, 'interop.json');
+  rmSync(file, { force: true });
+  const args = ['--import', 'tsx', join(ROOT, 'conformance/siw/interop.ts'), '--retries', '1', '--json', file, ...(topic === undefined ? [] : ['--topic', topic])];
+  const { status } = await run(args, environmentOf(configuration), 'show');
+  if (!existsSync(file)) throw new Error(`the interop run ended with status ${status} and without a report`);
+  const { cases } = JSON.parse(readFileSync(file, 'utf8')) as { cases: readonly { tool: string; name: string; ok: boolean; detail: string }[] };
+  const failed = cases.filter(({ ok }) => !ok).map(({ tool, name, detail }) => `${tool}: ${name}: ${detail.split('\n')[0]}`);
+  return { passed: cases.length - failed.length, skipped: 0, failed };
+}
+
+interface Counts {
+  readonly passed: number;
+  readonly skipped: number;
+  readonly failed: readonly string[];
+}
+
+async function runConfiguration(configuration: Configuration, options: Options): Promise<MatrixRun[]> {
+  const { name } = configuration;
+  const settings = await probe(configuration);
+  process.stdout.write(`${name}: engine ${settings.engine}, CRC32c ${settings.crc32c}, receive ${settings.receive}\n`);
+  const runs: MatrixRun[] = [];
+  const folder = mkdtempSync(join(tmpdir(), 'iwarp-matrix-'));
+  try {
+    for (const kind of options.kinds) {
+      const began = new Date();
+      const counts = await (kind === 'suite' ? suite : interop)(configuration, options, folder);
+      const seconds = Math.round((Date.now() - began.getTime()) / 1000);
+      process.stdout.write(`${name}: ${kind}: ${counts.passed} passed, ${counts.failed.length} failed, ${counts.skipped} skipped, ${seconds} s\n`);
+      for (const line of counts.failed) process.stdout.write(`  FAILED ${line}\n`);
+      runs.push({ name, kind, environment: configuration.environment, settings, began: began.toISOString(), seconds, ...counts });
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  return runs;
+}
+
+/** Put the runs in the place of older ones of the same configuration. */
+function keep(file: string, runs: readonly MatrixRun[]): MatrixRecord {
+  const before = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as MatrixRecord).runs : [];
+  const key = ({ name, kind }: MatrixRun): string => `${kind} ${name}`;
+  const merged = new Map([...before, ...runs].map((each) => [key(each), each]));
+  const order = CONFIGURATIONS.flatMap(({ name }) => [`suite ${name}`, `interop ${name}`]);
+  const record = { runs: order.flatMap((each) => merged.get(each) ?? []) };
+  writeFileSync(file, `${JSON.stringify(record, null, 1)}\n`);
+  return record;
+}
+
+function table(runs: readonly MatrixRun[]): string {
+  const rows = runs.map(({ name, kind, settings, passed, failed, seconds }) => [name, settings.engine, settings.crc32c, settings.receive, kind, passed, failed.length, seconds].map(String));
+  const all = [['configuration', 'engine', 'CRC32c', 'receive', 'run', 'passed', 'failed', 'seconds'], ...rows];
+  const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)));
+  return all.map((row) => row.map((cell, column) => (column < 5 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))).join('  ')).join('\n');
+}
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      suite: { type: 'boolean' }, interop: { type: 'boolean' }, only: { type: 'string' }, topic: { type: 'string' }, json: { type: 'string' }, docs: { type: 'boolean' },
+      help: { type: 'boolean' },
+    },
+  });
+  if (values.help === true) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const names = values.only?.split(',') ?? CONFIGURATIONS.map(({ name }) => name);
+  const unknown = names.filter((name) => CONFIGURATIONS.every((each) => each.name !== name));
+  if (unknown.length > 0 || (positionals.length > 0 && (values.docs === true || values.json !== undefined))) {
+    process.stderr.write(unknown.length > 0 ? `no configuration is called ${unknown.join(', ')}\n${USAGE}` : `the results of a part of the suite are not kept\n${USAGE}`);
+    return 2;
+  }
+  const kinds: RunKind[] = values.interop === true ? [...(values.suite === true ? ['suite' as const] : []), 'interop'] : ['suite'];
+  const runs: MatrixRun[] = [];
+  for (const configuration of CONFIGURATIONS.filter(({ name }) => names.includes(name))) {
+    const done = await runConfiguration(configuration, { kinds, topic: values.topic, paths: positionals });
+    runs.push(...done);
+    if (values.json !== undefined) keep(values.json, done);
+    if (values.docs === true) writeMatrixPage(keep(MATRIX_RECORD, done));
+  }
+  process.stdout.write(`\n${table(runs)}\n`);
+  return runs.every(({ failed }) => failed.length === 0) ? 0 : 1;
+}
+
+process.exitCode = await main();
