@@ -1,6 +1,6 @@
 /** Plots as SVG text, drawn by echarts without a browser. */
 import * as echarts from 'echarts';
-import type { CaseResult, ExperimentResult, ProbeChart } from '../types.ts';
+import type { CaseResult, ExperimentResult, ProbeChart, Spread } from '../types.ts';
 
 const WIDTH = 880;
 const HEIGHT = 430;
@@ -80,6 +80,13 @@ interface Axes {
   readonly one?: boolean;
 }
 
+const AXES: Readonly<Record<ExperimentResult['axis'], string>> = {
+  size: 'octets of a message', 'in flight': 'messages under way', connections: 'connections', clients: 'client processes', 'FPDU size': 'octets of TCP payload that an FPDU may fill', case: '',
+};
+const UNITS: Readonly<Record<ExperimentResult['unit'], string>> = {
+  'GB/s': 'GB/s', 'M messages/s': 'million messages a second', us: 'microseconds', 'us of main thread': 'microseconds of the main thread',
+};
+
 /** Lines over the experiment's axis; nothing where no value is there. */
 function lines(experiment: ExperimentResult, { y, log, one = false }: Axes, value: Value): string {
   const xs = [...new Set(experiment.cases.map(({ x }) => x))].toSorted((a, b) => a - b);
@@ -95,7 +102,7 @@ function lines(experiment: ExperimentResult, { y, log, one = false }: Axes, valu
     itemStyle: { color: looks[i]!.color }, lineStyle: { color: looks[i]!.color, type: looks[i]!.dash, width: looks[i]!.dash === 'solid' ? 2.5 : 2 },
     ...(one && i === 0 && { markLine: { silent: true, symbol: 'none', data: [{ yAxis: 1 }], lineStyle: { color: '#000', type: 'solid', width: 1 }, label: { formatter: 'TCP' } } }),
   }));
-  const title = experiment.axis === 'size' ? 'octets of a message' : experiment.axis === 'FPDU size' ? 'octets of an FPDU' : experiment.axis === 'in flight' ? 'messages under way' : experiment.axis;
+  const title = AXES[experiment.axis];
   return draw({
     legend: { top: 0, itemWidth: 36 }, grid: { left: 75, right: 50, top: names.length > 5 ? 85 : 60, bottom: 55 },
     xAxis: { type: 'category', name: title, nameLocation: 'middle', nameGap: 32, data: xs.map(octets) },
@@ -107,16 +114,45 @@ interface Bar {
   readonly label: string;
   readonly value: number | null;
   readonly ours: boolean;
+  /** Quartiles, drawn as a thin line over the bar's end. */
+  readonly spread?: { readonly low: number; readonly high: number };
+}
+
+interface BarAxis {
+  readonly unit: string;
+  readonly log?: boolean;
+  /** A line at 1: as good as TCP. */
+  readonly one?: boolean;
+}
+
+/** Whiskers from quartile to quartile; nothing where there are none. */
+function whiskers(rows: readonly Bar[]): object {
+  const data = rows.flatMap(({ spread }, i) => (spread === undefined || !Number.isFinite(spread.low + spread.high) ? [] : [[spread.low, spread.high, i]]));
+  const renderItem = (_params: unknown, api: echarts.CustomSeriesRenderItemAPI): object => {
+    const [from, to] = [api.coord([api.value(0), api.value(2)]), api.coord([api.value(1), api.value(2)])] as [number[], number[]];
+    const line = (x1: number, y1: number, x2: number, y2: number): object => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: { stroke: '#222', lineWidth: 1.2 } });
+    const [y, tip] = [from[1]!, 4];
+    return { type: 'group', children: [line(from[0]!, y, to[0]!, y), line(from[0]!, y - tip, from[0]!, y + tip), line(to[0]!, y - tip, to[0]!, y + tip)] };
+  };
+  return { type: 'custom', silent: true, z: 5, data, renderItem, encode: { x: [0, 1], y: 2 } };
 }
 
 /** Horizontal bars, what is ours in blue. */
-function bars(rows: readonly Bar[], unit: string, log = false): string {
+function bars(rows: readonly Bar[], { unit, log = false, one = false }: BarAxis): string {
+  // The figure stands behind the whisker, not under it.
   const data = rows.map(({ value, ours }) => ({ value: value === null ? null : Number(value.toPrecision(3)), itemStyle: { color: ours ? BLUE : GREY } }));
+  const labels = rows.map(({ value, spread }) => (value === null ? null : { value: Math.max(value, spread !== undefined && Number.isFinite(spread.high) ? spread.high : value), text: String(Number(value.toPrecision(3))) }));
+  const texts = {
+    type: 'scatter', silent: true, symbolSize: 1, itemStyle: { color: 'transparent' }, data: labels.map((each, i) => (each === null ? null : [each.value, i])),
+    label: { show: true, position: 'right', distance: 8, color: '#222', formatter: ({ dataIndex }: { dataIndex: number }) => labels[dataIndex]?.text ?? '' },
+  };
+  const mark = { silent: true, symbol: 'none', data: [{ xAxis: 1 }], lineStyle: { color: '#000', type: 'dashed', width: 1 }, label: { formatter: 'as TCP' } };
   const longest = Math.max(...rows.map(({ label }) => label.length));
   return draw({
-    grid: { left: Math.min(400, 25 + longest * 7), right: 80, top: 10, bottom: 45 },
-    xAxis: { type: log ? 'log' : 'value', name: unit, nameLocation: 'middle', nameGap: 28, ...(log && { min: 1 }) }, yAxis: { type: 'category', inverse: true, data: rows.map(({ label }) => label) },
-    series: [{ type: 'bar', barMaxWidth: 22, data, label: { show: true, position: 'right' } }],
+    grid: { left: Math.min(400, 25 + longest * 7), right: 80, top: one ? 25 : 10, bottom: 45 },
+    xAxis: { type: log ? 'log' : 'value', name: unit, nameLocation: 'middle', nameGap: 28, axisLabel: { formatter: plainNumber }, ...(log && { min: 1 }) },
+    yAxis: { type: 'category', inverse: true, data: rows.map(({ label }) => label) },
+    series: [{ type: 'bar', barMaxWidth: 22, data, ...(one && { markLine: mark }) }, whiskers(rows), texts],
   }, 80 + 30 * rows.length);
 }
 
@@ -127,46 +163,96 @@ function percentiles(experiment: ExperimentResult): string {
     ({ type: 'bar', name, itemStyle: { color }, data: cases.map(({ latency }) => Number(latency![key].toPrecision(3))) });
   return draw({
     legend: { top: 0 }, grid: { left: 70, right: 20, top: 50, bottom: 70 },
-    xAxis: { type: 'category', data: cases.map(({ series }) => series), axisLabel: { interval: 0, rotate: 20 } }, yAxis: { type: 'log', name: 'us', axisLabel: { formatter: plainNumber } },
+    xAxis: { type: 'category', data: cases.map(({ series }) => series), axisLabel: { interval: 0, rotate: 20 } }, yAxis: { type: 'log', name: 'microseconds', nameTextStyle: { align: 'left' }, axisLabel: { formatter: plainNumber } },
     series: [column('median', 'typical', '#08306b'), column('90 %', 'p90', '#2171b5'), column('99 %', 'p99', '#f16913'), column('99.9 %', 'p999', '#a50f15')],
   });
 }
 
-/** The ratio to the group's TCP case; 1 for that case itself. */
-const toTcp: Value = (one) =>
-  one.series === 'TCP, onread' ? Number.NaN : (Object.entries(one.ratios).find(([id]) => id.endsWith('TCP, onread'))?.[1].median ?? Number.NaN);
+/** The ratio to the group's TCP case; none for that case itself. */
+const tcpRatio = (one: CaseResult): Spread | undefined =>
+  (one.series === 'TCP, onread' ? undefined : Object.entries(one.ratios).find(([id]) => id.endsWith('TCP, onread'))?.[1]);
+const toTcp: Value = (one) => tcpRatio(one)?.median ?? Number.NaN;
 
 export interface Figure {
   readonly caption: string;
+  /** What a reader should look for. */
+  readonly see: string;
   readonly svg: string;
 }
 
 const valueOf = (experiment: ExperimentResult): Value => (one) =>
   (experiment.unit === 'M messages/s' ? one.messageRate : experiment.unit === 'us of main thread' ? one.cost.mainPerMessage : one.value.median);
 
+const isOurs = ({ spec }: CaseResult): boolean => spec.peer === 'iwarp';
+/** NaN has become null in a file. */
+const present = (value: number | null): value is number => typeof value === 'number' && Number.isFinite(value);
+
 function caseFigures(experiment: ExperimentResult): Figure[] {
   const value = valueOf(experiment);
-  const rows = experiment.cases.map((one) => ({ label: experiment.id === 'spread' ? `${one.x} connections` : one.series, value: value(one), ours: one.spec.peer === 'iwarp' }));
-  const drawn = [{ caption: `${experiment.unit}, median over the rounds; blue is this package`, svg: bars(rows, experiment.unit) }];
-  const ratios = experiment.cases.map((one) => ({ label: one.series, value: toTcp(one), ours: one.spec.peer === 'iwarp' })).filter(({ value: ratio }) => Number.isFinite(ratio));
-  if (ratios.length > 0) drawn.push({ caption: `Times TCP with onread, taken inside a round${experiment.test === 'lat' ? ': below 1 is quicker' : ': above 1 is more'}`, svg: bars(ratios, 'times TCP') });
-  if (experiment.test === 'lat') drawn.push({ caption: 'Percentiles, microseconds, logarithmic', svg: percentiles(experiment) });
+  const latency = experiment.test === 'lat';
+  const rows = experiment.cases.map((one) => {
+    // Quartiles are of the rate in octets; that of messages is as many times as large.
+    const scale = value(one) / one.value.median;
+    const figure = value(one);
+    return {
+      label: experiment.id === 'spread' ? `${one.x} connection${one.x === 1 ? '' : 's'}` : one.series, value: present(figure) ? figure : null, ours: isOurs(one),
+      spread: { low: one.value.low * scale, high: one.value.high * scale },
+    };
+  });
+  const drawn: Figure[] = [{
+    caption: `${experiment.title}, ${UNITS[experiment.unit]}`,
+    see: `${latency ? 'Shorter' : 'Longer'} is better. Blue is this package, grey are the others; a bar ends at the median over the rounds, the thin line spans its quartiles.`,
+    svg: bars(rows, { unit: UNITS[experiment.unit] }),
+  }];
+  const ratios = experiment.cases.flatMap((one) => {
+    const ratio = tcpRatio(one);
+    return ratio === undefined || !present(ratio.median) ? [] : [{ label: one.series, value: ratio.median, ours: isOurs(one), spread: ratio }];
+  });
+  if (ratios.length > 0) {
+    drawn.push({
+      caption: 'The same as a ratio to bare TCP with onread', svg: bars(ratios, { unit: 'times TCP', one: true }),
+      see: `Taken inside a round, when the machine was the same for both. The dashed line is bare TCP: ${latency ? 'left of it is quicker' : 'right of it is more'}.`,
+    });
+  }
+  if (latency) drawn.push({ caption: 'How late the latest are: percentiles of latency', svg: percentiles(experiment), see: 'The nearer the four bars of a group are to each other, the steadier it is; the axis is logarithmic.' });
   return drawn;
+}
+
+/** Title and hint of the first plot of an experiment with lines. */
+function firstFigure(experiment: ExperimentResult): Figure {
+  const { unit, axis } = experiment;
+  const low = experiment.test === 'lat' || unit === 'us of main thread';
+  const what = low ? 'Lower is better; the axis is logarithmic.' : 'Higher is better.';
+  const own: Readonly<Record<string, string>> = {
+    size: 'Black is bare TCP, the measure; colours are this package, thin dotted lines are others.',
+    'in flight': 'A line that has levelled off has enough messages under way.',
+    connections: 'A level line is what is wanted: no collapse with many connections.',
+    clients: 'With more clients than processors all of them wait for each other; the line should fall no faster than that of bare TCP.',
+    'FPDU size': 'The work for each FPDU is the same whatever it holds, so the line rises to the right.',
+  };
+  const see = `${own[axis] ?? ''} ${what}`.trim();
+  return { caption: `${experiment.title}, ${UNITS[unit]}`, see, svg: lines(experiment, { y: UNITS[unit], log: low }, valueOf(experiment)) };
 }
 
 function lineFigures(experiment: ExperimentResult): Figure[] {
   const latency = experiment.test === 'lat';
-  const { unit } = experiment;
-  const main = unit === 'us of main thread';
-  const drawn = [{ caption: `${main ? 'Microseconds of the main thread for a message' : unit} over ${experiment.axis}${latency || main ? ', logarithmic: lower is better' : ''}`, svg: lines(experiment, { y: unit, log: latency || main }, valueOf(experiment)) }];
-  if (main) drawn.push({ caption: 'Of these, microseconds in the call that posts or writes, logarithmic: lower is better', svg: lines(experiment, { y: 'us in the call', log: true }, (one) => one.cost.postPerMessage) });
-  if (experiment.id === 'bandwidth') drawn.push({ caption: 'Millions of messages a second over size, logarithmic', svg: lines(experiment, { y: 'M messages/s', log: true }, (one) => one.messageRate) });
+  const main = experiment.unit === 'us of main thread';
+  const over = AXES[experiment.axis];
+  const drawn = [firstFigure(experiment)];
+  const add = (caption: string, see: string, axes: Axes, value: Value): void => void drawn.push({ caption, see, svg: lines(experiment, axes, value) });
+  if (main) {
+    add('Of these, microseconds in the call that posts or writes', 'Lower is better; the rest is spent behind the call, on completions and, with the engine in the same thread, on the protocol.',
+      { y: 'microseconds in the call', log: true }, (one) => one.cost.postPerMessage);
+  }
+  if (experiment.id === 'bandwidth') {
+    add('The same in messages: millions a second over size', 'Higher is better. Left of the bend it is the number of messages that costs, right of it the octets.', { y: 'million messages a second', log: true }, (one) => one.messageRate);
+  }
   if (latency) {
-    drawn.push({ caption: '99th percentile over size, logarithmic', svg: lines(experiment, { y: 'us', log: true }, (one) => one.latency?.p99 ?? Number.NaN) });
-    drawn.push({ caption: 'Jitter over size: 99th percentile, times the median', svg: lines(experiment, { y: 'p99 / median', log: false }, (one) => (one.latency === null ? Number.NaN : one.latency.p99 / one.latency.typical)) });
+    add('The slowest of a hundred: 99th percentile of latency', 'Lower is better. One message in a hundred takes longer than this.', { y: 'microseconds', log: true }, (one) => one.latency?.p99 ?? Number.NaN);
+    add('Jitter: 99th percentile, times the median', 'A line at 1 would mean that all messages take the same time.', { y: 'times the median', log: false }, (one) => (one.latency === null ? Number.NaN : one.latency.p99 / one.latency.typical));
   }
   if (!main && experiment.cases.some((one) => Number.isFinite(toTcp(one)))) {
-    drawn.push({ caption: `Ratio to TCP with onread, taken inside a round, logarithmic${latency ? ': below 1 is quicker' : ': above 1 is more'}`, svg: lines(experiment, { y: 'times TCP', log: true, one: true }, toTcp) });
+    add(`Ratio to bare TCP with onread over ${over}`, `Taken inside a round. The line marked TCP is bare TCP: ${latency ? 'below it is quicker' : 'above it is more'}; the axis is logarithmic.`, { y: 'times TCP', log: true, one: true }, toTcp);
   }
   return drawn;
 }
@@ -180,5 +266,5 @@ export function plots(experiment: ExperimentResult): Figure[] {
 /** The plots of a probe. */
 export function probePlots(charts: readonly ProbeChart[]): Figure[] {
   return charts.filter(({ bars: rows }) => rows.some(({ value }) => value !== null))
-    .map(({ caption, unit, log, bars: rows }) => ({ caption, svg: bars(rows, unit, log) }));
+    .map(({ caption, see, unit, log, bars: rows }) => ({ caption, see, svg: bars(rows, { unit, log }) }));
 }

@@ -1,17 +1,26 @@
 /** The report: one HTML file with everything in it, for someone who has not read the code. */
-import type { CaseResult, ExperimentResult, ProbeResult, RunResult } from '../types.ts';
+import { figureText, spreadText } from '../goals.ts';
+import type { CaseResult, ExperimentResult, GoalResult, ProbeResult, RunResult } from '../types.ts';
 import { octets, plots, probePlots, type Figure } from './charts.ts';
 
-const STYLE = `body{font:16px/1.5 sans-serif;max-width:920px;margin:2em auto;padding:0 1em;color:#222}h1{margin-bottom:.2em}
-h2{margin-top:2.2em;border-bottom:1px solid #ccc}svg{max-width:100%;height:auto}figure{margin:1em 0 2em}figcaption{color:#444;font-size:14px;text-align:center}
-table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #eee;vertical-align:bottom}
-td:first-child,th:first-child{text-align:left}details,.wide{overflow-x:auto}.note{background:#fff6d8;padding:.5em 1em}.here{background:#eef6fb;padding:.2em .8em}
-dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:#555;font-size:14px}nav{columns:2;font-size:14px}nav a{display:block}.glance td{font-size:15px;padding:4px 8px}`;
+const STYLE = `:root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ccc;--faint:#e6e6e6;--paper:#fff;--note:#fff6d8;--here:#eef6fb;--link:#0645ad;--good:#d9efdc;--near:#fff0c2;--bad:#f8d7d3}
+@media(prefers-color-scheme:dark){:root{--ink:#e4e4e4;--soft:#b0b0b0;--line:#555;--faint:#3a3a3a;--paper:#181a1b;--note:#4a3f16;--here:#1d3040;--link:#8ab4f8;--good:#1f4a2a;--near:#54460f;--bad:#5c241d}}
+body{font:16px/1.5 sans-serif;max-width:940px;margin:2em auto;padding:0 1em;color:var(--ink);background:var(--paper)}a{color:var(--link)}h1{margin-bottom:.2em}
+h2{margin-top:2.2em;border-bottom:1px solid var(--line)}figure{margin:1.6em 0 2em;overflow-x:auto}figure svg{display:block;background:#fff;width:100%;min-width:620px;height:auto}
+figcaption{margin-bottom:.4em;position:sticky;left:0}figcaption b{display:block}figcaption span{color:var(--soft);font-size:14px}
+table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid var(--faint);vertical-align:bottom}
+td:first-child,th:first-child{text-align:left}details,.wide{overflow-x:auto}summary{cursor:pointer}.note{background:var(--note);padding:.5em 1em}.here{background:var(--here);padding:.2em .8em}
+dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:var(--soft);font-size:14px}nav{columns:2;font-size:14px}nav a{display:block}.glance td{font-size:15px;padding:4px 8px}
+.goals td,.goals th{vertical-align:top;text-align:left;padding:4px 8px}.goals .n{text-align:right;white-space:nowrap}.goals .group td{font-weight:bold;padding-top:1em;border-bottom:1px solid var(--line)}
+.goals .met{background:var(--good)}.goals .near{background:var(--near)}.goals .missed{background:var(--bad)}.goals .limit{color:var(--soft);min-width:15em}
+@media(max-width:600px){nav{columns:1}}`;
 
 const escape = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 /** NaN is null behind JSON. */
 const show = (value: number | null | undefined, digits = 2): string => (typeof value === 'number' && Number.isFinite(value) ? value.toFixed(digits) : '–');
-const figure = ({ caption, svg }: Figure): string => `<figure>${svg}<figcaption>${escape(caption)}</figcaption></figure>`;
+const clock = (seconds: number): string => (seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} minutes`);
+const figure = ({ caption, see, svg }: Figure): string =>
+  `<figure><figcaption><b>${escape(caption)}</b><span>${escape(see)}</span></figcaption>${svg.replace('<svg ', `<svg aria-label="${escape(caption).replaceAll('"', '&quot;')}" `)}</figure>`;
 const missing = (list: ExperimentResult['missing']): string[] => list.map(({ id, reason }) => `<p class="note">Not measured: ${escape(id)} (${escape(reason)})</p>`);
 
 function row(experiment: ExperimentResult, one: CaseResult): string {
@@ -58,6 +67,27 @@ function probeSection(run: RunResult, probe: ProbeResult): string {
   ].join('\n');
 }
 
+const LOOKS: Readonly<Record<GoalResult['verdict'], string>> = { met: 'met', 'in the spread': 'near', missed: 'missed', 'not measured': '' };
+
+/** Every goal with its figure. */
+function goalsSection({ goals }: RunResult): string {
+  const measured = goals.filter(({ figure: found }) => found !== null);
+  if (measured.length === 0) return '';
+  const count = (verdict: GoalResult['verdict']): number => goals.filter((goal) => goal.verdict === verdict).length;
+  let group = '';
+  const rows = goals.map((goal) => {
+    const head = goal.group === group ? '' : `<tr class="group"><td colspan="6">${escape(goal.group)}</td></tr>`;
+    ({ group } = goal);
+    const star = goal.disturbed ? ' *' : '';
+    return `${head}<tr><td>${escape(goal.what)}</td><td class="n">${escape(goal.goal)}</td><td class="n"><b>${figureText(goal.figure)}</b></td><td class="n">${spreadText(goal.figure).replace(', ', '<br>')}</td><td class="${LOOKS[goal.verdict]}">${goal.verdict}${star}</td><td class="limit">${escape(goal.limit)}</td></tr>`;
+  });
+  return `<h2 id="goals">The goals, and what this run says of them</h2>
+<p>Before the stack was built, prototypes showed what can be had, and goals were set. Each is a ratio: 0.90 against bare onread means nine tenths of what bare sockets
+reach. ${count('met')} of ${goals.length} are met; of ${count('in the spread')} the median falls short but the better quartile does not; ${count('missed')} are missed; ${count('not measured')} were not measured.</p>
+<div class="wide"><table class="goals"><tr><th>what</th><th class="n">goal</th><th class="n">median</th><th class="n">quartiles</th><th>state</th><th>what limits it now</th></tr>
+${rows.join('\n')}</table></div>`;
+}
+
 /** The answer in one table, for whoever reads no further. */
 function glance(run: RunResult): string {
   const cases = new Map(run.experiments.flatMap((experiment) => experiment.cases).map((one) => [one.id, one]));
@@ -93,12 +123,13 @@ TCP connection. The question of this page is what that costs: the same octets ar
 processes of one machine.</p>
 <p><b>Write</b> and <b>Read</b> move memory without the other program's doing, <b>Send</b> delivers a message. <b>CRC</b> is the checksum that iWARP
 puts on each piece (FPDU) of the stream, <b>markers</b> are signposts in it, for adapters; both can be agreed off. With <b>worker</b> the protocol runs
-in a thread of its own; otherwise in the program's. Messages <b>under way</b> are those asked for and not yet done.</p>
+in a thread of its own; otherwise in the program's. Messages <b>under way</b> are those asked for and not yet done. An octet is a byte, a GB 10<sup>9</sup> octets,
+a KiB 1024 of them; us is a millionth of a second.</p>
 <p>Believe the <b>ratios</b>, not the GB/s: the machine's speed changes from second to second. So all that a picture compares at one place
 was running at the same time, idle, and measured in turns of ${method.windows} x ${method.windowMs} ms, in up to ${method.rounds} rounds; times in which the host took the processor away
 were dropped; a ratio is taken inside a round, and what is shown is the median. In brackets stand the quartiles. A star marks results to be taken with care (${disturbed} of ${all.length}):
 too little undisturbed time was left, or other programs used more than half a core meanwhile.</p>
-<p>Run of ${escape(run.started)}, mode ${escape(run.mode)}, ${run.seconds} s.</p><table>${machine}</table>`;
+<p>Run of ${escape(run.started)}, mode ${escape(run.mode)}, ${clock(run.seconds)}.</p><details><summary>The machine</summary><table>${machine}</table></details>`;
 }
 
 function papers(run: RunResult): string {
@@ -113,7 +144,7 @@ Where a paper is named, its abstract is what is quoted; where none is, the line 
 export function report(run: RunResult): string {
   const parts = [...run.experiments, ...run.probes].map(({ id, title }) => `<a href="#${id}">${escape(title)}</a>`);
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>iwarp: how fast</title>
-<style>${STYLE}</style><h1>How fast is iwarp?</h1>${introduction(run)}${glance(run)}<h2>Contents</h2><nav>${parts.join('')}<a href="#papers">The experiments of the papers</a></nav>
+<style>${STYLE}</style><h1>How fast is iwarp?</h1>${introduction(run)}${glance(run)}${goalsSection(run)}<h2>Contents</h2><nav>${parts.join('')}<a href="#papers">The experiments of the papers</a></nav>
 ${run.experiments.map((experiment) => section(run, experiment)).join('\n')}
 ${run.probes.map((probe) => probeSection(run, probe)).join('\n')}
 ${papers(run)}
