@@ -31,7 +31,7 @@ const ATTEMPTS = 3;
 /** Pairs of processes that are set up at once. */
 const OPENERS = 2;
 /** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
-const OPEN_SECONDS = 0.45;
+const OPEN_SECONDS = 0.25;
 const ASK_SECONDS = 0.03;
 
 /** All processes of a pair at one moment, the server first. */

@@ -106,7 +106,7 @@ function lines(experiment: ExperimentResult, { y, log, one = false }: Axes, valu
   return draw({
     legend: { top: 0, itemWidth: 36 }, grid: { left: 75, right: 50, top: names.length > 5 ? 85 : 60, bottom: 55 },
     xAxis: { type: 'category', name: title, nameLocation: 'middle', nameGap: 32, data: xs.map(octets) },
-    yAxis: { type: log ? 'log' : 'value', name: y, nameTextStyle: { align: 'left' }, axisLabel: { formatter: plainNumber } }, series,
+    yAxis: { type: log ? 'log' : 'value', logBase: one ? 2 : 10, name: y, nameTextStyle: { align: 'left' }, axisLabel: { formatter: plainNumber } }, series,
   });
 }
 
@@ -146,7 +146,7 @@ function bars(rows: readonly Bar[], { unit, log = false, one = false }: BarAxis)
     type: 'scatter', silent: true, symbolSize: 1, itemStyle: { color: 'transparent' }, data: labels.map((each, i) => (each === null ? null : [each.value, i])),
     label: { show: true, position: 'right', distance: 8, color: '#222', formatter: ({ dataIndex }: { dataIndex: number }) => labels[dataIndex]?.text ?? '' },
   };
-  const mark = { silent: true, symbol: 'none', data: [{ xAxis: 1 }], lineStyle: { color: '#000', type: 'dashed', width: 1 }, label: { formatter: 'as TCP' } };
+  const mark = { silent: true, symbol: 'none', data: [{ xAxis: 1 }], lineStyle: { color: '#000', type: 'dashed', width: 1 }, label: { formatter: 'as TCP', position: 'start' } };
   const longest = Math.max(...rows.map(({ label }) => label.length));
   return draw({
     grid: { left: Math.min(400, 25 + longest * 7), right: 80, top: one ? 25 : 10, bottom: 45 },
@@ -230,7 +230,8 @@ function firstFigure(experiment: ExperimentResult): Figure {
     clients: 'With more clients than processors all of them wait for each other; the line should fall no faster than that of bare TCP.',
     'FPDU size': 'The work for each FPDU is the same whatever it holds, so the line rises to the right.',
   };
-  const see = `${own[axis] ?? ''} ${what}`.trim();
+  const lead = experiment.id === 'gather' ? 'Black is the copy, the measure; blue is this package, the others are plain TCP in other ways.' : (own[axis] ?? '');
+  const see = `${lead} ${what}`.trim();
   return { caption: `${experiment.title}, ${UNITS[unit]}`, see, svg: lines(experiment, { y: UNITS[unit], log: low }, valueOf(experiment)) };
 }
 
@@ -247,12 +248,16 @@ function lineFigures(experiment: ExperimentResult): Figure[] {
   if (experiment.id === 'bandwidth') {
     add('The same in messages: millions a second over size', 'Higher is better. Left of the bend it is the number of messages that costs, right of it the octets.', { y: 'million messages a second', log: true }, (one) => one.messageRate);
   }
+  if (experiment.axis === 'in flight' || experiment.axis === 'connections') {
+    add('How long a message is under way, on average', 'Messages under way divided by messages a second, from posting to completion. Lower is better; where throughput has levelled off, more under way only wait longer.',
+      { y: 'microseconds', log: true }, (one) => one.spec.inFlight / one.messageRate);
+  }
   if (latency) {
     add('The slowest of a hundred: 99th percentile of latency', 'Lower is better. One message in a hundred takes longer than this.', { y: 'microseconds', log: true }, (one) => one.latency?.p99 ?? Number.NaN);
     add('Jitter: 99th percentile, times the median', 'A line at 1 would mean that all messages take the same time.', { y: 'times the median', log: false }, (one) => (one.latency === null ? Number.NaN : one.latency.p99 / one.latency.typical));
   }
   if (!main && experiment.cases.some((one) => Number.isFinite(toTcp(one)))) {
-    add(`Ratio to bare TCP with onread over ${over}`, `Taken inside a round. The line marked TCP is bare TCP: ${latency ? 'below it is quicker' : 'above it is more'}; the axis is logarithmic.`, { y: 'times TCP', log: true, one: true }, toTcp);
+    add(`Ratio to bare TCP with onread over ${over}`, `Taken inside a round. The line marked TCP is bare TCP: ${latency ? 'below it is quicker' : 'above it is more'}; from line to line it doubles.`, { y: 'times TCP', log: true, one: true }, toTcp);
   }
   return drawn;
 }

@@ -1,0 +1,58 @@
+/**
+ * Writes the figures of docs/performance.md from bench/baseline.json, which `iwarp bench --full --save-baseline` has made, so that none is
+ * typed by hand:
+ *
+ *     npx tsx scripts/docs-performance.ts
+ *
+ * With `--check` nothing is written, and the status is 1 if the page is out of date.
+ */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import type { Baseline, BaselineRun } from '../bench/compare.ts';
+import { goalsMarkdown } from '../bench/goals.ts';
+
+const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
+export const PERFORMANCE_PAGE: string = path('docs/performance.md');
+const BASELINE = path('bench/baseline.json');
+const BEGIN = '<!-- goals: made by scripts/docs-performance.ts from bench/baseline.json -->';
+const END = '<!-- end of the goals -->';
+
+/** The machine's words that matter for a figure. */
+const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
+
+function text(run: BaselineRun | undefined): string {
+  if (run === undefined) return 'No full run has been kept yet.';
+  const { started, seconds, machine, goals } = run;
+  const count = (verdict: string): number => goals.filter((goal) => goal.verdict === verdict).length;
+  return [
+    `Full run of ${started.slice(0, 16).replace('T', ' ')} UTC, ${Math.round(seconds / 60)} minutes: ${MACHINE.map((name) => machine[name]).filter((word) => word !== undefined).join('; ')}.`,
+    `${count('met')} of ${goals.length} goals met, ${count('in the spread')} with the goal inside the quartiles, ${count('missed')} missed, ${count('not measured')} not measured.`,
+    'A star: other programs or the host took part of the machine meanwhile.', '',
+    goalsMarkdown(goals),
+  ].join('\n');
+}
+
+/** `page` with the figures of the run that was kept, if there is one. */
+export function withFigures(page: string, run: BaselineRun | undefined): string {
+  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (from < 0 || to < from) throw new Error('docs/performance.md has lost the markers of its figures');
+  return `${page.slice(0, from)}${BEGIN}\n\n${text(run)}\n\n${page.slice(to)}`;
+}
+
+/** The run that bench/baseline.json was made of. */
+export function keptRun(): BaselineRun | undefined {
+  return existsSync(BASELINE) ? (JSON.parse(readFileSync(BASELINE, 'utf8')) as Baseline).run : undefined;
+}
+
+function main(): number {
+  const { values } = parseArgs({ options: { check: { type: 'boolean' } } });
+  const is = readFileSync(PERFORMANCE_PAGE, 'utf8');
+  const shouldBe = withFigures(is, keptRun());
+  if (is === shouldBe) return 0;
+  if (values.check !== true) writeFileSync(PERFORMANCE_PAGE, shouldBe);
+  else process.stderr.write('docs/performance.md is out of date: npx tsx scripts/docs-performance.ts\n');
+  return values.check === true ? 1 : 0;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = main();

@@ -1,0 +1,24 @@
+/** docs/performance.md shows the goals of the run that bench/baseline.json keeps, and nothing typed by hand. */
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { judgeGoals } from '../../bench/goals.ts';
+import type { BaselineRun } from '../../bench/compare.ts';
+import { keptRun, PERFORMANCE_PAGE, withFigures } from '../../scripts/docs-performance.ts';
+
+describe('docs/performance.md', () => {
+  const page = readFileSync(PERFORMANCE_PAGE, 'utf8');
+
+  it('is what scripts/docs-performance.ts makes of the kept run', () => {
+    expect(page).toBe(withFigures(page, keptRun()));
+  });
+
+  it('gets a row for each goal, and again the same when made twice', () => {
+    const goals = judgeGoals({ experiments: [], probes: [] });
+    const run: BaselineRun = { started: '2026-01-02T03:04:05Z', seconds: 700, mode: 'full', machine: { CPU: 'one', network: 'loopback' }, goals };
+    const made = withFigures(page, run);
+    expect(made).toContain('Full run of 2026-01-02 03:04 UTC, 12 minutes: one.');
+    expect(made.match(/\*\*not measured\*\*/g)).toHaveLength(goals.length);
+    expect(withFigures(made, run)).toBe(made);
+    expect(() => withFigures('no markers', run)).toThrow(/markers/);
+  });
+});
