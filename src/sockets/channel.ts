@@ -15,10 +15,11 @@ import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from 
 import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import type { ChannelOptions } from './options.ts';
+import { findMapped, Mappings } from './iomap.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
 import {
-  CONTROL, decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
+  CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
   messageOp, messageValue, OP, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,
 } from './wire.ts';
 
@@ -87,8 +88,7 @@ export class Channel {
   #cancelLinger: CancelTimer | null = null;
 
   // Mapped buffers.
-  readonly #maps: (MemoryRegion | null)[] = [];
-  readonly #mapsToTell: { index: number; offset: bigint; mr: MemoryRegion }[] = [];
+  readonly #maps = new Mappings();
 
   constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
@@ -247,29 +247,22 @@ export class Channel {
 
   /** Let the peer write straight into `memory`, which it will know by `offset`. ERR_LIMIT when its map is full. */
   map(memory: Uint8Array, offset: bigint): void {
-    const size = this.#peer?.iomapSize ?? 0;
-    let index = this.#maps.indexOf(null);
-    if (index < 0) index = this.#maps.length;
-    if (this.#peer?.iomap !== true || index >= size) throw new IwarpError('ERR_LIMIT', `the peer has room for ${size} mapped buffers`);
-    const mr = this.#pd.registerMemory(memory, ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
-    this.#maps[index] = mr;
-    this.#mapsToTell.push({ index, offset, mr });
+    const index = this.#maps.place(this.#peer?.iomap === true ? this.#peer.iomapSize : 0);
+    this.#maps.add({ index, offset, mr: this.#pd.registerMemory(memory, ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE) });
     this.#tellMaps();
   }
 
   /** End a mapping; the peer must have stopped writing to it. */
   unmap(memory: Uint8Array): void {
-    const index = this.#maps.findIndex((mr) => mr !== null && !mr.deregistered && mr.bytes === memory);
-    if (index < 0) throw new IwarpError('ERR_INVALID_REGION', 'this memory is not mapped');
-    this.#maps[index]!.deregister();
-    this.#maps[index] = null;
+    this.#maps.remove(memory);
   }
 
   /** Write the entries of new mappings into the peer's map, in front of any data; false if that has to wait. */
   #tellMaps(): boolean {
-    while (this.#mapsToTell.length > 0) {
+    for (let untold = this.#maps.next; untold !== undefined; untold = this.#maps.next) {
       if (this.#state !== 'open' || !this.#outbound.hasCredit || this.#controls >= MAX_CONTROLS) return false;
-      const { index, offset, mr } = this.#mapsToTell.shift()!;
+      this.#maps.told();
+      const { index, offset, mr } = untold;
       const { targetSgl } = this.#peer!;
       const at = targetSgl.addr + BigInt(targetSgl.length * SGE_OCTETS + index * IOMAP_OCTETS);
       const entry = encodeIomap({ offset, memory: { addr: mr.addr, key: mr.rkey, length: mr.length } }, this.#little);
@@ -283,22 +276,10 @@ export class Channel {
     return true;
   }
 
-  /** The peer's mapped buffer that holds `offset`. */
-  #mapped(offset: bigint): { addr: bigint; key: number; left: number } | null {
-    for (let i = 0; i < this.#iomapSize; i++) {
-      const entry = decodeIomap(this.#listView, SGL_ENTRIES * SGE_OCTETS + i * IOMAP_OCTETS);
-      const past = offset - entry.offset;
-      if (past >= 0n && past < BigInt(entry.memory.length)) {
-        return { addr: entry.memory.addr + past, key: entry.memory.key, left: entry.memory.length - Number(past) };
-      }
-    }
-    return null;
-  }
-
   /** Write into the peer's mapped buffer; returns how many octets were taken. ERR_OUT_OF_RANGE if no mapping holds `offset`. */
   writeMapped(data: Uint8Array, offset: bigint): number {
     if (this.#state !== 'open') return 0;
-    const target = this.#mapped(offset);
+    const target = findMapped(this.#listView, SGL_ENTRIES * SGE_OCTETS, this.#iomapSize, offset);
     if (target === null) throw new IwarpError('ERR_OUT_OF_RANGE', `the peer has mapped no buffer at ${offset}`);
     const transfer = this.#tellMaps() ? this.#outbound.takeDirect(data, target) : null;
     if (transfer === null) return 0;
@@ -505,7 +486,8 @@ export class Channel {
     done?.();
     this.qp.destroy();
     this.#cq.destroy();
-    for (const region of [...this.#regions, ...this.#maps]) if (region !== null && !region.deregistered) region.deregister();
+    this.#maps.clear();
+    for (const region of this.#regions) region.deregister();
     this.#pd.deallocate();
     this.#handler.onClosed(error);
   }

@@ -4,8 +4,11 @@
  */
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
+import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
+import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
+import { Waiters } from '../base/waiters.ts';
 import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
 import { checkTarget, type TargetOptions } from '../cm/target.ts';
 import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
@@ -45,13 +48,14 @@ export class RdmaSocket extends Duplex {
   #callback: ((error?: Error | null) => void) | null = null;
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
-  #mappedWaiters: (() => void)[] = [];
+  readonly #mappedWaiters = new Waiters<void>();
   #endGiven = false;
   /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
   #endsBoth = false;
   #idleMs = 0;
   #idleTimer: NodeJS.Timeout | undefined;
-  #keepAliveTimer: NodeJS.Timeout | undefined;
+  readonly #scheduler: Scheduler;
+  #cancelKeepAlive: CancelTimer | null = null;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
   /** Octets given to the reader so far. */
   bytesRead = 0;
@@ -61,6 +65,7 @@ export class RdmaSocket extends Duplex {
   /** @internal Use {@link connect} or a server. */
   constructor(options: RdmaSocketOptions, rnic: Rnic) {
     super({ allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true });
+    this.#scheduler = rnic.scheduler;
     this.#channel = new Channel(rnic, options, {
       onOpen: () => this.#opened(options),
       onReadable: () => this.#fill(),
@@ -161,13 +166,21 @@ export class RdmaSocket extends Duplex {
   setKeepAlive(enable = false, delay = 0): this {
     checkBoolean('enable', enable);
     checkInteger('delay', delay, 0, 0x7fff_ffff);
-    clearInterval(this.#keepAliveTimer);
-    this.#keepAliveTimer = undefined;
-    if (enable && !this.destroyed) {
-      this.#keepAliveTimer = setInterval(() => this.#channel.keepAlive(), delay === 0 ? DEFAULT_KEEP_ALIVE_MS : delay);
-      this.#keepAliveTimer.unref();
-    }
+    this.#stopKeepAlive();
+    if (enable && !this.destroyed) this.#keepAliveEvery(delay === 0 ? DEFAULT_KEEP_ALIVE_MS : delay);
     return this;
+  }
+
+  #keepAliveEvery(ms: number): void {
+    this.#cancelKeepAlive = this.#scheduler.at(this.#scheduler.now() + ms, () => {
+      this.#channel.keepAlive();
+      this.#keepAliveEvery(ms);
+    });
+  }
+
+  #stopKeepAlive(): void {
+    this.#cancelKeepAlive?.();
+    this.#cancelKeepAlive = null;
   }
 
   /** Nothing is delayed here; for code that calls it. */
@@ -221,17 +234,24 @@ export class RdmaSocket extends Duplex {
     this.#channel.unmap(checkBytes('memory', memory));
   }
 
-  /** Write into the peer's mapped buffer (riowrite); settles when all has been taken. The peer gets no notice. */
-  async writeMapped(data: Uint8Array, offset: bigint | number): Promise<void> {
+  /**
+   * Write into the peer's mapped buffer (riowrite); settles when all has been taken. The peer gets no notice. A signal ends the wait for
+   * room: what has been taken by then is written, the rest is not, and the stream goes on.
+   *
+   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_CONNECTION_CLOSED, ERR_ABORTED
+   */
+  async writeMapped(data: Uint8Array, offset: bigint | number, options: WaitOptions = {}): Promise<void> {
     checkBytes('data', data);
     const from = BigInt(checkU64('offset', offset));
+    const signal = signalOf(options);
+    if (signal?.aborted === true) throw abortError(signal);
     let at = 0;
     while (at < data.length) {
       if (this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
       const taken = this.#channel.writeMapped(data.subarray(at), from + BigInt(at));
       at += taken;
       this.bytesWritten += taken;
-      if (taken === 0) await new Promise<void>((resolve) => this.#mappedWaiters.push(resolve));
+      if (taken === 0) await this.#mappedWaiters.wait(signal);
     }
     this.#active();
   }
@@ -270,7 +290,7 @@ export class RdmaSocket extends Duplex {
   }
 
   #pump(): void {
-    for (const wake of this.#mappedWaiters.splice(0)) wake();
+    this.#wakeMapped();
     const chunk = this.#chunk;
     if (chunk !== null) {
       if (this.#channel.refused) {
@@ -290,6 +310,11 @@ export class RdmaSocket extends Duplex {
     }
   }
 
+  /** Those who wait look again, each once. */
+  #wakeMapped(): void {
+    for (let { size } = this.#mappedWaiters; size > 0; size--) this.#mappedWaiters.next(undefined);
+  }
+
   #settleWrite(error: Error | null): void {
     const callback = this.#callback;
     this.#chunk = null;
@@ -306,11 +331,11 @@ export class RdmaSocket extends Duplex {
   /** @internal */
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
     clearTimeout(this.#idleTimer);
-    clearInterval(this.#keepAliveTimer);
+    this.#stopKeepAlive();
     this.#wanted = false;
     const channel = this.#channel;
     if (this.#callback !== null) this.#settleWrite(error ?? new IwarpError('ERR_DESTROYED', 'the socket was destroyed'));
-    for (const wake of this.#mappedWaiters.splice(0)) wake();
+    this.#wakeMapped();
     if (channel.state === 'closed') {
       callback(error);
       return;

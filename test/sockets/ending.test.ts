@@ -1,47 +1,29 @@
 /** How a socket ends, under virtual time: it waits for its peer's end, not for ever, and not where there is nothing to wait for. */
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import { LINGER_MS } from '../../src/sockets/channel.ts';
 import { connect, createServer, type RdmaSocket } from '../../src/sockets/index.ts';
 import { CONTROL, encodeSge, OP } from '../../src/sockets/wire.ts';
-import { MemoryTransport, VirtualTime } from '../../src/testing.ts';
-import { script, type Scripted } from './scripted.ts';
+import type { VirtualTime } from '../../src/testing.ts';
+import type { Scripted } from './scripted.ts';
+import { VirtualNetwork } from './virtual.ts';
 
 const DISCONNECT = ((OP.CONTROL << 29) | CONTROL.DISCONNECT) >>> 0;
 const SHUTDOWN = ((OP.CONTROL << 29) | CONTROL.SHUTDOWN) >>> 0;
 /** Milliseconds within which ends that wait for nothing must come: the network takes one each way. */
 const AT_ONCE = 20;
-const MOST_TURNS = 100_000;
 
 let time: VirtualTime;
-let socketRnic: Rnic;
-let peerRnic: Rnic;
-const cleanup: (() => Promise<unknown>)[] = [];
+let network: VirtualNetwork;
+const running = <T>(promise: Promise<T>): Promise<T> => network.running(promise);
+const scripted = (): Promise<Scripted> => network.scripted();
 
 beforeEach(() => {
-  time = new VirtualTime();
-  const transport = new MemoryTransport(time, { latency: 1 });
-  [socketRnic, peerRnic] = [openRnic({ transport, scheduler: time }), openRnic({ transport, scheduler: time })];
+  network = new VirtualNetwork();
+  ({ time } = network);
 });
-afterEach(async () => {
-  for (const each of cleanup.splice(0).reverse()) await running(each());
-});
+afterEach(() => network.close());
 
-/** Move the clock, a task at a time, until `promise` has settled. */
-async function running<T>(promise: Promise<T>): Promise<T> {
-  let settled = false;
-  const note = (): void => void (settled = true);
-  promise.then(note, note);
-  for (let turn = 0; !settled; turn++) {
-    if (turn === MOST_TURNS) throw new Error(`still waiting at ${time.now()} ms`);
-    await new Promise<void>((resolve) => void setImmediate(() => resolve()));
-    if (!settled) time.step();
-  }
-  return await promise;
-}
-
-const scripted = (): Promise<Scripted> => running(script({ cleanup, rnics: { socket: socketRnic, peer: peerRnic } }));
 const closed = (socket: RdmaSocket): Promise<unknown> => (socket.closed ? Promise.resolve() : once(socket, 'close'));
 
 /** What the peer says when half of its buffer is free again. */
@@ -186,10 +168,10 @@ describe('a socket does not wait', () => {
       near.destroy();
     }],
   ])('for another of its kind: %s', async (what, act) => {
-    const server = createServer({ rnic: socketRnic }).listen(0, '127.0.0.1');
+    const server = createServer({ rnic: network.socketRnic }).listen(0, '127.0.0.1');
     await running(once(server, 'listening'));
     const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
-    const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: peerRnic });
+    const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: network.peerRnic });
     await running(once(far, 'connect'));
     const [near] = await running(accepted);
     const from = time.now();

@@ -71,6 +71,7 @@ add('offset', NOT_U64, (value) => socket.mapMemory(defaultRnic().device.newMemor
 add('memory', NOT_BYTES, (value) => socket.unmapMemory(value));
 add('data', NOT_BYTES, (value) => socket.writeMapped(value, 0));
 add('offset', NOT_U64, (value) => socket.writeMapped(new Uint8Array(8), value));
+add('options.signal', [null, 1, {}], (signal) => socket.writeMapped(new Uint8Array(8), 0, { signal }));
 
 const text = (value: unknown): string => (typeof value === 'bigint' ? `${value}n` : JSON.stringify(value) ?? String(value));
 

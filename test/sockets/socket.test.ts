@@ -9,6 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
 import { connect, createServer, type ConnectOptions, type RdmaServer, type RdmaSocket, type ServerOptions } from '../../src/sockets/index.ts';
+import { VirtualNetwork } from './virtual.ts';
 
 const servers: RdmaServer[] = [];
 afterEach(async () => {
@@ -198,15 +199,20 @@ describe('RdmaSocket', () => {
     expect((await readAll(socket)).toString()).toBe('still');
   });
 
-  it('keep-alive crosses as a zero-length Write that the peer does not see', async () => {
-    let peer!: RdmaSocket;
-    const port = await listen({}, (socket) => (peer = socket.pipe(socket)));
-    const socket = open(port, { keepAlive: true, keepAliveInitialDelay: 5 });
-    await once(socket, 'connect');
-    await new Promise((resolve) => setTimeout(resolve, 60)); // some intervals of 5 ms
-    expect([peer.bytesRead, socket.bytesWritten]).toEqual([0, 0]);
-    socket.end('and data');
-    expect((await readAll(socket)).toString()).toBe('and data');
+  it('keep-alive crosses as a zero-length Write at each interval, which the peer does not see', async () => {
+    const network = new VirtualNetwork();
+    const { session, socket, next } = await network.scripted();
+    await network.running(next()); // the second half
+    const before = session.qp.counters()!.fpdusIn;
+    socket.setKeepAlive(true, 5000);
+    network.time.advance(3 * 5000 + 100);
+    expect(session.qp.counters()!.fpdusIn - before).toBe(3);
+    socket.setKeepAlive(false);
+    network.time.advance(60_000);
+    expect(session.qp.counters()!.fpdusIn - before).toBe(3);
+    socket.write('and data');
+    expect(await network.running(next())).toBe(8);
+    await network.close();
   });
 
   it('a peer that is reset is an error; writes to one that has left fail', async () => {
@@ -318,6 +324,28 @@ describe('mapped buffers', () => {
     expect((await readAll(socket)).toString()).toBe('done');
     // Offset 1000 of the map is octet 500 of the memory.
     expect([memory[499], memory[500], memory[70_499], memory[70_500]]).toEqual([0, 7, 7, 0]);
+  });
+
+  it('a signal ends the wait for room, and no more', async () => {
+    const memory = new Uint8Array(200_000);
+    const port = await listen({ iomapSize: 1, sendBuffer: 4096 }, (socket) => {
+      socket.once('data', () => void (async () => {
+        const abort = new AbortController();
+        const waiting = socket.writeMapped(new Uint8Array(150_000).fill(7), 0, { signal: abort.signal });
+        abort.abort();
+        const codes = [];
+        for (const each of [waiting, socket.writeMapped(new Uint8Array(9).fill(9), 0, { signal: abort.signal })]) codes.push(await each.catch((error: { code: string }) => error.code));
+        await socket.writeMapped(new Uint8Array(10_000).fill(8), 180_000, { signal: new AbortController().signal });
+        socket.end(codes.join());
+      })());
+    });
+    const socket = open(port);
+    await once(socket, 'connect');
+    socket.mapMemory(memory, 0);
+    socket.write('mapped');
+    expect((await readAll(socket)).toString()).toBe('ERR_ABORTED,ERR_ABORTED');
+    // What had been taken came, what had not did not, and later writes did.
+    expect([memory[0], memory[149_999], memory[179_999], memory[180_000], memory[189_999]]).toEqual([7, 0, 0, 8, 8]);
   });
 
   it('need room at the peer, and a mapping at the offset', async () => {

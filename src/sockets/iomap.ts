@@ -1,0 +1,67 @@
+/**
+ * Mapped buffers of a connection (riomap): those of ours that the peer writes straight into, entered in its map, and those of the peer,
+ * which it enters in ours.
+ */
+import { IwarpError } from '../base/errors.ts';
+import type { MemoryRegion } from '../verbs/memory.ts';
+import { decodeIomap, IOMAP_OCTETS } from './wire.ts';
+
+/** An entry that the peer has not been told yet: its place in the peer's map, and what it says. */
+export interface Untold {
+  readonly index: number;
+  readonly offset: bigint;
+  readonly mr: MemoryRegion;
+}
+
+/** Buffers of ours. */
+export class Mappings {
+  readonly #maps: (MemoryRegion | null)[] = [];
+  readonly #untold: Untold[] = [];
+
+  /** A place among the `room` that the peer has. ERR_LIMIT when all are taken. */
+  place(room: number): number {
+    const free = this.#maps.indexOf(null);
+    const index = free < 0 ? this.#maps.length : free;
+    if (index >= room) throw new IwarpError('ERR_LIMIT', `the peer has room for ${room} mapped buffers`);
+    return index;
+  }
+
+  add(untold: Untold): void {
+    this.#maps[untold.index] = untold.mr;
+    this.#untold.push(untold);
+  }
+
+  /** What the peer has to be told next. */
+  get next(): Untold | undefined {
+    return this.#untold[0];
+  }
+
+  told(): void {
+    this.#untold.shift();
+  }
+
+  /** ERR_INVALID_REGION if this memory is not mapped. */
+  remove(memory: Uint8Array): void {
+    const index = this.#maps.findIndex((mr) => mr !== null && !mr.deregistered && mr.bytes === memory);
+    if (index < 0) throw new IwarpError('ERR_INVALID_REGION', 'this memory is not mapped');
+    this.#maps[index]!.deregister();
+    this.#maps[index] = null;
+  }
+
+  /** The end of the connection. */
+  clear(): void {
+    for (const mr of this.#maps.splice(0)) if (mr !== null && !mr.deregistered) mr.deregister();
+  }
+}
+
+/** The peer's mapped buffer that holds `offset`, by the `count` entries of our map from `at` on. */
+export function findMapped(view: DataView, at: number, count: number, offset: bigint): { addr: bigint; key: number; left: number } | null {
+  for (let i = 0; i < count; i++) {
+    const entry = decodeIomap(view, at + i * IOMAP_OCTETS);
+    const past = offset - entry.offset;
+    if (past >= 0n && past < BigInt(entry.memory.length)) {
+      return { addr: entry.memory.addr + past, key: entry.memory.key, left: entry.memory.length - Number(past) };
+    }
+  }
+  return null;
+}

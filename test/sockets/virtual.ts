@@ -1,0 +1,41 @@
+/** Two devices on an in-memory network under virtual time, for streams: node:stream takes turns of the real event loop between two tasks. */
+import { openRnic, type Rnic } from '../../src/api/environment.ts';
+import { MemoryTransport, VirtualTime } from '../../src/testing.ts';
+import { script, type Scripted } from './scripted.ts';
+
+/** Far above what a test needs; one that gets here waits for what never comes. */
+const MOST_TURNS = 100_000;
+
+export class VirtualNetwork {
+  readonly time: VirtualTime = new VirtualTime();
+  readonly socketRnic: Rnic;
+  readonly peerRnic: Rnic;
+  readonly #cleanup: (() => Promise<unknown>)[] = [];
+
+  constructor() {
+    const transport = new MemoryTransport(this.time, { latency: 1 });
+    this.socketRnic = openRnic({ transport, scheduler: this.time });
+    this.peerRnic = openRnic({ transport, scheduler: this.time });
+  }
+
+  /** Move the clock, a task at a time, until `promise` has settled. */
+  async running<T>(promise: Promise<T>): Promise<T> {
+    let settled = false;
+    const note = (): void => void (settled = true);
+    promise.then(note, note);
+    for (let turn = 0; !settled; turn++) {
+      if (turn === MOST_TURNS) throw new Error(`still waiting at ${this.time.now()} ms`);
+      await new Promise<void>((resolve) => void setImmediate(() => resolve()));
+      if (!settled) this.time.step();
+    }
+    return await promise;
+  }
+
+  scripted(): Promise<Scripted> {
+    return this.running(script({ cleanup: this.#cleanup, rnics: { socket: this.socketRnic, peer: this.peerRnic } }));
+  }
+
+  async close(): Promise<void> {
+    await this.running(Promise.all(this.#cleanup.splice(0).map((each) => each())));
+  }
+}
