@@ -11,7 +11,7 @@ figcaption{margin-bottom:.4em;position:sticky;left:0}figcaption b{display:block}
 table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid var(--faint);vertical-align:bottom}
 td:first-child,th:first-child{text-align:left}details,.wide{overflow-x:auto}summary{cursor:pointer}.note{background:var(--note);padding:.5em 1em}.here{background:var(--here);padding:.2em .8em}
 dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:var(--soft);font-size:14px}nav{columns:2;font-size:14px}nav a{display:block}.glance td{font-size:15px;padding:4px 8px}
-.goals td,.goals th{vertical-align:top;text-align:left;padding:4px 8px}.goals .n{text-align:right;white-space:nowrap}.goals .group td{font-weight:bold;padding-top:1em;border-bottom:1px solid var(--line)}
+.goals td,.goals th{vertical-align:top;text-align:left;padding:4px 8px}.goals td:first-child{min-width:11em}.goals .n{text-align:right;white-space:nowrap}.goals .group td{font-weight:bold;padding-top:1em;border-bottom:1px solid var(--line)}
 .goals .met{background:var(--good)}.goals .near{background:var(--near)}.goals .missed{background:var(--bad)}.goals .limit{color:var(--soft);min-width:15em}
 @media(max-width:600px){nav{columns:1}}`;
 
@@ -79,12 +79,12 @@ function goalsSection({ goals }: RunResult): string {
     const head = goal.group === group ? '' : `<tr class="group"><td colspan="6">${escape(goal.group)}</td></tr>`;
     ({ group } = goal);
     const star = goal.disturbed ? ' *' : '';
-    return `${head}<tr><td>${escape(goal.what)}</td><td class="n">${escape(goal.goal)}</td><td class="n"><b>${figureText(goal.figure)}</b></td><td class="n">${spreadText(goal.figure).replace(', ', '<br>')}</td><td class="${LOOKS[goal.verdict]}">${goal.verdict}${star}</td><td class="limit">${escape(goal.limit)}</td></tr>`;
+    return `${head}<tr><td>${escape(goal.what)}</td><td class="n">${escape(goal.goal)}</td><td class="n"><b>${figureText(goal.figure)}</b></td><td class="${LOOKS[goal.verdict]}">${goal.verdict}${star}</td><td class="n">${spreadText(goal.figure).replace(', ', '<br>')}</td><td class="limit">${escape(goal.limit)}</td></tr>`;
   });
   return `<h2 id="goals">The goals, and what this run says of them</h2>
 <p>Before the stack was built, prototypes showed what can be had, and goals were set. Each is a ratio: 0.90 against bare onread means nine tenths of what bare sockets
 reach. ${count('met')} of ${goals.length} are met; of ${count('in the spread')} the median falls short but the better quartile does not; ${count('missed')} are missed; ${count('not measured')} were not measured.</p>
-<div class="wide"><table class="goals"><tr><th>what</th><th class="n">goal</th><th class="n">median</th><th class="n">quartiles</th><th>state</th><th>what limits it now</th></tr>
+<div class="wide"><table class="goals"><tr><th>what</th><th class="n">goal</th><th class="n">median</th><th>state</th><th class="n">quartiles</th><th>what limits it now</th></tr>
 ${rows.join('\n')}</table></div>`;
 }
 
