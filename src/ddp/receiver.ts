@@ -6,7 +6,7 @@
  * belongs to, buffers) is asked through {@link DdpUlp}.
  */
 import { FINE, TERM } from '../base/terminate-codes.ts';
-import { createSegment, decodeSegment, FIRST_MSN, QUEUE_COUNT, type Segment } from './wire.ts';
+import { createSegment, decodeSegment, FIRST_MSN, type Segment } from './wire.ts';
 
 /** The layer above, as DDP sees it. Every method returns FINE or a packed Terminate code unless it says otherwise. */
 export interface DdpUlp {
@@ -27,23 +27,28 @@ export interface DdpUlp {
   handleTagged(segment: Segment): number;
 }
 
+/**
+ * The segment that is being handled. Segments of a thread are handled one at a time, each to its end, so all connections share it: an idle
+ * one would hold it for nothing.
+ */
+const current = createSegment();
+
 export class DdpReceiver {
   readonly #ulp: DdpUlp;
   readonly #version: number;
-  readonly #segment = createSegment();
   /** MSN of the message in progress or the next one, per queue. */
-  readonly #msn = new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);
+  readonly #msn: number[] = [FIRST_MSN, FIRST_MSN, FIRST_MSN, FIRST_MSN];
   /** Octets of the open message received so far; -1 with no message open. */
-  readonly #received = new Float64Array(QUEUE_COUNT).fill(-1);
+  readonly #received: number[] = [-1, -1, -1, -1];
 
   constructor(ulp: DdpUlp, version: number) {
     this.#ulp = ulp;
     this.#version = version;
   }
 
-  /** The segment handled last, for the Terminate that reports it. */
+  /** The segment handled last, for the Terminate that reports it: only until `handleUlpdu` of any stream is called again. */
   get segment(): Readonly<Segment> {
-    return this.#segment;
+    return current;
   }
 
   /** True while a message of this queue is half received. */
@@ -57,7 +62,7 @@ export class DdpReceiver {
   }
 
   handleUlpdu(bytes: Uint8Array, start: number, length: number): number {
-    const segment = this.#segment;
+    const segment = current;
     if (!decodeSegment(segment, bytes, start, length)) return TERM.DDP_LOCAL_CATASTROPHIC; // MPA-090, VERBS-171
     if (segment.version !== this.#version) {
       return segment.tagged ? TERM.DDP_TAGGED_VERSION : TERM.DDP_UNTAGGED_VERSION; // DDP-007, DDP-008
@@ -90,7 +95,7 @@ export class DdpReceiver {
       return FINE;
     }
     this.#received[qn] = -1;
-    this.#msn[qn] = this.#msn[qn]! + 1; // a Uint32Array wraps from 0xFFFFFFFF to 0 by itself (DDP-015)
+    this.#msn[qn] = (this.#msn[qn]! + 1) >>> 0; // from 0xFFFFFFFF to 0 (DDP-015)
     return ulp.deliverUntagged(segment, length); // DDP-034
   }
 }

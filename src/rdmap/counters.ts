@@ -2,10 +2,15 @@
 import type { MessageCounters, StreamCounters } from './stream-types.ts';
 import { OPCODE } from './wire.ts';
 
-const NOTHING: Float64Array = new Float64Array(OPCODE.ATOMIC_RESPONSE + 1);
+/** Counts by opcode, all zero. A plain array: a typed one is three objects, and costs more than what it holds. */
+export function noMessages(): number[] {
+  return new Array<number>(OPCODE.ATOMIC_RESPONSE + 1).fill(0);
+}
+
+const NOTHING: readonly number[] = noMessages();
 
 /** Counts by opcode, as {@link MessageCounters}. */
-export function messageCounters(byOpcode: Float64Array = NOTHING): MessageCounters {
+export function messageCounters(byOpcode: readonly number[] = NOTHING): MessageCounters {
   const of = (...opcodes: number[]): number => opcodes.reduce((sum, opcode) => sum + byOpcode[opcode]!, 0);
   return {
     sends: of(OPCODE.SEND, OPCODE.SEND_INVALIDATE, OPCODE.SEND_SE, OPCODE.SEND_SE_INVALIDATE),

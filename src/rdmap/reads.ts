@@ -10,6 +10,8 @@ import { READ_REQUEST, READ_REQUEST_OCTETS } from './wire.ts';
 /** One inbound request waiting for its answer. */
 export class InboundRequest {
   kind: 'read' | 'atomic' = 'read';
+  /** The one behind it, in the queue or among the free ones. */
+  next: InboundRequest | null = null;
   /** Headers as they came, for a Terminate (RDMAP-074). */
   readonly headers: Uint8Array = new Uint8Array(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
   segmentLength = 0;
@@ -59,42 +61,72 @@ export class InboundRequest {
   }
 }
 
-/** Inbound requests in arrival order; at most IRD of them. */
+/** Entries that no connection needs at present, linked by `next`; all connections of a thread take from here. */
+let free: InboundRequest | null = null;
+let freeCount = 0;
+/** Free entries kept: more than this many Reads in waiting at a time are rare. */
+const MAX_FREE = 1024;
+
+/** Inbound requests in arrival order; at most IRD of them. A connection without any holds no memory for them. */
 export class InboundRequests {
-  /** Entries are made when they are first needed: most connections never see IRD requests at once. */
-  readonly #ring: (InboundRequest | null)[];
-  #head = 0;
-  #tail = 0;
+  readonly #ird: number;
+  #first: InboundRequest | null = null;
+  #last: InboundRequest | null = null;
+  /** Filled, or to be filled, but not yet in the queue. */
+  #blank: InboundRequest | null = null;
+  #size = 0;
 
   constructor(ird: number) {
-    this.#ring = new Array<InboundRequest | null>(ird).fill(null);
+    this.#ird = ird;
   }
 
   get size(): number {
-    return this.#head - this.#tail;
+    return this.#size;
   }
 
   get full(): boolean {
-    return this.size >= this.#ring.length;
+    return this.#size >= this.#ird;
   }
 
   /** The entry that `push` will add. */
   get blank(): InboundRequest {
-    return (this.#ring[this.#head % this.#ring.length] ??= new InboundRequest());
+    return (this.#blank ??= takeFree());
   }
 
   push(): void {
-    this.#head++;
+    const request = this.#blank!;
+    this.#blank = null;
+    if (this.#last === null) this.#first = request;
+    else this.#last.next = request;
+    this.#last = request;
+    this.#size++;
   }
 
   /** The oldest; there has to be one. */
   get first(): InboundRequest {
-    return this.#ring[this.#tail % this.#ring.length]!;
+    return this.#first!;
   }
 
   shift(): void {
-    this.#tail++;
+    const request = this.#first!;
+    this.#first = request.next;
+    if (this.#first === null) this.#last = null;
+    this.#size--;
+    request.next = null;
+    if (freeCount === MAX_FREE) return;
+    request.next = free;
+    free = request;
+    freeCount++;
   }
+}
+
+function takeFree(): InboundRequest {
+  if (free === null) return new InboundRequest();
+  const request = free;
+  free = request.next;
+  request.next = null;
+  freeCount--;
+  return request;
 }
 
 /** Outstanding Read and Atomic Requests of ours, in order; null stands for the Read RTR, which is nobody's work request. */

@@ -9,6 +9,7 @@ import type { DdpUlp } from '../ddp/receiver.ts';
 import { ACCESS, FAULT, REMOTE_ACCESS, type StagTable } from '../ddp/stag-table.ts';
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
+import { noMessages } from './counters.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
 import { scatter } from './gather.ts';
 import type { InboundRequests, OutstandingRequests } from './reads.ts';
@@ -47,10 +48,17 @@ const FIXED_OCTETS: Readonly<Record<number, number>> = {
   [OPCODE.ATOMIC_RESPONSE]: ATOMIC_RESPONSE_OCTETS,
 };
 
+const NO_OCTETS = new Uint8Array(0);
+
 /** What a peer may do to this queue pair beyond what regions grant (VERBS-142). */
 export interface InboundRights {
   readonly write: boolean;
   readonly read: boolean;
+}
+
+/** Told when a response has completed a Read or Atomic of ours. */
+export interface Requester {
+  requestAnswered(): void;
 }
 
 export interface ReceiverConfig {
@@ -64,8 +72,7 @@ export interface ReceiverConfig {
   readonly outstanding: OutstandingRequests;
   readonly rights: InboundRights;
   readonly owner: WorkOwner;
-  /** A response completed a Read or Atomic of ours. */
-  readonly answered: () => void;
+  readonly requester: Requester;
   /** Right that the sink of a Read must grant when the response arrives (VERBS-087). */
   readonly sinkRight: number;
 }
@@ -75,7 +82,8 @@ export class Receiver implements DdpUlp {
   readonly #version: number;
   /** The receive that the open message on queue 0 fills. */
   #receive: ReceiveWqe | null = null;
-  readonly #terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
+  /** Octets of a Terminate of the peer, made for the first one. */
+  #terminate: Uint8Array = NO_OCTETS;
   /** A zero-length Send still expected as RTR: it is consumed below the ULP (ENH-041, ENH-048). */
   expectSendRtr = false;
   /** A Read Request still expected as RTR: it reads nothing, so a queue pair closed to the peer's Reads takes it too. */
@@ -87,7 +95,7 @@ export class Receiver implements DdpUlp {
   segments = 0;
   payloadOctets = 0;
   /** Messages received, by opcode: counted with their last segment. */
-  readonly messages: Float64Array = new Float64Array(OPCODE.ATOMIC_RESPONSE + 1);
+  readonly messages: number[] = noMessages();
 
   constructor(config: ReceiverConfig) {
     this.#c = config;
@@ -173,7 +181,7 @@ export class Receiver implements DdpUlp {
         }
       }
     }
-    this.#c.answered();
+    this.#c.requester.requestAnswered();
     return FINE;
   }
 
@@ -238,6 +246,7 @@ export class Receiver implements DdpUlp {
       scatter(wqe, segment.bytes, segment.payload, segment.mo, segment.payloadLength);
     } else if (segment.qn === QN.TERMINATE) {
       const take = Math.min(segment.payloadLength, MAX_TERMINATE_OCTETS);
+      if (this.#terminate === NO_OCTETS) this.#terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
       copyBytes(segment.bytes, segment.payload, this.#terminate, 0, take);
     }
     return FINE;

@@ -2,9 +2,10 @@
  * Puts segments into a stage: what every message needs, whichever it is. RFC 5041 4.2 and 4.3 (headers), RFC 5040 4.1 (control field), RFC
  * 5041 5.1 (MSNs). Sender decides what to send and when; this knows how a segment is begun and whether it still fits.
  */
-import { FIRST_MSN, DDP_CONTROL, putTaggedHeader, putUntaggedHeader, QUEUE_COUNT, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
+import { FIRST_MSN, DDP_CONTROL, putTaggedHeader, putUntaggedHeader, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
 import type { Framer } from '../mpa/framer.ts';
 import type { Stage } from '../mpa/stage.ts';
+import { noMessages } from './counters.ts';
 import { LENT_WRITE_OCTETS } from './stages.ts';
 import { OPCODE, RDMAP_VERSION_SHIFT } from './wire.ts';
 
@@ -12,11 +13,11 @@ export class SegmentWriter {
   readonly framer: Framer;
   readonly #version: 0 | 1;
   readonly #control: number;
-  readonly #msn = new Uint32Array(QUEUE_COUNT).fill(FIRST_MSN);
+  readonly #msn: number[] = [FIRST_MSN, FIRST_MSN, FIRST_MSN, FIRST_MSN];
   /** Octets of messages for the peer's memory or its ULP. */
   payloadOctets = 0;
   /** Messages sent, by opcode: counted with their last segment. */
-  readonly messages: Float64Array = new Float64Array(OPCODE.ATOMIC_RESPONSE + 1);
+  readonly messages: number[] = noMessages();
 
   constructor(framer: Framer, version: 0 | 1) {
     this.framer = framer;
@@ -31,7 +32,7 @@ export class SegmentWriter {
 
   nextMsn(qn: number): number {
     const msn = this.#msn[qn]!;
-    this.#msn[qn] = msn + 1; // wraps in a Uint32Array (DDP-015)
+    this.#msn[qn] = (msn + 1) >>> 0; // from 0xFFFFFFFF to 0 (DDP-015)
     return msn;
   }
 

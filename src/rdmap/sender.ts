@@ -85,7 +85,7 @@ export class Sender {
   }
 
   /** Messages sent, by opcode. */
-  get messages(): Float64Array {
+  get messages(): number[] {
     return this.#out.messages;
   }
 

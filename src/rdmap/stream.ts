@@ -17,12 +17,13 @@ import { createFramer, type Framer } from '../mpa/framer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import type { Stage } from '../mpa/stage.ts';
-import { MpaInitiator, MpaResponder, type StartupFailure } from '../mpa/startup.ts';
+import type { StartupFailure } from '../mpa/startup.ts';
 import { mulpduFor } from '../mpa/wire.ts';
 import { messageCounters } from './counters.ts';
 import { InboundRequests, OutstandingRequests } from './reads.ts';
-import { DELIVERED, IN_TURN, Receiver, SILENT } from './receiver.ts';
+import { DELIVERED, IN_TURN, Receiver, SILENT, type Requester } from './receiver.ts';
 import { Sender } from './sender.ts';
+import { StreamStartup } from './stream-startup.ts';
 import type { CloseCause, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent } from './stream-types.ts';
 import { plainTerminate, terminateForSegment, type TerminateInfo } from './terminate.ts';
 import { OPCODE, RDMAP_CONTROL } from './wire.ts';
@@ -56,8 +57,6 @@ export const STREAM_TABLE: MachineTable<StreamState, StreamInput> = {
 const STOP = 0x10_0000;
 /** Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled. */
 const MAX_WRITES = 2;
-/** Octets that may wait behind a start-up frame while the ULP decides; more is an abuse. One socket read's worth. */
-const MAX_EARLY_OCTETS = 65_536;
 const NEVER = Number.POSITIVE_INFINITY;
 
 /** One write for the port: `chunks[0..count)`. They belong to the port until `handleTransmitted` has been called for it. */
@@ -75,25 +74,22 @@ interface Write extends Transmission {
 /** What the driver has to do with the port besides writing. */
 export type PortAction = 'none' | 'end' | 'reset';
 
-export class RdmaStream implements UlpduSink {
+export class RdmaStream implements UlpduSink, Requester {
   readonly #config: StreamConfig;
   readonly #machine = new Machine(STREAM_TABLE);
   readonly #events: StreamEvent[] = [];
-  readonly #raw: Uint8Array[] = [];
   readonly #writes: Write[] = [];
-  #initiator: MpaInitiator | null = null;
-  #responder: MpaResponder | null = null;
+  /** Until the stream is operational or on its way out. */
+  #startup: StreamStartup | null = null;
+  /** A start-up frame to be sent. */
+  #frame: Uint8Array | null = null;
   #endpoint: StreamEndpoint | null = null;
   #negotiated: Negotiated | null = null;
-  #privateData: Uint8Array = new Uint8Array(0);
-  #early: Uint8Array[] = [];
-  #earlyOctets = 0;
   #deframer: Deframer | null = null;
   #framer: Framer | null = null;
   #ddp: DdpReceiver | null = null;
   #receiver: Receiver | null = null;
   #sender: Sender | null = null;
-  #setupTerminate: number = FINE;
   #transmitted = 0;
   #action: PortAction = 'none';
   #ended = false;
@@ -101,8 +97,8 @@ export class RdmaStream implements UlpduSink {
   #cause: CloseCause | null = null;
   #now = 0;
   // Deadlines, each NEVER when unarmed.
-  #startupAt = NEVER;
-  #closeAt = NEVER;
+  /** For the peer's frame in start-up, for the close afterwards. */
+  #deadline = NEVER;
   #nudgeAt = NEVER;
   #openAt = NEVER;
   #nudgeArmed = false;
@@ -154,36 +150,31 @@ export class RdmaStream implements UlpduSink {
     this.#now = now;
     this.#machine.step('start');
     const { role, policy } = this.#config;
-    if (role === 'initiator') {
-      this.#endpoint = endpoint;
-      this.#initiator = new MpaInitiator(policy, privateData, wishes);
-      this.#raw.push(this.#initiator.start());
-      this.#startupAt = now + policy.replyTimeout; // MPA-008
-    } else {
-      this.#responder = new MpaResponder(policy);
-      this.#startupAt = now + policy.requestTimeout; // MPA-007
-    }
+    this.#startup = new StreamStartup(role, policy, privateData, wishes);
+    this.#frame = this.#startup.begin();
+    if (role === 'initiator') this.#endpoint = endpoint;
+    this.#deadline = now + (role === 'initiator' ? policy.replyTimeout : policy.requestTimeout); // MPA-008, MPA-007
   }
 
   /** Responder, after a `request` event: accept with this queue pair. */
   accept(now: number, endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
     this.#now = now;
     if (this.state !== 'deciding') return; // the peer has gone meanwhile; a `closed` event says so
-    const { reply, negotiated } = this.#responder!.accept(privateData, wishes);
-    this.#raw.push(reply);
+    const { reply, negotiated } = this.#startup!.accept(privateData, wishes);
+    this.#frame = reply;
     if (negotiated === null) {
       this.#leave('rejected');
       return;
     }
     this.#endpoint = endpoint;
-    this.#establish(negotiated, this.#responder!.request!.privateData);
+    this.#establish(negotiated, FINE);
   }
 
   /** Responder, after a `request` event: reject with private data. The Reply is delivered before the connection closes (MPA-038). */
   reject(now: number, privateData: Uint8Array): void {
     this.#now = now;
     if (this.state !== 'deciding') return;
-    this.#raw.push(this.#responder!.reject(privateData));
+    this.#frame = this.#startup!.reject(privateData);
     this.#leave('rejected');
   }
 
@@ -192,7 +183,7 @@ export class RdmaStream implements UlpduSink {
     this.#now = now;
     if (this.state !== 'deciding') return;
     this.#endpoint = endpoint;
-    this.#establish(this.#negotiated!, this.#privateData);
+    this.#establish(this.#negotiated!, FINE);
   }
 
   // ------------------------------------------------------------------------------------------------- closing inputs
@@ -204,7 +195,7 @@ export class RdmaStream implements UlpduSink {
     if (state === 'operational') {
       this.#machine.step('close');
       this.#sender!.refuseLaterPosts();
-      this.#closeAt = now + this.#config.policy.closeTimeout;
+      this.#deadline = now + this.#config.policy.closeTimeout;
       this.#events.push({ type: 'closing', by: 'local' });
     } else if (state === 'startup' || state === 'deciding') {
       this.#leave('graceful');
@@ -241,7 +232,7 @@ export class RdmaStream implements UlpduSink {
     if (at === end) return;
     switch (this.state) {
       case 'deciding':
-        this.#keepEarly(bytes, at, end);
+        if (!this.#startup!.keepEarly(bytes, at, end)) this.#failStartup('extra-octets', 'startup-failed');
         break;
       case 'operational':
       case 'draining':
@@ -267,7 +258,7 @@ export class RdmaStream implements UlpduSink {
     switch (this.state) {
       case 'startup':
       case 'deciding':
-        this.#loseStartup();
+        this.#startup?.lose();
         this.#failStartup('truncated', 'lost'); // MPA-021, ENH-047
         break;
       case 'operational':
@@ -296,9 +287,10 @@ export class RdmaStream implements UlpduSink {
     if (this.state === 'closed') return;
     const before = this.state;
     this.#machine.step('end-of-port');
-    this.#startupAt = this.#closeAt = this.#nudgeAt = this.#openAt = NEVER;
+    this.#deadline = this.#nudgeAt = this.#openAt = NEVER;
     if (before === 'startup' || before === 'deciding' || before === 'idle') {
-      this.#loseStartup();
+      this.#startup?.lose();
+      this.#startup = null;
       if (this.#cause === null) this.#events.push({ type: 'startup-failed', reason: 'truncated' });
       this.#cause ??= 'startup-failed';
     }
@@ -313,17 +305,16 @@ export class RdmaStream implements UlpduSink {
 
   handleTimeout(now: number): void {
     this.#now = now;
-    if (now >= this.#startupAt) {
-      this.#startupAt = NEVER;
-      this.#initiator?.handleTimeout();
-      this.#responder?.fail('timeout', 'timeout');
-      this.#failStartup('timeout', 'timeout');
-    }
-    if (now >= this.#closeAt) {
-      this.#closeAt = NEVER;
+    if (now >= this.#deadline) {
+      this.#deadline = NEVER;
       const { state } = this;
-      // VERBS-044, VERBS-045. A connection that was ending for a reason of its own keeps that reason.
-      this.#abort(state === 'closing' || state === 'draining' ? 'timeout' : (this.#cause ?? 'timeout'));
+      if (state === 'startup') {
+        this.#startup!.expire();
+        this.#failStartup('timeout', 'timeout');
+      } else {
+        // VERBS-044, VERBS-045. A connection that was ending for a reason of its own keeps that reason.
+        this.#abort(state === 'closing' || state === 'draining' ? 'timeout' : (this.#cause ?? 'timeout'));
+      }
     }
     if (now >= this.#openAt) {
       this.#openAt = NEVER;
@@ -340,8 +331,11 @@ export class RdmaStream implements UlpduSink {
 
   /** The next octets to write, or null. At most {@link MAX_WRITES} are out at a time: that is the back-pressure. */
   pollTransmit(): Transmission | null {
-    const raw = this.#raw.shift();
-    if (raw !== undefined) return this.#send({ chunks: [raw], count: 1, stage: null, position: 0 }, raw.length);
+    const frame = this.#frame;
+    if (frame !== null) {
+      this.#frame = null;
+      return this.#send({ chunks: [frame], count: 1, stage: null, position: 0 }, frame.length);
+    }
     const sender = this.#sender;
     if (sender === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
     if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
@@ -377,7 +371,7 @@ export class RdmaStream implements UlpduSink {
 
   /** When `handleTimeout` wants to be called; Infinity for never. */
   pollTimeout(): number {
-    return Math.min(this.#startupAt, this.#closeAt, this.#nudgeAt, this.#openAt);
+    return Math.min(this.#deadline, this.#nudgeAt, this.#openAt);
   }
 
   // -------------------------------------------------------------------------------------------------------- start-up
@@ -389,100 +383,72 @@ export class RdmaStream implements UlpduSink {
   }
 
   #handleStartup(bytes: Uint8Array, start: number, end: number): number {
-    return this.#initiator !== null
-      ? this.#handleReplyBytes(this.#initiator, bytes, start, end)
-      : this.#handleRequestBytes(this.#responder!, bytes, start, end);
-  }
-
-  #handleReplyBytes(initiator: MpaInitiator, bytes: Uint8Array, start: number, end: number): number {
-    const at = initiator.handleBytes(bytes, start, end);
-    const { outcome } = initiator;
-    if (outcome === null) return at;
-    this.#startupAt = NEVER;
-    if (outcome.kind === 'failed') {
-      this.#failStartup(outcome.reason, 'startup-failed');
-    } else if (outcome.kind === 'rejected') {
-      this.#events.push({
-        type: 'rejected',
-        revision: outcome.revision,
-        privateData: outcome.privateData,
-        peerIrd: outcome.enhanced?.ird,
-        peerOrd: outcome.enhanced?.ord,
-        markersAsked: initiator.request.markers,
-      });
-      this.#leave('rejected');
-    } else {
-      this.#setupTerminate = outcome.terminate;
-      if (this.#config.confirm === true && outcome.terminate === FINE) {
-        this.#negotiated = outcome.negotiated;
-        this.#privateData = outcome.privateData;
+    const startup = this.#startup!;
+    const at = startup.handleBytes(bytes, start, end);
+    const { verdict } = startup;
+    if (verdict === null) return at;
+    this.#deadline = NEVER;
+    switch (verdict.kind) {
+      case 'request':
         this.#machine.step('request');
-        this.#events.push({ type: 'response', negotiated: outcome.negotiated, privateData: outcome.privateData });
-      } else {
-        this.#establish(outcome.negotiated, outcome.privateData);
-      }
+        this.#events.push({ type: 'request', request: verdict.request });
+        break;
+      case 'accepted':
+        this.#handleAccepted(verdict.negotiated, verdict.privateData, verdict.terminate);
+        break;
+      case 'rejected':
+        this.#events.push(verdict.event);
+        this.#leave('rejected');
+        break;
+      default:
+        this.#frame = verdict.farewell;
+        this.#failStartup(verdict.reason, 'startup-failed');
     }
     return at;
   }
 
-  #handleRequestBytes(responder: MpaResponder, bytes: Uint8Array, start: number, end: number): number {
-    const at = responder.handleBytes(bytes, start, end);
-    if (responder.failure !== null) {
-      if (responder.farewell !== null) this.#raw.push(responder.farewell);
-      this.#failStartup(responder.failure, 'startup-failed');
-    } else if (responder.request !== null) {
-      this.#startupAt = NEVER;
-      this.#machine.step('request');
-      this.#events.push({ type: 'request', request: responder.request });
+  #handleAccepted(negotiated: Negotiated, privateData: Uint8Array, terminate: number): void {
+    if (this.#config.confirm !== true || terminate !== FINE) {
+      this.#establish(negotiated, terminate);
+      return;
     }
-    return at;
-  }
-
-  /** Octets behind a start-up frame while the ULP decides are kept as the beginning of full operation (MPA-026, MPA-037). */
-  #keepEarly(bytes: Uint8Array, at: number, end: number): void {
-    this.#earlyOctets += end - at;
-    if (this.#earlyOctets > MAX_EARLY_OCTETS) this.#failStartup('extra-octets', 'startup-failed');
-    else this.#early.push(bytes.slice(at, end));
+    this.#negotiated = negotiated;
+    this.#machine.step('request');
+    this.#events.push({ type: 'response', negotiated, privateData });
   }
 
   /** Enter full operation (MPA-036, MPA-039, MPA-042): everything starts from its initial state (RDMAP-096). */
-  #establish(negotiated: Negotiated, privateData: Uint8Array): void {
+  #establish(negotiated: Negotiated, terminate: number): void {
     const { policy, resources, emss } = this.#config;
     const endpoint = this.#endpoint!;
+    const startup = this.#startup!;
     const crc = negotiated.crc ? resources.crc : null;
-    this.#startupAt = NEVER;
+    this.#startup = null;
+    this.#deadline = NEVER;
     this.#negotiated = negotiated;
     this.#framer = createFramer(negotiated.sendMarkers, crc, resources.crc.runs ?? null);
-    const inbound = new InboundRequests(negotiated.ird);
-    const outstanding = new OutstandingRequests();
-    this.#sender = new Sender({
+    // One object for both directions: what is in it is there for as long as the connection.
+    const parts = {
       framer: this.#framer,
       mulpdu: mulpduFor(emss, negotiated.sendMarkers),
       version: negotiated.ddpVersion,
       ord: Math.min(negotiated.ord, endpoint.maxOrd),
       interleave: policy.interleave,
-      stags: endpoint.stags,
-      pd: endpoint.pd,
-      qp: endpoint.qp,
-      sq: endpoint.sq,
-      inbound,
-      outstanding,
-      owner: endpoint.owner,
-    });
-    this.#receiver = new Receiver({
-      version: negotiated.ddpVersion,
       extensions: endpoint.extensions,
       stags: endpoint.stags,
       pd: endpoint.pd,
       qp: endpoint.qp,
+      sq: endpoint.sq,
       rq: endpoint.rq,
-      inbound,
-      outstanding,
+      inbound: new InboundRequests(negotiated.ird),
+      outstanding: new OutstandingRequests(),
       rights: endpoint.rights,
-      owner: endpoint.owner,
-      answered: () => this.#sender!.sweep(this.#transmitted),
       sinkRight: endpoint.sinkRight,
-    });
+      owner: endpoint.owner,
+      requester: this,
+    };
+    this.#sender = new Sender(parts);
+    this.#receiver = new Receiver(parts);
     this.#ddp = new DdpReceiver(this.#receiver, negotiated.ddpVersion);
     this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs, resources.crc.runs ?? null);
     this.#machine.step('establish');
@@ -495,13 +461,13 @@ export class RdmaStream implements UlpduSink {
       // MPA-028: a strict responder waits for an FPDU. A relaxed one only lets the Reply arrive on its own.
       if (policy.responder === 'relaxed') this.#openAt = this.#now + policy.responderDelay;
     }
-    this.#events.push({ type: 'established', negotiated, privateData });
-    if (this.#setupTerminate !== FINE) {
+    this.#events.push({ type: 'established', negotiated, privateData: startup.peerPrivateData });
+    if (terminate !== FINE) {
       // ENH-022, ENH-040: said in the first FPDU, instead of the RTR message.
       this.#sender.rtr = null;
-      this.#terminateWith(plainTerminate(this.#setupTerminate), false);
+      this.#terminateWith(plainTerminate(terminate), false);
     }
-    for (const early of this.#early.splice(0)) {
+    for (const early of startup.takeEarly()) {
       if (this.state === 'operational') this.#handleFpdus(early, 0, early.length);
     }
     if (this.#peerEnded && this.state === 'operational') this.#handleFinInOperation();
@@ -512,21 +478,15 @@ export class RdmaStream implements UlpduSink {
     this.#events.push({ type: 'startup-failed', reason });
     this.#cause = cause;
     // peers 2.15: cxgb4 and irdma try again with revision 1 only after a reset. An initiator closes in order (MPA-049).
-    if (reason === 'unusable-revision' && this.#responder !== null && this.#raw.length === 0) this.#abort(cause);
+    if (reason === 'unusable-revision' && this.#config.role === 'responder' && this.#frame === null) this.#abort(cause);
     else this.#leave(cause);
   }
 
-  /** TCP has gone under start-up; the machines end with it. */
-  #loseStartup(): void {
-    this.#initiator?.handleLost();
-    this.#responder?.fail('lost', 'truncated');
-  }
-
-  /** Go without ever having been operational: say what is in `#raw`, then FIN (MPA-111: at once). */
+  /** Go without ever having been operational: say what is in `#frame`, then FIN (MPA-111: at once). */
   #leave(cause: CloseCause): void {
     this.#cause ??= cause;
-    this.#startupAt = NEVER;
-    this.#closeAt = this.#now + this.#config.policy.closeTimeout;
+    this.#startup = null;
+    this.#deadline = this.#now + this.#config.policy.closeTimeout;
     this.#machine.step('leave');
     this.#endOnce();
   }
@@ -548,6 +508,11 @@ export class RdmaStream implements UlpduSink {
     if (terminate === null) return FINE;
     this.#handleTerminate(terminate);
     return STOP;
+  }
+
+  /** A response was the last thing that some entries waited for. */
+  requestAnswered(): void {
+    this.#sender!.sweep(this.#transmitted);
   }
 
   #handleFpdus(bytes: Uint8Array, at: number, end: number): void {
@@ -612,7 +577,7 @@ export class RdmaStream implements UlpduSink {
 
   #enterTerminating(): void {
     this.#machine.step('terminate');
-    this.#closeAt = this.#now + this.#config.policy.closeTimeout;
+    this.#deadline = this.#now + this.#config.policy.closeTimeout;
     this.#nudgeAt = NEVER;
   }
 
@@ -635,7 +600,7 @@ export class RdmaStream implements UlpduSink {
     this.#machine.step('finish');
     this.#cause = 'graceful';
     this.#nudgeAt = NEVER;
-    this.#closeAt = this.#now + this.#config.policy.closeTimeout;
+    this.#deadline = this.#now + this.#config.policy.closeTimeout;
     this.#receiver!.flush(this.#endpoint!.rqShared);
     this.#endOnce();
   }
