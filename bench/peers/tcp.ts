@@ -38,7 +38,13 @@ function receive(spec: CaseSpec, accepted: Socket, arrived: (octets: number) => 
     accepted.resume();
     return accepted;
   }
-  const { socket, userBuffer } = adopt(accepted, onread(arrived));
+  let asked = false;
+  const { buffer, callback } = onread(arrived);
+  const counted = (): Uint8Array => {
+    asked = true;
+    return buffer as Uint8Array;
+  };
+  const { socket, userBuffer } = adopt(accepted, { buffer: counted, callback }, () => asked);
   if (!userBuffer) throw new Error('accepted sockets cannot be made to read into a buffer on this version of Node');
   socket.on('error', quiet);
   socket.setNoDelay(true);

@@ -127,7 +127,7 @@ export const mutants: readonly Mutant[] = [
 
   // RDMAP sending
   m('sender.msn-starts-at-0', SEGMENTS, '[FIRST_MSN, FIRST_MSN, FIRST_MSN, FIRST_MSN];', '[0, 0, 0, 0];'),
-  m('sender.one-msn-for-all-queues', SEGMENTS, 'const msn = this.#msn[qn]!;\n    this.#msn[qn] = msn + 1;', 'const msn = this.#msn[0]!;\n    this.#msn[0] = msn + 1;'),
+  m('sender.one-msn-for-all-queues', SEGMENTS, 'const msn = this.#msn[qn]!;\n    this.#msn[qn] = (msn + 1)', 'const msn = this.#msn[0]!;\n    this.#msn[0] = (msn + 1)'),
   m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, wqe.sent, payload);', 'QN.SEND, wqe.msn, 0, payload);'),
   m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);', 'wqe.stag, toHi, wqe.toLo, payload);'),
   m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);', 'const toHi = wqe.toHi;'),

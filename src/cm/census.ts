@@ -32,7 +32,6 @@ export class Census {
   /** One observer, null by default. */
   observer: CmObserver | null = null;
   readonly #past = noCounters();
-  readonly #established = new WeakSet<CmConnection>();
   readonly #events = { established: 0, rejected: 0, refused: 0, failed: 0, closed: 0, broken: 0 };
 
   begin(connection: CmConnection): void {
@@ -49,7 +48,6 @@ export class Census {
     switch (event.type) {
       case 'established':
         events.established++;
-        this.#established.add(connection);
         break;
       case 'rejected':
         events.rejected++;
@@ -59,7 +57,7 @@ export class Census {
         events.failed++;
         break;
       case 'disconnected':
-        if (this.#established.has(connection)) events[event.cause === 'graceful' ? 'closed' : 'broken']++;
+        if (connection.negotiated !== undefined) events[event.cause === 'graceful' ? 'closed' : 'broken']++;
         else if (event.cause === 'rejected' && connection.role === 'passive') events.rejected++;
         if (this.live.delete(connection)) addCounters(this.#past, connection.counters());
         break;

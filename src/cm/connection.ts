@@ -58,7 +58,8 @@ export abstract class CmConnection implements QpController, LinkHandler {
   /** @internal */
   protected qpInUse: QueuePair | null = null;
   #handler: ((event: CmEvent) => void) | null = null;
-  #waiting: CmEvent[] = [];
+  /** Events raised before there was a handler. */
+  #waiting: CmEvent[] | null = null;
   #parameters: ConnectionParameters | undefined;
   #negotiated: Negotiated | undefined;
   #terminate: TerminateInfo | undefined;
@@ -104,7 +105,9 @@ export abstract class CmConnection implements QpController, LinkHandler {
   setHandler(handler: (event: CmEvent) => void): void {
     if (typeof handler !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `handler must be a function, got ${show(handler)}`);
     this.#handler = handler;
-    for (const event of this.#waiting.splice(0)) this.#deliver(event);
+    const waiting = this.#waiting;
+    this.#waiting = null;
+    if (waiting !== null) for (const event of waiting) this.#deliver(event);
   }
 
   /** Close in order: posted work is finished first, then FIN (rdma_disconnect). Nothing happens if the connection is gone. */
@@ -187,7 +190,7 @@ export abstract class CmConnection implements QpController, LinkHandler {
     if (this.#finished) return;
     if (event.type === 'disconnected' || event.type === 'unreachable') this.#finished = true;
     this.context.census.note(this, event);
-    if (this.#handler === null) this.#waiting.push(event);
+    if (this.#handler === null) (this.#waiting ??= []).push(event);
     else this.#deliver(event);
   }
 

@@ -6,24 +6,30 @@ import type { Port, PortHandler } from '../transport/port.ts';
 import type { RdmaStream } from '../rdmap/stream.ts';
 import type { StreamEvent } from '../rdmap/stream-types.ts';
 
+/** Where events of a stream go. */
+export interface StreamListener {
+  event(event: StreamEvent): void;
+}
+
 export class StreamDriver implements PortHandler {
   readonly stream: RdmaStream;
   readonly #port: Port;
   readonly #scheduler: Scheduler;
-  readonly #onEvent: (event: StreamEvent) => void;
+  /** Set before `begin`. */
+  listener: StreamListener | null = null;
   #draining = false;
   #flushScheduled = false;
   #closed = false;
   #timerAt = Number.POSITIVE_INFINITY;
   #cancelTimer: CancelTimer | null = null;
   readonly #done = (ok: boolean): void => this.#transmitted(ok);
-  readonly #flush = (): void => this.#flushNow();
+  /** Made for the first post: many a connection only serves its peer. */
+  #flush: (() => void) | null = null;
 
-  constructor(stream: RdmaStream, port: Port, scheduler: Scheduler, onEvent: (event: StreamEvent) => void) {
+  constructor(stream: RdmaStream, port: Port, scheduler: Scheduler) {
     this.stream = stream;
     this.#port = port;
     this.#scheduler = scheduler;
-    this.#onEvent = onEvent;
   }
 
   get port(): Port {
@@ -44,7 +50,7 @@ export class StreamDriver implements PortHandler {
   kick(): void {
     if (this.#flushScheduled || this.#closed) return;
     this.#flushScheduled = true;
-    this.#scheduler.defer(this.#flush);
+    this.#scheduler.defer((this.#flush ??= () => this.#flushNow()));
   }
 
   #flushNow(): void {
@@ -108,7 +114,7 @@ export class StreamDriver implements PortHandler {
       busy ||= action !== 'none';
     }
     for (let event = stream.pollEvent(); event !== null; event = stream.pollEvent()) {
-      this.#onEvent(event);
+      this.listener!.event(event);
       busy = true;
     }
     return busy;

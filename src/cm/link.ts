@@ -137,7 +137,8 @@ export class ThreadProgress implements Progress {
         handler.failed(error ?? new Error('connection failed'));
         return;
       }
-      const driver = this.#drive(link, 'initiator', request.policy, request.confirm, port, handler);
+      const driver = this.#drive(link, 'initiator', request.policy, request.confirm, port);
+      driver.listener = handler;
       handler.opened();
       link.stream.start(driver.now(), request.confirm ? null : request.endpoint, request.privateData, request.wishes);
       driver.begin();
@@ -154,18 +155,17 @@ export class ThreadProgress implements Progress {
         return;
       }
       const link = new ThreadLink();
-      let user: LinkHandler | null = null;
-      const driver = this.#drive(link, 'responder', request.policy, false, port, { opened: NOTHING, failed: NOTHING, event: (event) => user!.event(event) });
-      user = handler.incoming(link);
+      const driver = this.#drive(link, 'responder', request.policy, false, port);
+      driver.listener = handler.incoming(link);
       link.stream.start(driver.now(), null, NO_DATA, { ird: 0, ord: 0 });
       driver.begin();
     };
     this.#transport.listen(request.target, accept, ready, (error) => handler.acceptFailed(error));
   }
 
-  #drive(link: ThreadLink, role: 'initiator' | 'responder', policy: ConnectionPolicy, confirm: boolean, port: Port, handler: LinkHandler): StreamDriver {
+  #drive(link: ThreadLink, role: 'initiator' | 'responder', policy: ConnectionPolicy, confirm: boolean, port: Port): StreamDriver {
     const stream = new RdmaStream({ role, policy, emss: resolveEmss(policy, port), resources: this.#resources, confirm });
-    const driver = new StreamDriver(stream, port, this.#scheduler, (event) => handler.event(event));
+    const driver = new StreamDriver(stream, port, this.#scheduler);
     link.run(stream, driver);
     return driver;
   }

@@ -221,25 +221,13 @@ export class ActiveConnection extends CmConnection {
 /** The side that is connected to: a Request has come and waits for an answer. */
 export class PassiveConnection extends CmConnection {
   override readonly role = 'passive';
-  readonly #depthLimit: number;
-  readonly #onRequest: (connection: PassiveConnection) => void;
-  readonly #onFailure: (failure: ListenFailure) => void;
-  readonly #onDecided: () => void;
+  readonly #listener: CmListener;
   #pending = true;
 
   /** @internal */
-  constructor(
-    context: ConnectionContext,
-    depthLimit: number,
-    onRequest: (connection: PassiveConnection) => void,
-    onFailure: (failure: ListenFailure) => void,
-    onDecided: () => void,
-  ) {
+  constructor(context: ConnectionContext, listener: CmListener) {
     super(context);
-    this.#depthLimit = depthLimit;
-    this.#onRequest = onRequest;
-    this.#onFailure = onFailure;
-    this.#onDecided = onDecided;
+    this.#listener = listener;
   }
 
   /** @internal */
@@ -250,14 +238,14 @@ export class PassiveConnection extends CmConnection {
 
   /** @internal */
   protected override requestArrived(_request: StartupFrame): void {
-    this.context.defer(() => this.#onRequest(this));
+    this.context.defer(() => this.#listener.onRequest(this));
   }
 
   /** @internal */
   protected override raise(event: CmEvent): void {
     // Before the request nobody knows this connection: the listener speaks for it.
     if (event.type === 'connect-error' && this.parameters === undefined) {
-      this.#onFailure({ reason: event.reason, remoteAddress: this.remoteAddress });
+      this.#listener.startupFailed({ reason: event.reason, remoteAddress: this.remoteAddress });
     }
     super.raise(event);
   }
@@ -271,8 +259,8 @@ export class PassiveConnection extends CmConnection {
   accept(qp: QueuePair, options: ConnParam = {}): void {
     checkQp('qp', qp);
     const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
-    const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#depthLimit));
-    const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#depthLimit));
+    const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#listener.depthLimit));
+    const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#listener.depthLimit));
     this.#decide('accept');
     if (!this.link!.deciding) return;
     qp.attach(this);
@@ -316,7 +304,7 @@ export class PassiveConnection extends CmConnection {
   #settle(): void {
     if (!this.#pending) return;
     this.#pending = false;
-    this.#onDecided();
+    this.#listener.decided(this);
   }
 
   /** @internal */
@@ -329,8 +317,10 @@ export class PassiveConnection extends CmConnection {
 export class CmListener implements ListenHandler {
   readonly #context: ConnectionContext;
   readonly #maxPending: number;
-  readonly #onRequest: (connection: PassiveConnection) => void;
-  readonly #depthLimit: number;
+  /** @internal */
+  readonly onRequest: (connection: PassiveConnection) => void;
+  /** @internal */
+  readonly depthLimit: number;
   readonly #pending = new Set<PassiveConnection>();
   #listener: PortListener | null = null;
   #closed = false;
@@ -350,9 +340,9 @@ export class CmListener implements ListenHandler {
   ) {
     this.#context = context;
     this.#maxPending = maxPending;
-    this.#onRequest = onRequest;
+    this.onRequest = onRequest;
     this.#onFailure = onFailure;
-    this.#depthLimit = depthLimit;
+    this.depthLimit = depthLimit;
   }
 
   /** Where it listens; a port that was asked for as 0 is filled in. */
@@ -397,16 +387,21 @@ export class CmListener implements ListenHandler {
 
   /** @internal */
   incoming(link: StreamLink): LinkHandler {
-    const failed = (failure: ListenFailure): void => {
-      this.failed++;
-      this.#report(failure);
-    };
-    const connection: PassiveConnection = new PassiveConnection(this.#context, this.#depthLimit, this.#onRequest, failed, () => {
-      this.#pending.delete(connection);
-    });
+    const connection = new PassiveConnection(this.#context, this);
     this.#pending.add(connection);
     connection.open(link);
     return connection;
+  }
+
+  /** @internal A connection that nobody has been told of has failed. */
+  startupFailed(failure: ListenFailure): void {
+    this.failed++;
+    this.#report(failure);
+  }
+
+  /** @internal A connection has been answered, or will never be. */
+  decided(connection: PassiveConnection): void {
+    this.#pending.delete(connection);
   }
 
   /** Stop listening and drop what has not been answered; established connections live on. */

@@ -41,6 +41,8 @@ export type StartupFailure =
 /** The highest revision this stack knows. */
 export const HIGHEST_REVISION = 2;
 
+const NO_DATA = new Uint8Array(0);
+
 /** Collects one start-up frame out of a stream cut anywhere (MPA-023). */
 export class StartupFrameReader {
   readonly #key: Uint8Array;
@@ -101,7 +103,7 @@ export class StartupFrameReader {
       revision,
       enhanced: hasEnhanced ? decodeEnhanced(this.#bytes, STARTUP_HEADER_OCTETS) : null,
       // MPA-022, ENH-006: exactly the ULP's octets, in memory of their own.
-      privateData: this.#bytes.slice(ulpStart, this.#have),
+      privateData: ulpStart === this.#have ? NO_DATA : this.#bytes.slice(ulpStart, this.#have),
     };
   }
 }
@@ -289,7 +291,7 @@ export class MpaResponder {
     if (request.revision === 0 && this.#policy.mpaRevision !== 0) {
       // MPA-048: tell an RDMA Consortium peer which revision we speak, then close in order. R=1 keeps it from taking this as acceptance.
       this.farewell = encodeStartupFrame({
-        kind: 'reply', markers: false, crc: true, reject: true, revision: 1, enhanced: null, privateData: new Uint8Array(0),
+        kind: 'reply', markers: false, crc: true, reject: true, revision: 1, enhanced: null, privateData: NO_DATA,
       });
       this.fail('bad-frame', 'unusable-revision');
       return;

@@ -179,6 +179,8 @@ export class SendWqe {
   /** Read and Atomic: octets of the response placed; and whether it is whole. */
   received = 0;
   responded = false;
+  /** The completion has been polled, or there will be none. */
+  polled = false;
 
   constructor(queue: SendQueue) {
     this.queue = queue;
@@ -199,7 +201,7 @@ export class SendWqe {
     this.solicited = false;
     this.sent = this.sgeIndex = this.sgeOffset = this.msn = this.received = 0;
     this.endPosition = -1;
-    this.responded = false;
+    this.responded = this.polled = false;
   }
 
   get length(): number {
@@ -211,13 +213,12 @@ export class SendWqe {
  * The send queue: a ring with four free-running counters. head: next to post; next: next to send; tail: oldest not completed; freed:
  * oldest slot that may not be posted into yet, because its completion has not been polled (VERBS-092).
  *
- * An entry is over half a KiB, so there are only as many as have ever been in use at once: a deep queue that rests costs its slots.
+ * An entry is over half a KiB, so there are only as many as have ever been in use at once; the slots are made for the first one.
  */
 export class SendQueue {
   #depth: number;
-  #slots: (SendWqe | null)[];
+  #slots: (SendWqe | null)[] = [];
   readonly #free: SendWqe[] = [];
-  #polled: Uint8Array;
   head = 0;
   next = 0;
   tail = 0;
@@ -225,8 +226,6 @@ export class SendQueue {
 
   constructor(depth: number) {
     this.#depth = depth;
-    this.#slots = new Array<SendWqe | null>(depth).fill(null);
-    this.#polled = new Uint8Array(depth);
   }
 
   get depth(): number {
@@ -251,22 +250,23 @@ export class SendQueue {
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): SendWqe | null {
     if (this.room <= 0) return null;
-    if (this.#free.length === 0) this.#free.push(new SendWqe(this));
+    if (this.#free.length === 0) {
+      if (this.#slots.length === 0) this.#slots = new Array<SendWqe | null>(this.#depth).fill(null);
+      this.#free.push(new SendWqe(this));
+    }
     const wqe = this.#free[this.#free.length - 1]!;
     wqe.reset();
     return wqe;
   }
 
   push(): void {
-    const at = this.head % this.#depth;
-    this.#slots[at] = this.#free.pop()!;
-    this.#polled[at] = 0;
+    this.#slots[this.head % this.#depth] = this.#free.pop()!;
     this.head++;
   }
 
   /** The entry at `tail` has completed; `silent` if no completion will be polled for it. */
   complete(silent: boolean): void {
-    if (silent) this.#polled[this.tail % this.#depth] = 1;
+    if (silent) this.slot(this.tail).polled = true;
     this.tail++;
     this.#advanceFreed();
   }
@@ -274,9 +274,7 @@ export class SendQueue {
   /** The completion of this entry has been polled: it and every unsignaled one in front are free again. */
   release(wqe: SendWqe): void {
     wqe.sges.clear();
-    let at = this.#freed;
-    while (at < this.tail && this.slot(at) !== wqe) at++;
-    this.#polled[at % this.#depth] = 1;
+    wqe.polled = true;
     this.#advanceFreed();
   }
 
@@ -284,14 +282,9 @@ export class SendQueue {
   resize(depth: number): boolean {
     if (this.head - this.#freed > depth) return false;
     const slots = new Array<SendWqe | null>(depth).fill(null);
-    const polled = new Uint8Array(depth);
-    for (let at = this.#freed; at < this.head; at++) {
-      slots[at % depth] = this.slot(at);
-      polled[at % depth] = this.#polled[at % this.#depth]!;
-    }
+    for (let at = this.#freed; at < this.head; at++) slots[at % depth] = this.slot(at);
     this.#free.length = Math.min(this.#free.length, depth - (this.head - this.#freed));
     this.#slots = slots;
-    this.#polled = polled;
     this.#depth = depth;
     return true;
   }
@@ -299,8 +292,9 @@ export class SendQueue {
   #advanceFreed(): void {
     while (this.#freed < this.tail) {
       const at = this.#freed % this.#depth;
-      if (this.#polled[at] === 0) return;
-      this.#free.push(this.#slots[at]!);
+      const wqe = this.#slots[at]!;
+      if (!wqe.polled) return;
+      this.#free.push(wqe);
       this.#slots[at] = null;
       this.#freed++;
     }
@@ -346,7 +340,7 @@ export class ReceiveQueue {
   readonly #free: ReceiveWqe[] = [];
   /** Entries in use, posted or not yet polled. */
   #used = 0;
-  #posted: (ReceiveWqe | null)[];
+  #posted: (ReceiveWqe | null)[] = [];
   #head = 0;
   #tail = 0;
   /** Next entry to hand on, where the queue is worked off elsewhere. */
@@ -358,7 +352,6 @@ export class ReceiveQueue {
 
   constructor(depth: number) {
     this.#depth = depth;
-    this.#posted = new Array<ReceiveWqe | null>(depth).fill(null);
   }
 
   get depth(): number {
@@ -377,7 +370,10 @@ export class ReceiveQueue {
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): ReceiveWqe | null {
     if (this.#used >= this.#depth) return null;
-    if (this.#free.length === 0) this.#free.push(new ReceiveWqe(this));
+    if (this.#free.length === 0) {
+      if (this.#posted.length === 0) this.#posted = new Array<ReceiveWqe | null>(this.#depth).fill(null);
+      this.#free.push(new ReceiveWqe(this));
+    }
     const wqe = this.#free[this.#free.length - 1]!;
     wqe.reset();
     return wqe;

@@ -35,21 +35,12 @@ export interface Adopted {
 /**
  * Moves the connection of `accepted` to a socket which reads into `onread`'s buffer, where this Node allows it. `accepted` must come
  * from a server with `pauseOnConnect`, so that nothing has been read from it yet; after a move it is an empty shell that the server
- * no longer counts. After a failed check `socket` is one that works with 'data' events, usually `accepted` itself.
+ * no longer counts. `asked` tells whether the buffer has been asked for. After a failed check `socket` is one that works with 'data' events, usually `accepted` itself.
  */
-export function adopt(accepted: Socket, onread: OnReadOpts): Adopted {
+export function adopt(accepted: Socket, onread: OnReadOpts, asked: () => boolean): Adopted {
   const handle = (accepted as OpenedSocket)._handle;
   if (!isStreamHandle(handle)) return { socket: accepted, userBuffer: false };
-  let asked = false;
-  const { buffer } = onread;
-  const watched: OnReadOpts = {
-    buffer: () => {
-      asked = true;
-      return typeof buffer === 'function' ? buffer() : buffer;
-    },
-    callback: onread.callback,
-  };
-  const options: HandleOptions = { handle, onread: watched, allowHalfOpen: true, pauseOnCreate: true };
+  const options: HandleOptions = { handle, onread, allowHalfOpen: true, pauseOnCreate: true };
   (accepted as OpenedSocket)._handle = null;
   const socket = new Socket(options);
   if ((socket as OpenedSocket)._handle !== handle) {
@@ -60,7 +51,7 @@ export function adopt(accepted: Socket, onread: OnReadOpts): Adopted {
   }
   accepted.destroy();
   // A Node that ignores `onread` beside `handle` never asked for the buffer; the socket itself is good.
-  return { socket, userBuffer: asked };
+  return { socket, userBuffer: asked() };
 }
 
 function isStreamHandle(value: unknown): value is StreamHandle {

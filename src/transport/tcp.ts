@@ -74,8 +74,8 @@ export class TcpTransport implements Transport {
 
   connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect {
     const where = `${target.host}:${target.port}`;
-    const inlet = new Inlet();
-    const socket = connect(this.#connectOptions(target, inlet));
+    const port = new TcpPort();
+    const socket = connect(this.#connectOptions(target, port));
     // Paused before it is connected: nothing is read until `attach`.
     socket.pause();
     let state: 'pending' | 'settled' = 'pending';
@@ -89,8 +89,7 @@ export class TcpTransport implements Transport {
       done(undefined, connectError(`cannot connect to ${where}`, failure));
     });
     socket.once('connect', () => {
-      const port = openPort(socket, inlet);
-      if (port === undefined) {
+      if (!port.open(socket)) {
         socket.destroy();
         return;
       }
@@ -136,7 +135,7 @@ export class TcpTransport implements Transport {
     });
   }
 
-  #connectOptions(target: ConnectTarget, inlet: Inlet): TcpNetConnectOpts & { onread?: OnReadOpts } {
+  #connectOptions(target: ConnectTarget, port: TcpPort): TcpNetConnectOpts & { onread?: OnReadOpts } {
     return {
       host: target.host,
       port: checkInteger('port', target.port, 1, 65_535),
@@ -145,19 +144,19 @@ export class TcpTransport implements Transport {
       ...(target.localAddress !== undefined && { localAddress: target.localAddress }),
       ...(target.localPort !== undefined && { localPort: checkInteger('localPort', target.localPort, 0, 65_535) }),
       ...(target.family !== undefined && { family: target.family }),
-      ...(this.receive === 'onread' && { onread: this.#onread(inlet) }),
+      ...(this.receive === 'onread' && { onread: this.#onread(port) }),
     };
   }
 
   #accepted(accepted: Socket): TcpPort | undefined {
-    const inlet = new Inlet();
+    const port = new TcpPort();
     const { socket, userBuffer } =
-      this.receive === 'onread' ? adopt(accepted, this.#onread(inlet)) : { socket: accepted, userBuffer: false };
+      this.receive === 'onread' ? adopt(accepted, this.#onread(port), () => port.asked) : { socket: accepted, userBuffer: false };
     // Until the port listens, an error must not be thrown at the process.
     socket.on('error', ignore);
-    const port = openPort(socket, inlet);
+    const alive = port.open(socket);
     socket.off('error', ignore);
-    if (port === undefined) {
+    if (!alive) {
       // Reset by the peer before we looked: there is nothing to accept.
       socket.on('error', ignore);
       socket.destroy();
@@ -167,10 +166,12 @@ export class TcpTransport implements Transport {
     return port;
   }
 
-  #onread(inlet: Inlet): OnReadOpts {
-    // Called by Node after every read.
-    const buffer = (): Uint8Array => inlet.port?.readTarget() ?? (this.#buffer ??= this.#allocate(READ_OCTETS));
-    return { buffer, callback: inlet.take };
+  #onread(port: TcpPort): OnReadOpts {
+    return {
+      // Called by Node after every read, and once before the first.
+      buffer: () => port.readTarget() ?? (this.#buffer ??= this.#allocate(READ_OCTETS)),
+      callback: (octets, buffer) => port.received(buffer as Uint8Array, octets),
+    };
   }
 }
 
@@ -186,35 +187,21 @@ function ignore(): void {
   // An error on a socket that was never given to anybody.
 }
 
-/** Stands between a socket's `onread` option, needed before the connection exists, and the port, made after it. */
-class Inlet {
-  port: TcpPort | undefined;
-
-  readonly take = (octets: number, buffer: Uint8Array): boolean => {
-    return this.port?.received(buffer, octets) ?? true;
-  };
-}
-
-/** A port over a connected socket, or undefined if it has lost its peer already. */
-function openPort(socket: Socket, inlet: Inlet): TcpPort | undefined {
-  const local = addressOf(socket.localAddress, socket.localPort);
-  const remote = addressOf(socket.remoteAddress, socket.remotePort);
-  if (local === undefined || remote === undefined) return undefined;
-  const port = new TcpPort(socket, local, remote);
-  inlet.port = port;
-  return port;
-}
-
 function addressOf(address: string | undefined, port: number | undefined): PortAddress | undefined {
   if (address === undefined || port === undefined) return undefined;
   return { address, port, family: address.includes(':') ? 'IPv6' : 'IPv4' };
 }
 
-/** One connection. */
+/** The port of a socket, for the listeners of its events: they are the same functions for all sockets. */
+const PORT = Symbol('port');
+type PortSocket = Socket & { [PORT]: TcpPort };
+
+/**
+ * One connection. The port is made before its socket, which wants to be told at birth where octets go; `open` brings them together. What
+ * stands here stands in every idle connection: no closure where a function of the module will do, and nothing that the socket knows itself.
+ */
 class TcpPort implements Port {
-  readonly localAddress: PortAddress;
-  readonly remoteAddress: PortAddress;
-  readonly #socket: Socket;
+  #socket!: Socket;
   #handler: PortHandler | undefined;
   #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
   /** What the user asked for; the socket itself is also paused before `attach`. */
@@ -232,11 +219,22 @@ class TcpPort implements Port {
   #late = 0;
   /** Milliseconds spent on full reads since the event loop had its turn. */
   #reading = 0;
+  /** Node has asked for a read buffer. */
+  asked = false;
 
-  constructor(socket: Socket, localAddress: PortAddress, remoteAddress: PortAddress) {
+  /** False if the socket has lost its peer already. */
+  open(socket: Socket): boolean {
     this.#socket = socket;
-    this.localAddress = localAddress;
-    this.remoteAddress = remoteAddress;
+    return addressOf(socket.localAddress, socket.localPort) !== undefined && addressOf(socket.remoteAddress, socket.remotePort) !== undefined;
+  }
+
+  /** The socket keeps its addresses when it is closed: it has been asked once, in `open`. */
+  get localAddress(): PortAddress {
+    return addressOf(this.#socket.localAddress, this.#socket.localPort)!;
+  }
+
+  get remoteAddress(): PortAddress {
+    return addressOf(this.#socket.remoteAddress, this.#socket.remotePort)!;
   }
 
   get mtu(): number | undefined {
@@ -246,16 +244,11 @@ class TcpPort implements Port {
   /** Start listening to the socket's events. */
   watch(dataEvents: boolean): void {
     const socket = this.#socket;
-    if (dataEvents) socket.on('data', (chunk: Uint8Array) => this.received(chunk, chunk.length));
-    socket.on('end', () => this.#ended());
-    socket.on('error', (error) => {
-      this.#error ??= error;
-    });
-    socket.on('close', () => this.#closed());
-    // A resume that is undone in the same turn still starts a read one tick later; this takes it back.
-    socket.on('resume', () => {
-      if (this.#paused) socket.pause();
-    });
+    (socket as PortSocket)[PORT] = this;
+    if (dataEvents) socket.on('data', onData);
+    socket.on('end', onEnd);
+    socket.on('error', onError);
+    socket.on('close', onClose);
   }
 
   /** False if the socket shall not be read again in this turn. */
@@ -271,17 +264,18 @@ class TcpPort implements Port {
     this.#handler?.onData(bytes, 0, octets);
     this.#reading += performance.now() - began;
     if (this.#reading < READING_MS) return true;
-    setImmediate(this.#readOn);
+    setImmediate(readOn, this);
     return false;
   }
 
-  readonly #readOn = (): void => {
+  readOn(): void {
     this.#reading = 0;
     if (!this.#paused && !this.#socket.destroyed) this.#socket.resume();
-  };
+  }
 
   /** Memory that the handler wants the next read in. */
   readTarget(): Uint8Array | undefined {
+    this.asked = true;
     return this.#handler?.readTarget?.();
   }
 
@@ -322,7 +316,7 @@ class TcpPort implements Port {
     if (this.#state === 'resetting' || this.#state === 'closed') return;
     this.#state = 'resetting';
     const socket = this.#socket;
-    if (this.#closeHeld) process.nextTick(() => this.#closed());
+    if (this.#closeHeld) process.nextTick(() => this.closed());
     this.#error ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side');
     // libuv refuses to reset a handle while a shutdown is under way, and Node would then leave the handle open for ever.
     const shuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
@@ -332,6 +326,8 @@ class TcpPort implements Port {
 
   pause(): void {
     this.#paused = true;
+    // A resume that is undone in the same turn still starts a read one tick later; this takes it back.
+    if (this.#socket.listenerCount('resume', onResume) === 0) this.#socket.on('resume', onResume);
     this.#socket.pause();
   }
 
@@ -356,13 +352,13 @@ class TcpPort implements Port {
       this.#settle(true);
       return;
     }
-    if (this.#late++ === 0) setImmediate(this.#nextTurn);
+    if (this.#late++ === 0) setImmediate(nextTurn, this);
   };
 
-  readonly #nextTurn = (): void => {
+  nextTurn(): void {
     this.#burst = 0;
     for (; this.#late > 0; this.#late--) this.#settle(true);
-  };
+  }
 
   #settle(ok: boolean): void {
     const done = this.#dones[this.#firstDone];
@@ -384,7 +380,7 @@ class TcpPort implements Port {
    * Where the probe cannot be made it is not needed as much: writes under way meet the error themselves, and after our own FIN
    * there is nothing left to lose.
    */
-  #ended(): void {
+  ended(): void {
     if (this.#peerEnd !== 'none') return;
     const socket = this.#socket;
     if (this.#state !== 'open' || socket.writableLength > 0) {
@@ -406,10 +402,18 @@ class TcpPort implements Port {
     if (this.#state !== 'open' && this.#state !== 'ended') return;
     this.#peerEnd = 'told';
     this.#handler.onEnd();
-    if (this.#closeHeld) this.#closed();
+    if (this.#closeHeld) this.closed();
   }
 
-  #closed(): void {
+  failed(error: Error): void {
+    this.#error ??= error;
+  }
+
+  resumed(): void {
+    if (this.#paused) this.#socket.pause();
+  }
+
+  closed(): void {
     if (this.#state === 'ended' && this.#error === undefined && (this.#peerEnd === 'held' || this.#peerEnd === 'probed')) {
       this.#peerEnd = 'held';
       this.#closeHeld = true;
@@ -419,7 +423,7 @@ class TcpPort implements Port {
     const orderly = this.#state === 'ended' && this.#peerEnd === 'told';
     if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
     this.#state = 'closed';
-    this.#nextTurn();
+    this.nextTurn();
     while (this.#dones.length > 0) this.#settle(false);
     this.#handler?.onClose(this.#closeError());
   }
@@ -427,6 +431,35 @@ class TcpPort implements Port {
   #closeError(): Error | undefined {
     return this.#error === undefined ? undefined : streamError(this.#error);
   }
+}
+
+// Node calls listeners with the socket as `this`, as it documents.
+function onData(this: Socket, chunk: Uint8Array): void {
+  (this as PortSocket)[PORT].received(chunk, chunk.length);
+}
+
+function onEnd(this: Socket): void {
+  (this as PortSocket)[PORT].ended();
+}
+
+function onError(this: Socket, error: Error): void {
+  (this as PortSocket)[PORT].failed(error);
+}
+
+function onClose(this: Socket): void {
+  (this as PortSocket)[PORT].closed();
+}
+
+function onResume(this: Socket): void {
+  (this as PortSocket)[PORT].resumed();
+}
+
+function readOn(port: TcpPort): void {
+  port.readOn();
+}
+
+function nextTurn(port: TcpPort): void {
+  port.nextTurn();
 }
 
 class TcpListener implements PortListener {

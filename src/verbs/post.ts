@@ -226,12 +226,12 @@ export class PostError extends IwarpError {
  * Post a list in order until the first mistake, which throws a {@link PostError} behind `before`. Returns how many. Names are put together
  * only for a mistake: a string built for each request cost a fifth of the message rate.
  */
-export function postList<T>(name: string, list: readonly T[], post: (name: string, request: T) => void, before: () => void): number {
+export function postList<S, T>(self: S, name: string, list: readonly T[], post: (this: S, name: string, request: T) => void, before: (this: S) => void): number {
   for (let i = 0; i < list.length; i++) {
     try {
-      post(name, list[i]!);
+      post.call(self, name, list[i]!);
     } catch (error) {
-      before();
+      before.call(self);
       if (!(error instanceof IwarpError)) throw error;
       throw new PostError(name === 'request' ? error : withIndex(error, name, i), i);
     }

@@ -8,7 +8,7 @@ import { Machine, type MachineTable } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { ACCESS, type WindowBinder } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
-import { flushReceives } from '../rdmap/receiver.ts';
+import { flushReceives, type InboundRights } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
@@ -166,6 +166,15 @@ export interface QpAttributes {
   readonly negotiated: Negotiated | undefined;
 }
 
+/** Four objects for all queue pairs. */
+const RIGHTS: readonly InboundRights[] = [
+  { write: false, read: false }, { write: true, read: false }, { write: false, read: true }, { write: true, read: true },
+];
+
+function rightsOf(write: boolean, read: boolean): InboundRights {
+  return RIGHTS[(write ? 1 : 0) + (read ? 2 : 0)]!;
+}
+
 const DEFAULT_WR = 128;
 const DEFAULT_SGE = 4;
 const DEFAULT_INLINE = 256;
@@ -210,7 +219,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
   #recvInProgress = 0;
   #recvPosted = 0;
   #recvCompleted = 0;
-  readonly #waiters = new Set<{ readonly done: () => boolean; readonly resolve: () => void }>();
+  #waiters: Set<{ readonly done: () => boolean; readonly resolve: () => void }> | null = null;
   /** @internal Memory windows bound through this queue pair. */
   boundWindows = 0;
 
@@ -235,7 +244,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
       allowBind: boolean('allowBind'),
       allowFastRegister: boolean('allowFastRegister'),
     };
-    const rights = { write: boolean('inboundWrite'), read: boolean('inboundRead') };
+    const rights = rightsOf(boolean('inboundWrite'), boolean('inboundRead'));
     const extensions = boolean('extensions');
     const readSink = checkOneOf('options.readSink', options.readSink ?? 'local-write', ['local-write', 'remote-write']);
     this.#maxIrd = integer('ird', limits.maxQpRdAtom, 0, limits.maxQpRdAtom);
@@ -312,25 +321,23 @@ export class QueuePair implements WorkOwner, WindowBinder {
     return this.#postAll('requests', requests as readonly ReceiveWorkRequest[], this.#postOneReceive);
   }
 
-  #postAll<T>(name: string, list: readonly T[], post: (name: string, request: T) => void): number {
-    const posted = postList(name, list, post, this.#posted);
+  #postAll<T>(name: string, list: readonly T[], post: (this: QueuePair, name: string, request: T) => void): number {
+    const posted = postList(this, name, list, post, this.#afterPost);
     this.#afterPost();
     return posted;
   }
 
-  readonly #posted = (): void => this.#afterPost();
-
-  readonly #postOneSend = (name: string, request: SendWorkRequest): void => {
+  #postOneSend(name: string, request: SendWorkRequest): void {
     const wqe = this.sq.peekFree();
     if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
     fillSend(name, request, wqe, this.#context);
     this.sq.push();
-  };
+  }
 
-  readonly #postOneReceive = (name: string, request: ReceiveWorkRequest): void => {
+  #postOneReceive(name: string, request: ReceiveWorkRequest): void {
     fillReceive(name, request, this.rq, this.pd, this.#context.maxRecvSge);
     this.#recvPosted++;
-  };
+  }
 
   /** In Idle posts wait; with a connection the sender is told; without one, in Error, they are flushed. */
   #afterPost(): void {
@@ -488,7 +495,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     if (done()) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const onAbort = (): void => {
-        this.#waiters.delete(waiter);
+        this.#waiters!.delete(waiter);
         reject(abortError(signal!));
       };
       const waiter = {
@@ -499,12 +506,12 @@ export class QueuePair implements WorkOwner, WindowBinder {
         },
       };
       signal?.addEventListener('abort', onAbort, { once: true });
-      this.#waiters.add(waiter);
+      (this.#waiters ??= new Set()).add(waiter);
     });
   }
 
   #wake(): void {
-    if (this.#waiters.size === 0) return;
+    if (this.#waiters === null) return;
     for (const waiter of this.#waiters) {
       if (!waiter.done()) continue;
       this.#waiters.delete(waiter);

@@ -132,14 +132,14 @@ export class SharedReceiveQueue {
     this.#checkAlive();
     const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
     const { onPosted } = this.queue;
-    const posted = postList(Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, onPosted ?? NOTHING);
+    const posted = postList(this, Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, onPosted ?? NOTHING);
     onPosted?.();
     return posted;
   }
 
-  readonly #postOne = (name: string, request: ReceiveWorkRequest): void => {
+  #postOne(name: string, request: ReceiveWorkRequest): void {
     fillReceive(name, request, this.queue, this.pd, this.maxSge); // VERBS-124
-  };
+  }
 
   #checkAlive(): void {
     if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the shared receive queue has been destroyed');

@@ -135,13 +135,17 @@ describe('adopt', () => {
     const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
     const [accepted] = (await once(server, 'connection')) as [Socket];
     const read = new Promise<number[]>((resolve) => {
+      let asked = false;
       const { socket, userBuffer } = adopt(accepted, {
-        buffer: () => buffer,
+        buffer: () => {
+          asked = true;
+          return buffer;
+        },
         callback: (octets, bytes) => {
           resolve([...bytes.subarray(0, octets)]);
           return bytes === buffer;
         },
-      });
+      }, () => asked);
       expect(userBuffer).toBe(true);
       expect(socket).not.toBe(accepted);
       expect(accepted.destroyed).toBe(true);
@@ -157,10 +161,10 @@ describe('adopt', () => {
 
   it('leaves a socket alone whose insides it does not know', () => {
     const socket = new Socket();
-    expect(adopt(socket, { buffer, callback: () => true })).toEqual({ socket, userBuffer: false });
+    expect(adopt(socket, { buffer, callback: () => true }, () => true)).toEqual({ socket, userBuffer: false });
     const strange = new Socket() as Socket & { _handle: unknown };
     strange._handle = { readStart: () => 0 };
-    expect(adopt(strange, { buffer, callback: () => true }).socket).toBe(strange);
+    expect(adopt(strange, { buffer, callback: () => true }, () => true).socket).toBe(strange);
     expect(strange.destroyed).toBe(false);
   });
 });
