@@ -35,9 +35,9 @@ export interface Adopted {
 /**
  * Moves the connection of `accepted` to a socket which reads into `onread`'s buffer, where this Node allows it. `accepted` must come
  * from a server with `pauseOnConnect`, so that nothing has been read from it yet; after a move it is an empty shell that the server
- * no longer counts. `asked` tells whether the buffer has been asked for. After a failed check `socket` is one that works with 'data' events, usually `accepted` itself.
+ * no longer counts. `asked` tells whether the buffer has been asked for; without it that is taken for granted. After a failed check `socket` is one that works with 'data' events, usually `accepted` itself.
  */
-export function adopt(accepted: Socket, onread: OnReadOpts, asked: () => boolean): Adopted {
+export function adopt(accepted: Socket, onread: OnReadOpts, asked: () => boolean = () => true): Adopted {
   const handle = (accepted as OpenedSocket)._handle;
   if (!isStreamHandle(handle)) return { socket: accepted, userBuffer: false };
   const options: HandleOptions = { handle, onread, allowHalfOpen: true, pauseOnCreate: true };
