@@ -52,7 +52,7 @@ export const CODE_OF_SECTION: Readonly<Record<string, readonly string[]>> = {
   'verbs draft 5.3.1': ['verbs/device.ts Device.createCq', 'verbs/cq.ts CompletionQueue.push', 'verbs/qp.ts QueuePair.#overflow'],
   'verbs draft 6.1.1': ['verbs/qp.ts QueuePair.constructor'],
   'verbs draft 6.1.4': ['verbs/qp.ts QueuePair.destroy'],
-  'verbs draft 6.2.1': ['verbs/qp.ts QP_TABLE', 'verbs/qp.ts QueuePair.attach'],
+  'verbs draft 6.2.1': ['verbs/qp-states.ts QP_TABLE', 'verbs/qp.ts QueuePair.attach'],
   'verbs draft 6.2.1.2': ['rdmap/stream.ts RdmaStream.#establish', 'rdmap/stream-startup.ts StreamStartup.keepEarly'],
   'verbs draft 6.2.2': ['verbs/qp.ts QueuePair.#afterPost', 'rdmap/sender.ts Sender.fill'],
   'verbs draft 6.2.2.3': ['rdmap/stream.ts RdmaStream.#enterTerminating', 'verbs/qp.ts QueuePair.handleStreamEvent'],

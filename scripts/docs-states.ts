@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { MachineTable } from '../src/base/fsm.ts';
 import { INITIATOR_TABLE, RESPONDER_TABLE, type InitiatorInput, type InitiatorState, type ResponderInput, type ResponderState } from '../src/mpa/startup.ts';
 import { STREAM_TABLE, type StreamInput, type StreamState } from '../src/rdmap/stream.ts';
-import { QP_TABLE, type QpInput, type QpState } from '../src/verbs/qp.ts';
+import { QP_TABLE, type QpInput, type QpState } from '../src/verbs/qp-states.ts';
 
 /** Where the page is. */
 export const STATES_PAGE: string = fileURLToPath(new URL('../docs/state-machines.md', import.meta.url));
@@ -110,7 +110,7 @@ const queuePair: Chapter<QpState, QpInput> = {
   table: QP_TABLE,
   title: 'Queue pair',
   constant: 'QP_TABLE',
-  file: 'src/verbs/qp.ts',
+  file: 'src/verbs/qp-states.ts',
   clause: 'verbs draft 6.2 (requirements VERBS-021 to VERBS-058)',
   states: {
     idle: 'no connection; posted requests wait',

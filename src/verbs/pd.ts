@@ -4,7 +4,8 @@ import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import type { Device } from './device.ts';
 import { checkAccess, checkOptions, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
-import { QueuePair, type QueuePairOptions } from './qp.ts';
+import { QueuePair } from './qp.ts';
+import type { QueuePairOptions } from './qp-types.ts';
 import { SharedReceiveQueue, type SrqOptions } from './srq.ts';
 import { MemoryWindow } from './window.ts';
 

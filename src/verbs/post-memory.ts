@@ -46,7 +46,7 @@ function queueInvalidation(target: MemoryRegion | MemoryWindow, wqe: SendWqe, co
   const stag = target.rkey;
   const face = target.queue();
   if ('valid' in face) face.valid = false;
-  setOperation(wqe, target, context, { type: 'invalidate', entry, stag, qp: context.qp });
+  setOperation(wqe, target, context, { type: 'invalidate', entry, stag, qp: context.number });
 }
 
 function setOperation(wqe: SendWqe, memory: MemoryRegion | MemoryWindow, context: PostContext, operation: LocalOperation): void {
@@ -120,7 +120,7 @@ export function fillBind(name: string, request: BindRequest, wqe: SendWqe, conte
   wqe.kind = WORK.LOCAL;
   setOperation(wqe, mw, context, {
     type: 'bind', entry: mw.entry, region: mr.entry, regionStag, key, offset, length, access, baseHi: face.baseHi, baseLo: face.baseLo,
-    qp: context.qp, binder: context.binder,
+    qp: context.number, binder: context,
   });
 }
 

@@ -184,10 +184,10 @@ export interface ReceiveWorkRequest {
   readonly sges?: readonly Sge[];
 }
 
-/** What a request is checked against: the queue pair. */
-export interface PostContext {
+/** What a request is checked against, and what counts the windows bound there: the queue pair. */
+export interface PostContext extends WindowBinder {
   readonly pd: ProtectionDomain;
-  readonly qp: number;
+  readonly number: number;
   readonly maxSge: number;
   readonly maxRecvSge: number;
   readonly maxInline: number;
@@ -196,9 +196,7 @@ export interface PostContext {
   readonly allowBind: boolean;
   readonly allowFastRegister: boolean;
   /** False if the peer is known to lack RFC 7306. */
-  peerExtensions: boolean | undefined;
-  /** Counts the windows bound here. */
-  readonly binder: WindowBinder;
+  readonly peerExtensions: boolean | undefined;
 }
 
 /**

@@ -1,183 +1,24 @@
 /**
- * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is requirements annex B; every change of
- * state is one line of it.
+ * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in `qp-states.ts`.
  */
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
-import { Machine, type MachineTable } from '../base/fsm.ts';
+import { checkBoolean, checkInteger, checkOneOf, IwarpError } from '../base/errors.ts';
+import { Machine } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
-import { ACCESS, type WindowBinder } from '../ddp/stag-table.ts';
+import type { WindowBinder } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
-import { flushReceives, type InboundRights } from '../rdmap/receiver.ts';
+import { flushReceives } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
-import { CompletionQueue } from './cq.ts';
+import type { CompletionQueue } from './cq.ts';
 import { checkOptions } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, fillSend, postList, type PostContext, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
-import { SharedReceiveQueue } from './srq.ts';
-
-/** States of the verbs draft (6.2). */
-export type QpState = 'idle' | 'rts' | 'closing' | 'terminate' | 'error';
-export type QpInput =
-  | 'attach' | 'llp-close' | 'terminate' | 'fail' | 'llp-closed' | 'reset' | 'modify-error';
-
-/** Requirements annex B, with Modify and network events as inputs. */
-export const QP_TABLE: MachineTable<QpState, QpInput> = {
-  name: 'queue pair',
-  initial: 'idle',
-  transitions: {
-    idle: { attach: 'rts', 'modify-error': 'error', fail: 'error' },
-    rts: { 'llp-close': 'closing', terminate: 'terminate', fail: 'error', 'modify-error': 'error' },
-    // A Terminate found while closing ends in Error when the connection is gone.
-    closing: { 'llp-closed': 'idle', fail: 'error', terminate: 'terminate' },
-    terminate: { fail: 'error' },
-    error: { fail: 'error', reset: 'idle' },
-  },
-};
-
-const QP_STATES = ['idle', 'rts', 'closing', 'terminate', 'error'] as const;
-
-/** Where Modify may lead from each state (VERBS-022): the state itself means attributes only. */
-const MODIFY_TABLE: Readonly<Record<QpState, readonly QpState[]>> = {
-  idle: ['idle', 'error'],
-  rts: ['rts', 'closing', 'terminate', 'error'],
-  closing: [],
-  terminate: [],
-  error: ['idle'],
-};
-
-/** Options of {@link ProtectionDomain.createQp}. */
-export interface QueuePairOptions {
-  /** Where requests complete; a queue of the same device. */
-  readonly sendCq: CompletionQueue;
-  /** Where receives complete; may be the same one. */
-  readonly recvCq: CompletionQueue;
-  /** Entries of each queue; with `srq` the receive queue is the shared one (VERBS-127). */
-  readonly maxSendWr?: number;
-  /** Entries of the receive queue. Default 128. */
-  readonly maxRecvWr?: number;
-  /** Elements of a Send or Write. Default 4. */
-  readonly maxSendSge?: number;
-  /** Elements of a receive. Default 4. */
-  readonly maxRecvSge?: number;
-  /** Largest inline data, octets. */
-  readonly maxInline?: number;
-  /** Take receives from this shared queue instead of an own one. */
-  readonly srq?: SharedReceiveQueue;
-  /** Whether a request without `signaled` gives a completion on success. Default true. */
-  readonly signalAll?: boolean;
-  /** Let the peer write, read (VERBS-142). Both default to true: regions grant, queue pairs may forbid. */
-  readonly inboundWrite?: boolean;
-  /** Let the peer read. Default true. */
-  readonly inboundRead?: boolean;
-  /** Accept RFC 7306 opcodes. Default true. */
-  readonly extensions?: boolean;
-  /** Reads and atomics of the peer (IRD) and of ours (ORD) at a time; start-up may settle on less. Default: the device's limits (VERBS-018). */
-  readonly ird?: number;
-  /** Reads and atomics of ours at a time. Default: the device's limit. */
-  readonly ord?: number;
-  /** Let memory windows be bound, regions be registered, through this queue pair. Both default to true. */
-  readonly allowBind?: boolean;
-  /** Let regions be registered through this queue pair. Default true. */
-  readonly allowFastRegister?: boolean;
-  /**
-   * Right that the sink of a Read needs. The verbs draft asks for `remote-write`, since a Read Response is placed like a Write (VERBS-087);
-   * the default `local-write` does not make a user open the sink to the peer's Writes.
-   */
-  readonly readSink?: 'local-write' | 'remote-write';
-  /** Raise one `rq-limit` event when more messages than this have taken a receive and not been polled; 0 for none (VERBS-134). */
-  readonly rqLimit?: number;
-}
-
-/** What {@link QueuePair.modify} changes. */
-export interface QpChange {
-  /** `rts` is only for a queue pair that is in it: connecting or accepting brings it there. */
-  readonly state?: QpState;
-  /** May be lowered (VERBS-024). */
-  readonly ord?: number;
-  /** Depths; not below the entries in use (VERBS-025). The receive queue's only without a shared one. */
-  readonly maxSendWr?: number;
-  /** Depth of the receive queue. */
-  readonly maxRecvWr?: number;
-  /** Arms the receive limit again (VERBS-134). */
-  readonly rqLimit?: number;
-}
-
-/** What a queue pair asks of the connection that carries it. */
-export interface QpController {
-  kick(): void;
-  close(): void;
-  terminate(code: number): void;
-  abort(): void;
-  readonly ord: number;
-  setOrd(ord: number): void;
-  /** Another thread works the queues off: only it may flush them as long as the connection lives. */
-  readonly elsewhere: boolean;
-  counters(): StreamCounters;
-}
-
-/** The answer of {@link QueuePair.query}. */
-export interface QpAttributes {
-  /** Number of the queue pair on its device. */
-  readonly number: number;
-  /** State (verbs draft 6.2). */
-  readonly state: QpState;
-  /** Entries of the send queue. */
-  readonly maxSendWr: number;
-  /** Entries of the receive queue. */
-  readonly maxRecvWr: number;
-  /** Elements of a Send or Write. */
-  readonly maxSendSge: number;
-  /** Elements of a receive. */
-  readonly maxRecvSge: number;
-  /** Largest inline data, octets. */
-  readonly maxInline: number;
-  /** Reads and atomics of the peer at a time. */
-  readonly ird: number;
-  /** Reads and atomics of ours at a time. */
-  readonly ord: number;
-  /** Requests posted and not completed. */
-  readonly sendOutstanding: number;
-  /** Receives posted and not taken; with a shared receive queue, those of all its queue pairs. */
-  readonly recvPosted: number;
-  /** Receives that messages of this queue pair have taken, ever and not yet polled (SEC-027). */
-  readonly recvTaken: number;
-  /** Of these, the receives that have not been polled yet. */
-  readonly recvInProgress: number;
-  /** The armed receive limit; 0 when it has fired or none is set. */
-  readonly rqLimit: number;
-  /** Requests without `signaled` give a completion on success. */
-  readonly signalAll: boolean;
-  /** The peer may write. */
-  readonly inboundWrite: boolean;
-  /** The peer may read. */
-  readonly inboundRead: boolean;
-  /** RFC 7306 opcodes are accepted. */
-  readonly extensions: boolean;
-  /** Whether the peer has RFC 7306, as far as {@link QueuePair.setPeerExtensions} was told. */
-  readonly peerExtensions: boolean | undefined;
-  /** Memory windows bound through it. */
-  readonly boundWindows: number;
-  /** The Terminate sent or received, in states Terminate and Error (VERBS-029). */
-  readonly terminate: TerminateInfo | undefined;
-  /** What start-up settled; undefined without a connection. */
-  readonly negotiated: Negotiated | undefined;
-}
-
-/** Four objects for all queue pairs. */
-const RIGHTS: readonly InboundRights[] = [
-  { write: false, read: false }, { write: true, read: false }, { write: false, read: true }, { write: true, read: true },
-];
-
-function rightsOf(write: boolean, read: boolean): InboundRights {
-  return RIGHTS[(write ? 1 : 0) + (read ? 2 : 0)]!;
-}
-
-const DEFAULT_WR = 128;
-const DEFAULT_SGE = 4;
-const DEFAULT_INLINE = 256;
+import { checkQpOptions } from './qp-options.ts';
+import { MODIFY_TABLE, QP_STATES, QP_TABLE, type QpState } from './qp-states.ts';
+import type { QpAttributes, QpChange, QpController, QueuePairOptions } from './qp-types.ts';
+import type { SharedReceiveQueue } from './srq.ts';
 
 /**
  * A queue pair.
@@ -186,7 +27,7 @@ const DEFAULT_INLINE = 256;
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair implements WorkOwner, WindowBinder {
+export class QueuePair implements WorkOwner, WindowBinder, PostContext {
   /** The protection domain; its regions and windows can be used here. */
   readonly pd: ProtectionDomain;
   /** Number of the queue pair on its device, as completions tell it. */
@@ -203,7 +44,20 @@ export class QueuePair implements WorkOwner, WindowBinder {
   readonly rq: ReceiveQueue;
   /** @internal The queue pair as a stream sees it. */
   readonly endpoint: StreamEndpoint;
-  readonly #context: PostContext;
+  /** @internal */
+  readonly maxSge: number;
+  /** @internal */
+  readonly maxRecvSge: number;
+  /** @internal */
+  readonly maxInline: number;
+  /** @internal */
+  readonly signalAll: boolean;
+  /** @internal */
+  readonly allowBind: boolean;
+  /** @internal */
+  readonly allowFastRegister: boolean;
+  /** @internal False if the peer is known to lack RFC 7306. */
+  peerExtensions: boolean | undefined = undefined;
   readonly #machine = new Machine(QP_TABLE);
   #controller: QpController | null = null;
   #flushing = false;
@@ -225,31 +79,8 @@ export class QueuePair implements WorkOwner, WindowBinder {
 
   /** @internal Use {@link ProtectionDomain.createQp}. */
   constructor(pd: ProtectionDomain, options: QueuePairOptions) {
-    checkOptions(options);
-    const { limits } = pd.device;
-    const sendCq = checkCq('options.sendCq', options.sendCq, pd);
-    const recvCq = checkCq('options.recvCq', options.recvCq, pd);
-    const srq = options.srq === undefined ? null : checkSrq('options.srq', options.srq, pd);
-    const integer = (name: 'maxSendWr' | 'maxRecvWr' | 'maxSendSge' | 'maxRecvSge' | 'maxInline' | 'ird' | 'ord', value: number, min: number, max: number): number =>
-      checkInteger(`options.${name}`, options[name] ?? value, min, max);
-    const boolean = (name: 'signalAll' | 'inboundWrite' | 'inboundRead' | 'extensions' | 'allowBind' | 'allowFastRegister'): boolean =>
-      checkBoolean(`options.${name}`, options[name] ?? true);
-    const sendDepth = integer('maxSendWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
-    const recvDepth = integer('maxRecvWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
-    const checked = {
-      maxSge: integer('maxSendSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
-      maxRecvSge: integer('maxRecvSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
-      maxInline: integer('maxInline', Math.min(DEFAULT_INLINE, limits.maxInline), 0, limits.maxInline),
-      signalAll: boolean('signalAll'),
-      allowBind: boolean('allowBind'),
-      allowFastRegister: boolean('allowFastRegister'),
-    };
-    const rights = rightsOf(boolean('inboundWrite'), boolean('inboundRead'));
-    const extensions = boolean('extensions');
-    const readSink = checkOneOf('options.readSink', options.readSink ?? 'local-write', ['local-write', 'remote-write']);
-    this.#maxIrd = integer('ird', limits.maxQpRdAtom, 0, limits.maxQpRdAtom);
-    this.#maxOrd = integer('ord', limits.maxQpInitRdAtom, 0, limits.maxQpInitRdAtom);
-    this.#rqLimit = checkInteger('options.rqLimit', options.rqLimit ?? 0, 0, srq === null ? recvDepth : srq.maxWr);
+    const checked = checkQpOptions(pd, options);
+    const { srq } = checked;
     pd.use();
     try {
       this.number = pd.device.takeQpNumber();
@@ -258,12 +89,20 @@ export class QueuePair implements WorkOwner, WindowBinder {
       throw error;
     }
     this.pd = pd;
-    this.sendCq = sendCq;
-    this.recvCq = recvCq;
+    this.sendCq = checked.sendCq;
+    this.recvCq = checked.recvCq;
     this.srq = srq;
-    this.#context = { ...checked, pd, qp: this.number, peerExtensions: undefined, binder: this };
-    this.sq = new SendQueue(sendDepth);
-    this.rq = srq === null ? new ReceiveQueue(recvDepth) : srq.queue;
+    this.#maxIrd = checked.ird;
+    this.#maxOrd = checked.ord;
+    this.#rqLimit = checked.rqLimit;
+    this.maxSge = checked.maxSge;
+    this.maxRecvSge = checked.maxRecvSge;
+    this.maxInline = checked.maxInline;
+    this.signalAll = checked.signalAll;
+    this.allowBind = checked.allowBind;
+    this.allowFastRegister = checked.allowFastRegister;
+    this.sq = new SendQueue(checked.sendDepth);
+    this.rq = srq === null ? new ReceiveQueue(checked.recvDepth) : srq.queue;
     this.endpoint = {
       stags: pd.device.stags,
       pd: pd.handle,
@@ -271,14 +110,14 @@ export class QueuePair implements WorkOwner, WindowBinder {
       sq: this.sq,
       rq: this.rq,
       rqShared: srq !== null,
-      rights,
-      extensions,
+      rights: checked.rights,
+      extensions: checked.extensions,
       owner: this,
       maxOrd: this.#maxOrd,
-      sinkRight: readSink === 'remote-write' ? ACCESS.REMOTE_WRITE : ACCESS.LOCAL_WRITE,
+      sinkRight: checked.sinkRight,
     };
-    sendCq.users++;
-    recvCq.users++;
+    this.sendCq.users++;
+    this.recvCq.users++;
     if (srq !== null) srq.users++;
     pd.device.objects.qp.add(this);
   }
@@ -330,12 +169,12 @@ export class QueuePair implements WorkOwner, WindowBinder {
   #postOneSend(name: string, request: SendWorkRequest): void {
     const wqe = this.sq.peekFree();
     if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
-    fillSend(name, request, wqe, this.#context);
+    fillSend(name, request, wqe, this);
     this.sq.push();
   }
 
   #postOneReceive(name: string, request: ReceiveWorkRequest): void {
-    fillReceive(name, request, this.rq, this.pd, this.#context.maxRecvSge);
+    fillReceive(name, request, this.rq, this.pd, this.maxRecvSge);
     this.#recvPosted++;
   }
 
@@ -438,7 +277,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
   /** Tell whether the peer has RFC 7306, once the two programs know: with `false` its operations throw ERR_NOT_SUPPORTED when posted. */
   setPeerExtensions(supported: boolean | undefined): void {
     if (supported !== undefined) checkBoolean('supported', supported);
-    this.#context.peerExtensions = supported;
+    this.peerExtensions = supported;
   }
 
   /** Attributes, queue contents, and what the connection settled (VERBS-029). */
@@ -448,9 +287,9 @@ export class QueuePair implements WorkOwner, WindowBinder {
       state: this.state,
       maxSendWr: this.sq.depth,
       maxRecvWr: this.rq.depth,
-      maxSendSge: this.#context.maxSge,
-      maxRecvSge: this.#context.maxRecvSge,
-      maxInline: this.#context.maxInline,
+      maxSendSge: this.maxSge,
+      maxRecvSge: this.maxRecvSge,
+      maxInline: this.maxInline,
       ird: this.#negotiated?.ird ?? this.#maxIrd,
       ord: this.#negotiated === undefined ? this.#maxOrd : (this.#controller?.ord ?? this.#negotiated.ord),
       sendOutstanding: this.sq.outstanding,
@@ -458,11 +297,11 @@ export class QueuePair implements WorkOwner, WindowBinder {
       recvTaken: this.#recvTaken,
       recvInProgress: this.#recvInProgress,
       rqLimit: this.#rqLimit,
-      signalAll: this.#context.signalAll,
+      signalAll: this.signalAll,
       inboundWrite: this.endpoint.rights.write,
       inboundRead: this.endpoint.rights.read,
       extensions: this.endpoint.extensions,
-      peerExtensions: this.#context.peerExtensions,
+      peerExtensions: this.peerExtensions,
       boundWindows: this.boundWindows,
       terminate: this.#terminate,
       negotiated: this.#negotiated,
@@ -555,7 +394,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
       throw new IwarpError('ERR_INVALID_STATE', `qp is ${this.#controller === null ? `in state ${this.state}` : 'already used by a connection'}`);
     }
     this.#controller = controller;
-    this.#context.peerExtensions = undefined;
+    this.peerExtensions = undefined;
   }
 
   /** @internal Before a connection has been established: give the queue pair back as it was. */
@@ -598,7 +437,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     const { cause, error } = event;
     this.#controller = null;
     if (this.state === 'idle' && this.#negotiated === undefined) return; // never attached
-    this.#context.peerExtensions = undefined;
+    this.peerExtensions = undefined;
     if (cause === 'graceful' && this.#machine.accepts('llp-closed')) {
       this.#machine.step('llp-closed');
       device.raise({ type: 'llp-close-complete', qp: this });
@@ -688,18 +527,4 @@ export class QueuePair implements WorkOwner, WindowBinder {
   #checkAlive(): void {
     if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the queue pair has been destroyed');
   }
-}
-
-function checkCq(name: string, cq: unknown, pd: ProtectionDomain): CompletionQueue {
-  if (!(cq instanceof CompletionQueue)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a CompletionQueue, got ${show(cq)}`);
-  if (cq.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
-  if (cq.destroyed) throw new IwarpError('ERR_DESTROYED', `${name} has been destroyed`);
-  return cq;
-}
-
-function checkSrq(name: string, srq: unknown, pd: ProtectionDomain): SharedReceiveQueue {
-  if (!(srq instanceof SharedReceiveQueue)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a SharedReceiveQueue, got ${show(srq)}`);
-  if (srq.pd.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
-  if (srq.destroyed) throw new IwarpError('ERR_DESTROYED', `${name} has been destroyed`);
-  return srq;
 }

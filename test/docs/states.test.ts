@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { renderStatesPage, STATES_PAGE } from '../../scripts/docs-states.ts';
 import { STREAM_TABLE } from '../../src/rdmap/stream.ts';
-import { QP_TABLE } from '../../src/verbs/qp.ts';
+import { QP_TABLE } from '../../src/verbs/qp-states.ts';
 
 it('docs/state-machines.md is up to date (npm run docs)', () => {
   expect(readFileSync(STATES_PAGE, 'utf8')).toBe(renderStatesPage());

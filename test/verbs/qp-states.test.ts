@@ -1,7 +1,7 @@
 // The five states of a queue pair: Modify, what the network does, flushing, events. Verbs draft 6.2; requirements annexes B and D.
 import { describe, expect, it } from 'vitest';
 import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
-import { QP_TABLE } from '../../src/verbs/qp.ts';
+import { QP_TABLE } from '../../src/verbs/qp-states.ts';
 import type { QpState, QueuePair } from '../../src/verbs/index.ts';
 import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import { connectedPair, Pair } from '../support/pair.ts';

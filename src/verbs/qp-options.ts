@@ -1,0 +1,95 @@
+/** Checks of the options of a queue pair: each mistake throws before anything has been made (verbs draft 6.1.1, 9.2.5). */
+import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { ACCESS } from '../ddp/stag-table.ts';
+import type { InboundRights } from '../rdmap/receiver.ts';
+import { CompletionQueue } from './cq.ts';
+import { checkOptions } from './memory.ts';
+import type { ProtectionDomain } from './pd.ts';
+import type { QueuePairOptions } from './qp-types.ts';
+import { SharedReceiveQueue } from './srq.ts';
+
+const DEFAULT_WR = 128;
+const DEFAULT_SGE = 4;
+const DEFAULT_INLINE = 256;
+
+/** Options with every default filled in. */
+export interface CheckedQpOptions {
+  readonly sendCq: CompletionQueue;
+  readonly recvCq: CompletionQueue;
+  readonly srq: SharedReceiveQueue | null;
+  readonly sendDepth: number;
+  readonly recvDepth: number;
+  readonly maxSge: number;
+  readonly maxRecvSge: number;
+  readonly maxInline: number;
+  readonly signalAll: boolean;
+  readonly allowBind: boolean;
+  readonly allowFastRegister: boolean;
+  readonly rights: InboundRights;
+  readonly extensions: boolean;
+  readonly sinkRight: number;
+  readonly ird: number;
+  readonly ord: number;
+  readonly rqLimit: number;
+}
+
+export function checkQpOptions(pd: ProtectionDomain, options: QueuePairOptions): CheckedQpOptions {
+  checkOptions(options);
+  const { limits } = pd.device;
+  const sendCq = checkCq('options.sendCq', options.sendCq, pd);
+  const recvCq = checkCq('options.recvCq', options.recvCq, pd);
+  const srq = options.srq === undefined ? null : checkSrq('options.srq', options.srq, pd);
+  const integer = (name: 'maxSendWr' | 'maxRecvWr' | 'maxSendSge' | 'maxRecvSge' | 'maxInline' | 'ird' | 'ord', value: number, min: number, max: number): number =>
+    checkInteger(`options.${name}`, options[name] ?? value, min, max);
+  const boolean = (name: 'signalAll' | 'inboundWrite' | 'inboundRead' | 'extensions' | 'allowBind' | 'allowFastRegister'): boolean =>
+    checkBoolean(`options.${name}`, options[name] ?? true);
+  const sendDepth = integer('maxSendWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
+  const recvDepth = integer('maxRecvWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
+  return {
+    sendCq,
+    recvCq,
+    srq,
+    sendDepth,
+    recvDepth,
+    maxSge: integer('maxSendSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
+    maxRecvSge: integer('maxRecvSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
+    maxInline: integer('maxInline', Math.min(DEFAULT_INLINE, limits.maxInline), 0, limits.maxInline),
+    signalAll: boolean('signalAll'),
+    allowBind: boolean('allowBind'),
+    allowFastRegister: boolean('allowFastRegister'),
+    rights: rightsOf(boolean('inboundWrite'), boolean('inboundRead')),
+    extensions: boolean('extensions'),
+    sinkRight: sinkRightOf(options),
+    ird: integer('ird', limits.maxQpRdAtom, 0, limits.maxQpRdAtom),
+    ord: integer('ord', limits.maxQpInitRdAtom, 0, limits.maxQpInitRdAtom),
+    rqLimit: checkInteger('options.rqLimit', options.rqLimit ?? 0, 0, srq === null ? recvDepth : srq.maxWr),
+  };
+}
+
+function sinkRightOf({ readSink }: QueuePairOptions): number {
+  const sink = checkOneOf('options.readSink', readSink ?? 'local-write', ['local-write', 'remote-write']);
+  return sink === 'remote-write' ? ACCESS.REMOTE_WRITE : ACCESS.LOCAL_WRITE;
+}
+
+/** Four objects for all queue pairs. */
+const RIGHTS: readonly InboundRights[] = [
+  { write: false, read: false }, { write: true, read: false }, { write: false, read: true }, { write: true, read: true },
+];
+
+function rightsOf(write: boolean, read: boolean): InboundRights {
+  return RIGHTS[(write ? 1 : 0) + (read ? 2 : 0)]!;
+}
+
+function checkCq(name: string, cq: unknown, pd: ProtectionDomain): CompletionQueue {
+  if (!(cq instanceof CompletionQueue)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a CompletionQueue, got ${show(cq)}`);
+  if (cq.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
+  if (cq.destroyed) throw new IwarpError('ERR_DESTROYED', `${name} has been destroyed`);
+  return cq;
+}
+
+function checkSrq(name: string, srq: unknown, pd: ProtectionDomain): SharedReceiveQueue {
+  if (!(srq instanceof SharedReceiveQueue)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a SharedReceiveQueue, got ${show(srq)}`);
+  if (srq.pd.device !== pd.device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
+  if (srq.destroyed) throw new IwarpError('ERR_DESTROYED', `${name} has been destroyed`);
+  return srq;
+}
