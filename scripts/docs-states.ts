@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { MachineTable } from '../src/base/fsm.ts';
 import { INITIATOR_TABLE, RESPONDER_TABLE, type InitiatorInput, type InitiatorState, type ResponderInput, type ResponderState } from '../src/mpa/startup.ts';
-import { STREAM_TABLE, type StreamInput, type StreamState } from '../src/rdmap/stream.ts';
+import { STREAM_TABLE, type StreamInput, type StreamState } from '../src/rdmap/stream-states.ts';
 import { QP_TABLE, type QpInput, type QpState } from '../src/verbs/qp-states.ts';
 
 /** Where the page is. */
@@ -81,7 +81,7 @@ const stream: Chapter<StreamState, StreamInput> = {
   table: STREAM_TABLE,
   title: 'RDMA stream',
   constant: 'STREAM_TABLE',
-  file: 'src/rdmap/stream.ts',
+  file: 'src/rdmap/stream-states.ts',
   clause: 'RFC 5040 5 and 7, RFC 5041 6',
   states: {
     idle: 'made, not started',

@@ -26,6 +26,7 @@ const TERMINATE = 'rdmap/terminate.ts';
 const READS = 'rdmap/reads.ts';
 const ATOMICS = 'rdmap/atomics.ts';
 const STREAM = 'rdmap/stream.ts';
+const OPERATION = 'rdmap/stream-operation.ts';
 const FAULTS = 'rdmap/faults.ts';
 const POLICY = 'mpa/policy.ts';
 
@@ -72,7 +73,7 @@ export const mutants: readonly Mutant[] = [
   m('framer.marker-phase-drifts', FRAMER, 'this.seal(stage, start, out);\n    this.position += stage.end - start;', 'this.seal(stage, start, out);\n    this.position += stage.end - start - (this.position > 2000 ? 4 : 0);'),
   m('deframer.crc-not-checked', DEFRAMER, 'return this.crc.update(0, bytes, from, to) !== field;', 'return false;'),
   m('deframer.crc-only-low-half', DEFRAMER, 'return this.crc.update(0, bytes, from, to) !== field;', 'return ((this.crc.update(0, bytes, from, to) ^ field) & 0xffff) !== 0;'),
-  m('deframer.crc-checked-when-off', STREAM, 'this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this,', 'this.#deframer = createDeframer(negotiated.receiveMarkers, resources.crc, this,'),
+  m('deframer.crc-checked-when-off', OPERATION, 'this.deframer = createDeframer(negotiated.receiveMarkers, crc, stream,', 'this.deframer = createDeframer(negotiated.receiveMarkers, resources.crc, stream,'),
   m('deframer.marker-low-bits-compared', DEFRAMER, 'const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;\n        // MPA-104', 'const pointer = (bytes[from + 2]! << 8) | bytes[from + 3]!;\n        // MPA-104'),
   m('deframer.marker-not-checked', DEFRAMER, 'if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;', '{ /* who cares */ }', 'A receiver in order need not check markers (MPA-105), so the suite takes normal operation for lawful; --strict sees it.'),
   m('deframer.straddling-fpdu-lost', DEFRAMER, 'this.#held = end - at;\n    this.#need = need;', 'this.#held = end - at;\n    this.#need = need + (end - at > 40 ? 4 : 0);'),
@@ -106,7 +107,7 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.version-not-checked', RECEIVER, 'if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return TERM.RDMAP_VERSION;', ''),
   m('rdmap.reserved-bits-checked', RECEIVER, 'if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version)', 'if ((segment.ulpControl & 0xf0) !== this.#version)'),
   m('rdmap.t-bit-not-compared', RECEIVER, 'if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE;', ''),
-  m('rdmap.extensions-always-on', RECEIVER, '(row.extension && !this.#c.extensions)', '(row.extension && row.name.length === 0)'),
+  m('rdmap.extensions-always-on', RECEIVER, '(row.extension && !this.#endpoint.extensions)', '(row.extension && row.name.length === 0)'),
   m('rdmap.empty-write-checked', RECEIVER, 'if (segment.payloadLength === 0) return FINE; // DDP-026', '// DDP-026'),
   m('rdmap.empty-read-checked', RECEIVER, 'if (request.size > 0) {\n      const fault', 'if (request.size >= 0) {\n      const fault'),
   m('rdmap.write-placed-one-off', RECEIVER, "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);\n    return FINE;", "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, Math.max(0, stags.offset - 1), length);\n    return FINE;"),
@@ -114,15 +115,15 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.response-stag-not-compared', RECEIVER, 'if (segment.stag !== sink.stag) return', 'if (segment.stag === 0) return'),
   m('rdmap.response-may-be-longer', RECEIVER, 'if (!inPlace || wqe.received + length > wqe.length) return', 'if (!inPlace) return'),
   m('rdmap.response-to-not-compared', RECEIVER, 'if (!inPlace || wqe.received', 'if (wqe.received'),
-  m('rdmap.ird-not-enforced', RECEIVER, 'return this.#c.inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052', 'return FINE; // RDMAP-052'),
+  m('rdmap.ird-not-enforced', RECEIVER, 'return this.#inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052', 'return FINE; // RDMAP-052'),
   m('rdmap.read-request-length-not-checked', RECEIVER, "if (fixed !== undefined && (!last || payloadLength !== fixed || mo !== 0))", 'if (fixed !== undefined && (!last || payloadLength < fixed || mo !== 0))'),
   m('rdmap.read-request-without-l-taken', RECEIVER, "if (fixed !== undefined && (!last || payloadLength", 'if (fixed !== undefined && (payloadLength'),
   m('rdmap.invalidate-foreign-pd', RECEIVER, 'else if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) code = TERM.RDMAP_CANNOT_INVALIDATE;', ''),
   m('rdmap.invalidate-shared', RECEIVER, 'else if (entry.shared || entry.windows > 0) code = TERM.RDMAP_CANNOT_INVALIDATE;', ''),
   m('rdmap.invalidate-does-nothing', RECEIVER, 'stags.invalidate(entry!); // VERBS-154', '// VERBS-154'),
-  m('rdmap.malformed-terminate-answered', STREAM, 'if ((code & SILENT) !== 0 || this.#isTerminateFault(code)) {', 'if ((code & SILENT) !== 0 && code < 0) {'),
+  m('rdmap.malformed-terminate-answered', OPERATION, 'if ((code & SILENT) !== 0 || (isTerminate && (code & 0xffff) !== TERM.RDMAP_VERSION)) return null;', 'if (isTerminate && code < 0) return null;'),
   m('rdmap.terminate-answered', STREAM, "this.#cause = 'terminated';\n    this.#events.push({ type: 'terminate', terminate });", "this.#terminateWith(plainTerminate(TERM.RDMAP_STREAM_CATASTROPHIC), false);\n    return;"),
-  m('rdmap.rtr-send-reaches-the-program', STREAM, "this.#receiver.expectSendRtr = negotiated.rtr === 'send';", ''),
+  m('rdmap.rtr-send-reaches-the-program', OPERATION, "this.receiver.expectSendRtr = negotiated.rtr === 'send';", ''),
   m('rdmap.bad-stag-ignored', STREAM, 'if (code !== FINE) {\n      this.#inboundFault(code);', 'if (code !== FINE && code !== TERM.DDP_INVALID_STAG) {\n      this.#inboundFault(code);'),
 
   // RDMAP sending
@@ -132,13 +133,13 @@ export const mutants: readonly Mutant[] = [
   m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);', 'wqe.stag, toHi, wqe.toLo, payload);'),
   m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);', 'const toHi = wqe.toHi;'),
   m('sender.l-on-every-segment', SENDER, 'at = this.#out.beginTagged(stage, wqe.wireOpcode, last,', 'at = this.#out.beginTagged(stage, wqe.wireOpcode, true,'),
-  m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#c.mulpdu - header);', 'const payload = Math.min(left, this.#c.mulpdu - header - 1);'),
-  m('sender.segments-too-long', STREAM, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),
+  m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#mulpdu - header);', 'const payload = Math.min(left, this.#mulpdu - header - 1);'),
+  m('sender.segments-too-long', OPERATION, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),
   m('sender.invalidate-stag-missing', SENDER, 'wqe.wireOpcode, last, wqe.stag, QN.SEND', 'wqe.wireOpcode, last, 0, QN.SEND'),
   m('sender.ord-not-kept', SENDER, 'return outstanding.size < this.ord || this.ord === 0;', 'return true;'),
-  m('sender.speaks-before-the-first-fpdu', STREAM, 'if (negotiated.role === \'initiator\') {\n      this.#sender.mayTransmit = true;', 'this.#sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
+  m('sender.speaks-before-the-first-fpdu', OPERATION, 'if (negotiated.role === \'initiator\') {\n      this.sender.mayTransmit = true;', 'this.sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
   m('sender.rtr-not-first', SENDER, 'if (this.rtr !== null) return this.#sendRtr(stage);\n    if (this.#sending', 'if (this.rtr !== null && !this.#workReady() && this.#sending === null) return this.#sendRtr(stage);\n    if (this.#sending'),
-  m('sender.rtr-forgotten', STREAM, 'this.#sender.rtr = negotiated.rtr;', 'this.#sender.rtr = null;'),
+  m('sender.rtr-forgotten', OPERATION, 'this.sender.rtr = negotiated.rtr;', 'this.sender.rtr = null;'),
   m('sender.read-sink-not-echoed', SENDER, 'last, request.sinkStag, sinkHi, sinkLo, payload);', 'last, request.sourceStag, sinkHi, sinkLo, payload);'),
   m('sender.response-sink-without-carry', SENDER, 'const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);', 'const sinkHi = request.sinkHi;'),
   m('sender.response-not-rechecked', SENDER, 'if (fault !== FAULT.NONE) {\n        this.fault = terminateForRead(', 'if (fault < 0) {\n        this.fault = terminateForRead('),

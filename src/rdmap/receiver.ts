@@ -6,13 +6,14 @@ import { copyBytes } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo, toBigInt } from '../base/u64.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
-import { ACCESS, FAULT, REMOTE_ACCESS, type StagTable } from '../ddp/stag-table.ts';
+import { ACCESS, FAULT, REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { noMessages } from './counters.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
 import { scatter } from './gather.ts';
 import type { InboundRequests, OutstandingRequests } from './reads.ts';
+import type { StreamEndpoint } from './stream-types.ts';
 import { parseTerminate, type TerminateInfo } from './terminate.ts';
 import {
   ATOMIC_OPCODE,
@@ -63,22 +64,17 @@ export interface Requester {
 
 export interface ReceiverConfig {
   readonly version: 0 | 1;
-  readonly extensions: boolean;
-  readonly stags: StagTable;
-  readonly pd: number;
-  readonly qp: number;
-  readonly rq: ReceiveQueue;
+  readonly endpoint: StreamEndpoint;
   readonly inbound: InboundRequests;
   readonly outstanding: OutstandingRequests;
-  readonly rights: InboundRights;
-  readonly owner: WorkOwner;
   readonly requester: Requester;
-  /** Right that the sink of a Read must grant when the response arrives (VERBS-087). */
-  readonly sinkRight: number;
 }
 
 export class Receiver implements DdpUlp {
-  readonly #c: ReceiverConfig;
+  readonly #endpoint: StreamEndpoint;
+  readonly #inbound: InboundRequests;
+  readonly #outstanding: OutstandingRequests;
+  readonly #requester: Requester;
   readonly #version: number;
   /** The receive that the open message on queue 0 fills. */
   #receive: ReceiveWqe | null = null;
@@ -98,7 +94,10 @@ export class Receiver implements DdpUlp {
   readonly messages: number[] = noMessages();
 
   constructor(config: ReceiverConfig) {
-    this.#c = config;
+    this.#endpoint = config.endpoint;
+    this.#inbound = config.inbound;
+    this.#outstanding = config.outstanding;
+    this.#requester = config.requester;
     this.#version = config.version << RDMAP_VERSION_SHIFT;
   }
 
@@ -109,7 +108,7 @@ export class Receiver implements DdpUlp {
     const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
     const row = OPCODE_TABLE[opcode];
     // RDMAP-005, EXT-001: without RFC 7306 its opcodes are as unknown as the unassigned ones.
-    if (row === undefined || (row.extension && !this.#c.extensions)) return TERM.RDMAP_UNEXPECTED_OPCODE;
+    if (row === undefined || (row.extension && !this.#endpoint.extensions)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE; // RDMAP-007
     this.segments++;
     if (row.qn <= QN.SEND) this.payloadOctets += segment.payloadLength; // tagged, or for the ULP; not requests and Terminates
@@ -126,7 +125,7 @@ export class Receiver implements DdpUlp {
   handleTagged(segment: Segment): number {
     if ((segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_RESPONSE) return this.#handleReadResponse(segment);
     if (segment.payloadLength === 0) return FINE; // DDP-026: STag and TO of a zero-length Write are not looked at
-    const { stags, pd, qp, rights } = this.#c;
+    const { stags, pd, qp, rights } = this.#endpoint;
     const length = segment.payloadLength;
     const fault = stags.check(segment.stag, segment.toHi, segment.toLo, length, ACCESS.REMOTE_WRITE, pd, qp);
     if (fault !== FAULT.NONE) return TAGGED_FAULT_CODES[fault]!;
@@ -137,8 +136,7 @@ export class Receiver implements DdpUlp {
 
   /** Must continue exactly the oldest request of ours (RDMAP-047, RDMAP-048, RDMAP-049). */
   #handleReadResponse(segment: Segment): number {
-    const { outstanding } = this.#c;
-    const wqe = outstanding.first;
+    const wqe = this.#outstanding.first;
     if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     const length = segment.payloadLength;
     if (wqe === null || wqe.length === 0) {
@@ -149,7 +147,7 @@ export class Receiver implements DdpUlp {
     const entry = sink.entry!;
     // The response names our STag: the one that the request named, and still valid.
     if (segment.stag !== sink.stag) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
-    if (!wqe.sges.usable(this.#c.sinkRight)) {
+    if (!wqe.sges.usable(this.#endpoint.sinkRight)) {
       wqe.status = 'local-protection-error';
       return wqe.sges.usable(0) ? TERM.DDP_NOT_ASSOCIATED : TERM.DDP_INVALID_STAG;
     }
@@ -169,7 +167,7 @@ export class Receiver implements DdpUlp {
   }
 
   #finishRequest(wqe: SendWqe | null): number {
-    this.#c.outstanding.shift();
+    this.#outstanding.shift();
     if (wqe !== null) {
       wqe.responded = true;
       if (wqe.local !== null) {
@@ -181,7 +179,7 @@ export class Receiver implements DdpUlp {
         }
       }
     }
-    this.#c.requester.requestAnswered();
+    this.#requester.requestAnswered();
     return FINE;
   }
 
@@ -190,11 +188,11 @@ export class Receiver implements DdpUlp {
   openMessage(segment: Segment): number {
     if (segment.qn === QN.SEND) return this.#openSend(segment);
     if (segment.qn === QN.READ_REQUEST) {
-      if (!this.#c.rights.read && !this.expectReadRtr) return TERM.DDP_INVALID_QN; // VERBS-075
-      return this.#c.inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
+      if (!this.#endpoint.rights.read && !this.expectReadRtr) return TERM.DDP_INVALID_QN; // VERBS-075
+      return this.#inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
     }
     if (segment.qn === QN.ATOMIC_RESPONSE) {
-      const wqe = this.#c.outstanding.first;
+      const wqe = this.#outstanding.first;
       return wqe?.kind === WORK.ATOMIC ? FINE : TERM.DDP_NO_BUFFER; // EXT-049
     }
     return FINE; // RDMAP-080: there is always room for a Terminate
@@ -207,12 +205,12 @@ export class Receiver implements DdpUlp {
       this.#rtrMessage = opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0;
       if (this.#rtrMessage) return FINE;
     }
-    if (this.#c.rq.failed) return TERM.RDMAP_STREAM_CATASTROPHIC; // VERBS-137
-    const wqe = this.#c.rq.take();
+    if (this.#endpoint.rq.failed) return TERM.RDMAP_STREAM_CATASTROPHIC; // VERBS-137
+    const wqe = this.#endpoint.rq.take();
     if (wqe === null) return TERM.DDP_NO_BUFFER; // DDP-040, RDMAP-059
     wqe.taken = true;
     this.#receive = wqe;
-    this.#c.owner.receiveTaken();
+    this.#endpoint.owner.receiveTaken();
     return FINE;
   }
 
@@ -288,13 +286,13 @@ export class Receiver implements DdpUlp {
       if (code !== FINE) return code | DELIVERED;
     }
     this.#receive = null;
-    this.#c.owner.receiveCompleted(wqe);
+    this.#endpoint.owner.receiveCompleted(wqe);
     return FINE;
   }
 
   /** RDMAP-066..068; the reading of the conflicting texts is in wire-formats section 11. */
   #invalidateFor(wqe: ReceiveWqe, stag: number): number {
-    const { stags, pd, qp, rights } = this.#c;
+    const { stags, pd, qp, rights } = this.#endpoint;
     const entry = stags.find(stag);
     let code: number = FINE;
     if (entry === null) code = TERM.RDMAP_INVALID_STAG;
@@ -311,11 +309,12 @@ export class Receiver implements DdpUlp {
   }
 
   #deliverReadRequest(segment: Segment): number {
-    const { inbound, stags, pd, qp } = this.#c;
+    const { stags, pd, qp } = this.#endpoint;
+    const inbound = this.#inbound;
     const request = inbound.blank;
     request.fillRead(segment);
     this.expectReadRtr = false;
-    if (request.size > 0 && !this.#c.rights.read) return TERM.DDP_INVALID_QN;
+    if (request.size > 0 && !this.#endpoint.rights.read) return TERM.DDP_INVALID_QN;
     // RDMAP-032, SEC-017: nothing of the source is looked at for zero octets.
     if (request.size > 0) {
       const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pd, qp);
@@ -326,7 +325,8 @@ export class Receiver implements DdpUlp {
   }
 
   #deliverAtomicRequest(segment: Segment): number {
-    const { inbound, stags, pd, qp } = this.#c;
+    const { stags, pd, qp } = this.#endpoint;
+    const inbound = this.#inbound;
     const { bytes, payload } = segment;
     const u32 = (field: number): number => getU32(bytes, payload + field);
     const atomic = u32(ATOMIC_REQUEST.OPCODE) & ATOMIC_OPCODE_MASK;
@@ -337,7 +337,7 @@ export class Receiver implements DdpUlp {
     const toLo = u32(ATOMIC_REQUEST.TO + 4);
     const fault = stags.check(u32(ATOMIC_REQUEST.STAG), toHi, toLo, 8, ACCESS.REMOTE_ATOMIC, pd, qp);
     if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035
-    if (!this.#c.rights.write) return TERM.RDMAP_ACCESS | DELIVERED | IN_TURN; // VERBS-142: it would write
+    if (!this.#endpoint.rights.write) return TERM.RDMAP_ACCESS | DELIVERED | IN_TURN; // VERBS-142: it would write
     const target = stags.entry!.bytes;
     const { offset } = stags;
     if (!isAligned(target, offset)) return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033
@@ -361,7 +361,7 @@ export class Receiver implements DdpUlp {
 
   #deliverAtomicResponse(segment: Segment): number {
     const { bytes, payload } = segment;
-    const wqe = this.#c.outstanding.first!;
+    const wqe = this.#outstanding.first!;
     if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn) return this.#badResponse(wqe, TERM.DDP_MSN_RANGE); // EXT-049
     if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
       wqe.status = 'local-protection-error';
@@ -384,7 +384,7 @@ export class Receiver implements DdpUlp {
 
   /** End the open receive, then everything posted; a shared queue keeps its entries (VERBS-132). */
   flush(shared: boolean): void {
-    const { rq, owner } = this.#c;
+    const { rq, owner } = this.#endpoint;
     const open = this.#receive;
     this.#receive = null;
     if (open !== null) {

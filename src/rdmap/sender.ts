@@ -9,7 +9,7 @@
 import { copyBytes } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo } from '../base/u64.ts';
-import { ACCESS, FAULT, type StagTable } from '../ddp/stag-table.ts';
+import { ACCESS, FAULT } from '../ddp/stag-table.ts';
 import { QN, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
 import type { Framer } from '../mpa/framer.ts';
 import type { RtrKind } from '../mpa/policy.ts';
@@ -20,12 +20,16 @@ import { gather, inOnePiece } from './gather.ts';
 import type { InboundRequest, InboundRequests, OutstandingRequests } from './reads.ts';
 import { SegmentWriter } from './segment-writer.ts';
 import { LEND_FROM } from './stages.ts';
+import type { StreamEndpoint } from './stream-types.ts';
 import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
 import { ATOMIC_REQUEST_OCTETS, ATOMIC_RESPONSE_OCTETS, IMMEDIATE_OCTETS, MAX_CONTROL_ULPDU, OPCODE, READ_REQUEST_OCTETS } from './wire.ts';
-import { IMMEDIATE, WORK, type SendQueue, type SendWqe, type WcStatus, type WorkOwner } from './work.ts';
+import { IMMEDIATE, WORK, type SendWqe, type WcStatus } from './work.ts';
 
 /** Octets of one response before a waiting untagged message may go in between: about what one read of the peer takes. */
 const RESPONSE_QUANTUM = 65_536;
+
+/** What the sender needs of the queue pair. */
+export type SenderEndpoint = Pick<StreamEndpoint, 'stags' | 'pd' | 'qp' | 'sq' | 'owner'>;
 
 export interface SenderConfig {
   readonly framer: Framer;
@@ -33,20 +37,21 @@ export interface SenderConfig {
   readonly version: 0 | 1;
   readonly ord: number;
   readonly interleave: boolean;
-  readonly stags: StagTable;
-  readonly pd: number;
-  readonly qp: number;
-  readonly sq: SendQueue;
+  readonly endpoint: SenderEndpoint;
   readonly inbound: InboundRequests;
   readonly outstanding: OutstandingRequests;
-  readonly owner: WorkOwner;
 }
 
 /** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
 export type SenderFault = TerminateInfo | null;
 
 export class Sender {
-  readonly #c: SenderConfig;
+  readonly #endpoint: SenderEndpoint;
+  readonly #framer: Framer;
+  readonly #mulpdu: number;
+  readonly #interleave: boolean;
+  readonly #inbound: InboundRequests;
+  readonly #outstanding: OutstandingRequests;
   readonly #out: SegmentWriter;
   ord: number;
   /** False while a responder must stay silent (MPA-028). */
@@ -70,7 +75,12 @@ export class Sender {
   fpdus = 0;
 
   constructor(config: SenderConfig) {
-    this.#c = config;
+    this.#endpoint = config.endpoint;
+    this.#framer = config.framer;
+    this.#mulpdu = config.mulpdu;
+    this.#interleave = config.interleave;
+    this.#inbound = config.inbound;
+    this.#outstanding = config.outstanding;
     this.#out = new SegmentWriter(config.framer, config.version);
     this.ord = config.ord;
   }
@@ -95,18 +105,18 @@ export class Sender {
 
   /** Work that a graceful close has to wait for, or that a peer's FIN cuts off: unsent, unanswered or being answered. */
   get unfinished(): boolean {
-    const { sq, inbound, outstanding } = this.#c;
-    return this.rtr !== null || this.#sending !== null || sq.next < this.#workEnd || inbound.size > 0 || outstanding.size > 0;
+    const unsent = this.rtr !== null || this.#sending !== null || this.#endpoint.sq.next < this.#workEnd;
+    return unsent || this.#inbound.size > 0 || this.#outstanding.size > 0;
   }
 
   /** A local close has begun: what is posted from now on is not sent any more, but flushed at the end (DDP-059, VERBS-058). */
   refuseLaterPosts(): void {
-    this.#lastPost = this.#c.sq.head;
+    this.#lastPost = this.#endpoint.sq.head;
   }
 
   /** The queue position behind the last entry that may be sent. */
   get #workEnd(): number {
-    return Math.min(this.#c.sq.head, this.#lastPost);
+    return Math.min(this.#endpoint.sq.head, this.#lastPost);
   }
 
   /** Put the Terminate at the head of everything, at the next segment boundary; or behind the responses already owed (VERBS-069). */
@@ -142,14 +152,14 @@ export class Sender {
     if (this.rtr !== null) return this.#sendRtr(stage);
     if (this.#sending !== null) return this.#sendSegment(stage, this.#sending);
     if (this.#responding !== null) {
-      if (this.#c.interleave && this.#quantum >= RESPONSE_QUANTUM) {
+      if (this.#interleave && this.#quantum >= RESPONSE_QUANTUM) {
         this.#runLocalWork(); // it may stand in front of an untagged message
         if (this.fault !== null) return false;
         if (this.#untaggedReady()) return this.#startWork(stage);
       }
       return this.#respond(stage, this.#responding);
     }
-    const responses = this.#c.inbound.size > 0;
+    const responses = this.#inbound.size > 0;
     this.#runLocalWork();
     const work = this.fault === null && this.#workReady();
     if (responses && (!work || !this.#responseServedLast)) return this.#startResponse(stage);
@@ -159,7 +169,7 @@ export class Sender {
   }
 
   #stepTerminating(stage: Stage): boolean {
-    if (this.#terminateAfterResponses && this.#c.inbound.size > 0) {
+    if (this.#terminateAfterResponses && this.#inbound.size > 0) {
       // DDP-036: a Write that has begun is finished before the responses, whose segments may not stand between its own.
       if (this.#sending?.kind === WORK.WRITE) return this.#sendSegment(stage, this.#sending);
       if (this.#responding !== null) return this.#respond(stage, this.#responding);
@@ -172,7 +182,8 @@ export class Sender {
 
   /** True if the entry at `next` may be started now. */
   #workReady(): boolean {
-    const { sq, outstanding } = this.#c;
+    const { sq } = this.#endpoint;
+    const outstanding = this.#outstanding;
     if (sq.next >= this.#workEnd) return false;
     const wqe = sq.slot(sq.next);
     if (wqe.kind === WORK.LOCAL) return false; // it waits for its fence (VERBS-099); `#runLocalWork` does it then
@@ -183,13 +194,14 @@ export class Sender {
   }
 
   #untaggedReady(): boolean {
-    const { sq } = this.#c;
+    const { sq } = this.#endpoint;
     return this.#workReady() && sq.slot(sq.next).kind !== WORK.WRITE && sq.slot(sq.next).kind !== WORK.LOCAL;
   }
 
   /** Local operations at the head of the queue send nothing (VERBS-104) and take effect before anything behind them (VERBS-100). */
   #runLocalWork(): void {
-    const { sq, outstanding } = this.#c;
+    const { sq } = this.#endpoint;
+    const outstanding = this.#outstanding;
     while (this.fault === null && sq.next < this.#workEnd) {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) return;
@@ -198,7 +210,7 @@ export class Sender {
       if (wqe.fence && (outstanding.size > 0 || sq.next !== sq.tail)) return;
       sq.next++;
       const status = wqe.local!();
-      wqe.endPosition = this.#c.framer.position;
+      wqe.endPosition = this.#framer.position;
       if (status !== 'success') this.#failLocally(wqe, status);
     }
   }
@@ -212,11 +224,11 @@ export class Sender {
   // ----------------------------------------------------------------------------------------------------- send queue
 
   #startWork(stage: Stage): boolean {
-    const { sq } = this.#c;
+    const { sq } = this.#endpoint;
     const wqe = sq.slot(sq.next);
     const header = wqe.kind === WORK.WRITE ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : wqe.kind === WORK.ATOMIC ? ATOMIC_REQUEST_OCTETS : wqe.length;
-    if (!this.#out.fits(stage, Math.min(this.#c.mulpdu, header + body))) return false;
+    if (!this.#out.fits(stage, Math.min(this.#mulpdu, header + body))) return false;
     sq.next++;
     if ((wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) && this.ord === 0) {
       this.#failLocally(wqe, 'zero-read-resources'); // VERBS-073
@@ -245,11 +257,11 @@ export class Sender {
     const immediate = wqe.immediate === IMMEDIATE.NOW;
     const total = immediate ? IMMEDIATE_OCTETS : wqe.length;
     const left = total - wqe.sent;
-    const payload = Math.min(left, this.#c.mulpdu - header);
-    const lent = payload >= LEND_FROM && !immediate && this.#c.framer.lends && inOnePiece(wqe, payload);
+    const payload = Math.min(left, this.#mulpdu - header);
+    const lent = payload >= LEND_FROM && !immediate && this.#framer.lends && inOnePiece(wqe, payload);
     if (!(lent ? this.#out.fitsLent(stage, header, payload) : this.#out.fits(stage, header + payload))) return false;
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
-    const { framer } = this.#c;
+    const framer = this.#framer;
     const last = payload === left;
     let at: number;
     if (tagged) {
@@ -302,11 +314,11 @@ export class Sender {
   #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
     wqe.msn = this.#out.nextMsn(QN.READ_REQUEST);
     const at = this.#out.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
-    const { framer, outstanding } = this.#c;
+    const framer = this.#framer;
     putReadRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
     wqe.endPosition = framer.position;
-    outstanding.push(wqe);
+    this.#outstanding.push(wqe);
     this.#quantum = 0;
     return true;
   }
@@ -314,11 +326,11 @@ export class Sender {
   #sendAtomicRequest(stage: Stage, wqe: SendWqe): boolean {
     wqe.msn = this.#out.nextMsn(QN.READ_REQUEST);
     const at = this.#out.beginMessage(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
-    const { framer, outstanding } = this.#c;
+    const framer = this.#framer;
     putAtomicRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_OCTETS);
     wqe.endPosition = framer.position;
-    outstanding.push(wqe);
+    this.#outstanding.push(wqe);
     this.#quantum = 0;
     return true;
   }
@@ -326,7 +338,7 @@ export class Sender {
   // ------------------------------------------------------------------------------------------------------ responses
 
   #startResponse(stage: Stage): boolean {
-    const request = this.#c.inbound.first;
+    const request = this.#inbound.first;
     if (request.kind === 'atomic') return this.#sendAtomicResponse(stage, request);
     this.#quantum = 0;
     return this.#respond(stage, request);
@@ -334,9 +346,10 @@ export class Sender {
 
   /** One segment of a Read Response (RDMAP-030, RDMAP-031). */
   #respond(stage: Stage, request: InboundRequest): boolean {
-    const { framer, mulpdu, stags, pd, qp } = this.#c;
+    const { stags, pd, qp } = this.#endpoint;
+    const framer = this.#framer;
     const left = request.size - request.sent;
-    const payload = Math.min(left, mulpdu - TAGGED_HEADER_OCTETS);
+    const payload = Math.min(left, this.#mulpdu - TAGGED_HEADER_OCTETS);
     if (!this.#out.fits(stage, TAGGED_HEADER_OCTETS + payload)) return false;
     if (payload > 0) {
       // Checked again for every segment: the region may have gone since (SEC-007, RDMAP-086).
@@ -371,13 +384,13 @@ export class Sender {
   #finishResponse(): void {
     this.#responding = null;
     this.#responseServedLast = true;
-    this.#c.inbound.shift();
+    this.#inbound.shift();
   }
 
   #sendAtomicResponse(stage: Stage, request: InboundRequest): boolean {
     if (!this.#out.fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
     const at = this.#out.beginMessage(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#out.nextMsn(QN.ATOMIC_RESPONSE), ATOMIC_RESPONSE_OCTETS);
-    const { framer } = this.#c;
+    const framer = this.#framer;
     putAtomicResponse(framer.view, at, request);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS);
     this.#finishResponse();
@@ -389,14 +402,14 @@ export class Sender {
   /** The ready-to-receive message, first of all FPDUs (ENH-038, ENH-039), each of zero length. */
   #sendRtr(stage: Stage): boolean {
     if (!this.#out.fits(stage, MAX_CONTROL_ULPDU)) return false;
-    const { framer, outstanding } = this.#c;
+    const framer = this.#framer;
     if (this.rtr === 'write') {
       this.#out.putEmptyWrite(stage);
     } else if (this.rtr === 'read') {
       const at = this.#out.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#out.nextMsn(QN.READ_REQUEST), READ_REQUEST_OCTETS);
       framer.bytes.fill(0, at, at + READ_REQUEST_OCTETS);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
-      outstanding.push(null); // ENH-044
+      this.#outstanding.push(null); // ENH-044
     } else {
       this.#out.beginMessage(stage, OPCODE.SEND, QN.SEND, this.#out.nextMsn(QN.SEND), 0);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS);
@@ -418,8 +431,8 @@ export class Sender {
     const octets = UNTAGGED_HEADER_OCTETS + terminateOctets(info);
     if (!this.#out.fits(stage, octets)) return false;
     const at = this.#out.beginMessage(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#out.nextMsn(QN.TERMINATE), octets - UNTAGGED_HEADER_OCTETS);
-    putTerminate(this.#c.framer.bytes, at, info);
-    this.#c.framer.finish(stage, octets);
+    putTerminate(this.#framer.bytes, at, info);
+    this.#framer.finish(stage, octets);
     this.#terminateSent = true;
     return true;
   }
@@ -429,7 +442,7 @@ export class Sender {
   /** Complete, in posting order (RDMAP-094), what has left the port up to `transmitted` and what has been answered. */
   sweep(transmitted: number): void {
     this.#transmitted = transmitted;
-    const { sq, owner } = this.#c;
+    const { sq, owner } = this.#endpoint;
     while (sq.tail !== sq.next) {
       const wqe = sq.slot(sq.tail);
       if (wqe.status !== 'success') return; // the faulty one ends the stream; `flush` reports it
@@ -441,9 +454,9 @@ export class Sender {
 
   /** End everything still in the queue: the faulty entry with its status, the others as flushed (VERBS-056, VERBS-057). */
   flush(): void {
-    const { sq, owner, outstanding } = this.#c;
+    const { sq, owner } = this.#endpoint;
     this.#sending = null;
-    outstanding.clear();
+    this.#outstanding.clear();
     while (sq.tail !== sq.head) {
       const wqe = sq.slot(sq.tail);
       if (wqe.status === 'success') wqe.status = 'flushed';
@@ -454,7 +467,7 @@ export class Sender {
 
   /** The Read or Atomic Request sent with this MSN, if it is unanswered. */
   requestWithMsn(msn: number): SendWqe | null {
-    return this.#c.outstanding.withMsn(msn);
+    return this.#outstanding.withMsn(msn);
   }
 
   /** FINE, or why the send queue may not simply be closed now. */

@@ -1,5 +1,6 @@
 /**
- * One RDMA stream without I/O: start-up, deframer, DDP and RDMAP receivers, sender and framer in one object (design, section 2).
+ * One RDMA stream without I/O: start-up (`stream-startup.ts`), full operation (`stream-operation.ts`), and here what leads from one to the
+ * other and to the end: states (`stream-states.ts`), deadlines, writes and events.
  *
  * **One input, then drain the outputs until quiet, then the next input.** Inputs: `start`, `accept`, `reject`, `confirm`, `close`,
  * `terminate`, `abort`, `handleBytes`, `handleEnd`, `handleTransmitted`, `handleTimeout`, `handleClose`, and `kick` after posts. Outputs:
@@ -8,71 +9,25 @@
  *
  * Read RFC 5040 6 (stream management) and 7 (errors), verbs draft 6.2, and requirements annexes A, B and D first.
  */
-import { Machine, type MachineTable } from '../base/fsm.ts';
+import { Machine } from '../base/fsm.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
-import { DdpReceiver } from '../ddp/receiver.ts';
-import { getU32, QN, UNTAGGED_HEADER_OCTETS, UNTAGGED_MSN_OFFSET, UNTAGGED_QN_OFFSET } from '../ddp/wire.ts';
-import { createDeframer, type Deframer, type UlpduSink } from '../mpa/deframer.ts';
-import { createFramer, type Framer } from '../mpa/framer.ts';
+import type { UlpduSink } from '../mpa/deframer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
-import type { Stage } from '../mpa/stage.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
-import { mulpduFor } from '../mpa/wire.ts';
 import { messageCounters } from './counters.ts';
-import { InboundRequests, OutstandingRequests } from './reads.ts';
-import { DELIVERED, IN_TURN, Receiver, SILENT, type Requester } from './receiver.ts';
-import { Sender } from './sender.ts';
+import { IN_TURN, type Requester } from './receiver.ts';
+import { StreamOperation } from './stream-operation.ts';
+import { STREAM_TABLE, type StreamState } from './stream-states.ts';
 import { StreamStartup } from './stream-startup.ts';
-import type { CloseCause, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent } from './stream-types.ts';
-import { plainTerminate, terminateForSegment, type TerminateInfo } from './terminate.ts';
-import { OPCODE, RDMAP_CONTROL } from './wire.ts';
-
-export type StreamState =
-  | 'idle' | 'startup' | 'deciding' | 'operational' | 'draining' | 'closing' | 'terminating' | 'leaving' | 'closed';
-export type StreamInput =
-  | 'start' | 'request' | 'establish' | 'leave' | 'close' | 'finish' | 'terminate' | 'end-of-port';
-
-/**
- * idle → startup → (deciding) → operational → closing | terminating → closed. `draining` is a local close that still has work to send;
- * `leaving` is a connection that never became operational and is on its way out.
- */
-export const STREAM_TABLE: MachineTable<StreamState, StreamInput> = {
-  name: 'RDMA stream',
-  initial: 'idle',
-  transitions: {
-    idle: { start: 'startup', 'end-of-port': 'closed' },
-    startup: { request: 'deciding', establish: 'operational', leave: 'leaving', 'end-of-port': 'closed' },
-    deciding: { establish: 'operational', leave: 'leaving', 'end-of-port': 'closed' },
-    operational: { close: 'draining', finish: 'closing', terminate: 'terminating', 'end-of-port': 'closed' },
-    draining: { finish: 'closing', terminate: 'terminating', 'end-of-port': 'closed' },
-    closing: { 'end-of-port': 'closed' },
-    terminating: { 'end-of-port': 'closed' },
-    leaving: { 'end-of-port': 'closed' },
-    closed: {},
-  },
-};
+import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, Transmission, Write } from './stream-types.ts';
+import { plainTerminate, type TerminateInfo } from './terminate.ts';
 
 /** Code that stops the deframer without being an error: a Terminate has been received. */
 const STOP = 0x10_0000;
 /** Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled. */
 const MAX_WRITES = 2;
 const NEVER = Number.POSITIVE_INFINITY;
-
-/** One write for the port: `chunks[0..count)`. They belong to the port until `handleTransmitted` has been called for it. */
-export interface Transmission {
-  readonly chunks: readonly Uint8Array[];
-  readonly count: number;
-}
-
-interface Write extends Transmission {
-  readonly stage: Stage | null;
-  /** Position in the FPDU stream behind the last octet; 0 for start-up frames. */
-  readonly position: number;
-}
-
-/** What the driver has to do with the port besides writing. */
-export type PortAction = 'none' | 'end' | 'reset';
 
 export class RdmaStream implements UlpduSink, Requester {
   readonly #config: StreamConfig;
@@ -85,11 +40,8 @@ export class RdmaStream implements UlpduSink, Requester {
   #frame: Uint8Array | null = null;
   #endpoint: StreamEndpoint | null = null;
   #negotiated: Negotiated | null = null;
-  #deframer: Deframer | null = null;
-  #framer: Framer | null = null;
-  #ddp: DdpReceiver | null = null;
-  #receiver: Receiver | null = null;
-  #sender: Sender | null = null;
+  /** Once the stream is operational. */
+  #operation: StreamOperation | null = null;
   #transmitted = 0;
   #action: PortAction = 'none';
   #ended = false;
@@ -118,29 +70,29 @@ export class RdmaStream implements UlpduSink, Requester {
 
   /** The ORD in force; a user may lower it (VERBS-024). */
   get ord(): number {
-    return this.#sender?.ord ?? 0;
+    return this.#operation?.sender.ord ?? 0;
   }
 
   set ord(value: number) {
-    if (this.#sender !== null) this.#sender.ord = value;
+    if (this.#operation !== null) this.#operation.sender.ord = value;
   }
 
   counters(): StreamCounters {
+    const operation = this.#operation;
     return {
-      fpdusIn: this.#receiver?.segments ?? 0,
-      fpdusOut: this.#sender?.fpdus ?? 0,
-      payloadIn: this.#receiver?.payloadOctets ?? 0,
-      payloadOut: this.#sender?.payloadOctets ?? 0,
-      messagesIn: messageCounters(this.#receiver?.messages),
-      messagesOut: messageCounters(this.#sender?.messages),
+      fpdusIn: operation?.receiver.segments ?? 0,
+      fpdusOut: operation?.sender.fpdus ?? 0,
+      payloadIn: operation?.receiver.payloadOctets ?? 0,
+      payloadOut: operation?.sender.payloadOctets ?? 0,
+      messagesIn: messageCounters(operation?.receiver.messages),
+      messagesOut: messageCounters(operation?.sender.messages),
       ...this.#counters,
     };
   }
 
   /** Preset the next MSN of a queue in both directions: a test hook for the wrap (DDP-015). */
   presetMsn(qn: number, msn: number): void {
-    this.#sender?.presetMsn(qn, msn);
-    this.#ddp?.presetMsn(qn, msn);
+    this.#operation?.presetMsn(qn, msn);
   }
 
   // ------------------------------------------------------------------------------------------------ start-up inputs
@@ -194,7 +146,7 @@ export class RdmaStream implements UlpduSink, Requester {
     const { state } = this;
     if (state === 'operational') {
       this.#machine.step('close');
-      this.#sender!.refuseLaterPosts();
+      this.#operation!.sender.refuseLaterPosts();
       this.#deadline = now + this.#config.policy.closeTimeout;
       this.#events.push({ type: 'closing', by: 'local' });
     } else if (state === 'startup' || state === 'deciding') {
@@ -248,7 +200,7 @@ export class RdmaStream implements UlpduSink, Requester {
 
   /** Where the next octets had best be put before `handleBytes` gets them; undefined if it does not matter. */
   readTarget(): Uint8Array | undefined {
-    return this.#deframer?.readTarget() ?? undefined;
+    return this.#operation?.deframer.readTarget() ?? undefined;
   }
 
   /** The peer sent FIN (MPA-107, MPA-108). */
@@ -277,7 +229,7 @@ export class RdmaStream implements UlpduSink, Requester {
     if (write.stage !== null) this.#config.resources.stages.release(write.stage);
     if (!ok || write.stage === null) return;
     this.#transmitted = write.position;
-    this.#sender!.sweep(this.#transmitted);
+    this.#operation!.sender.sweep(this.#transmitted);
     this.#armNudge();
   }
 
@@ -297,9 +249,12 @@ export class RdmaStream implements UlpduSink, Requester {
     const clean = error === undefined && (before === 'closing' || before === 'leaving');
     const cause = this.#cause ?? (clean ? 'graceful' : error === undefined ? 'lost' : 'reset');
     for (const write of this.#writes.splice(0)) if (write.stage !== null) this.#config.resources.stages.release(write.stage);
-    this.#deframer?.dispose();
-    this.#sender?.flush();
-    this.#receiver?.flush(this.#endpoint!.rqShared);
+    const operation = this.#operation;
+    if (operation !== null) {
+      operation.deframer.dispose();
+      operation.sender.flush();
+      operation.receiver.flush(this.#endpoint!.rqShared);
+    }
     this.#events.push({ type: 'closed', cause, error });
   }
 
@@ -318,12 +273,12 @@ export class RdmaStream implements UlpduSink, Requester {
     }
     if (now >= this.#openAt) {
       this.#openAt = NEVER;
-      this.#sender!.mayTransmit = true;
+      this.#operation!.sender.mayTransmit = true;
     }
     if (now >= this.#nudgeAt) {
       this.#nudgeAt = NEVER;
       this.#counters.nudges++;
-      this.#sender!.nudge();
+      this.#operation!.sender.nudge();
     }
   }
 
@@ -336,10 +291,11 @@ export class RdmaStream implements UlpduSink, Requester {
       this.#frame = null;
       return this.#send({ chunks: [frame], count: 1, stage: null, position: 0 }, frame.length);
     }
-    const sender = this.#sender;
-    if (sender === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
+    const operation = this.#operation;
+    if (operation === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
     if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
     const stage = this.#config.resources.stages.acquire();
+    const { sender } = operation;
     sender.fill(stage);
     const { fault } = sender;
     if (fault !== null) {
@@ -349,11 +305,11 @@ export class RdmaStream implements UlpduSink, Requester {
     }
     if (stage.end === 0) {
       this.#config.resources.stages.release(stage);
-      this.#sender!.sweep(this.#transmitted); // local operations may have completed without sending anything
+      sender.sweep(this.#transmitted); // local operations may have completed without sending anything
       return null;
     }
     stage.seal();
-    return this.#send({ chunks: stage.chunks, count: stage.count, stage, position: this.#framer!.position }, stage.octets);
+    return this.#send({ chunks: stage.chunks, count: stage.count, stage, position: operation.framer.position }, stage.octets);
   }
 
   /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */
@@ -419,52 +375,20 @@ export class RdmaStream implements UlpduSink, Requester {
 
   /** Enter full operation (MPA-036, MPA-039, MPA-042): everything starts from its initial state (RDMAP-096). */
   #establish(negotiated: Negotiated, terminate: number): void {
-    const { policy, resources, emss } = this.#config;
-    const endpoint = this.#endpoint!;
+    const { policy } = this.#config;
     const startup = this.#startup!;
-    const crc = negotiated.crc ? resources.crc : null;
     this.#startup = null;
     this.#deadline = NEVER;
     this.#negotiated = negotiated;
-    this.#framer = createFramer(negotiated.sendMarkers, crc, resources.crc.runs ?? null);
-    // One object for both directions: what is in it is there for as long as the connection.
-    const parts = {
-      framer: this.#framer,
-      mulpdu: mulpduFor(emss, negotiated.sendMarkers),
-      version: negotiated.ddpVersion,
-      ord: Math.min(negotiated.ord, endpoint.maxOrd),
-      interleave: policy.interleave,
-      extensions: endpoint.extensions,
-      stags: endpoint.stags,
-      pd: endpoint.pd,
-      qp: endpoint.qp,
-      sq: endpoint.sq,
-      rq: endpoint.rq,
-      inbound: new InboundRequests(negotiated.ird),
-      outstanding: new OutstandingRequests(),
-      rights: endpoint.rights,
-      sinkRight: endpoint.sinkRight,
-      owner: endpoint.owner,
-      requester: this,
-    };
-    this.#sender = new Sender(parts);
-    this.#receiver = new Receiver(parts);
-    this.#ddp = new DdpReceiver(this.#receiver, negotiated.ddpVersion);
-    this.#deframer = createDeframer(negotiated.receiveMarkers, crc, this, resources.slabs, resources.crc.runs ?? null);
+    const operation = new StreamOperation(this.#config, negotiated, this.#endpoint!, this);
+    this.#operation = operation;
     this.#machine.step('establish');
-    if (negotiated.role === 'initiator') {
-      this.#sender.mayTransmit = true;
-      this.#sender.rtr = negotiated.rtr;
-    } else {
-      this.#receiver.expectSendRtr = negotiated.rtr === 'send';
-      this.#receiver.expectReadRtr = negotiated.rtr === 'read';
-      // MPA-028: a strict responder waits for an FPDU. A relaxed one only lets the Reply arrive on its own.
-      if (policy.responder === 'relaxed') this.#openAt = this.#now + policy.responderDelay;
-    }
+    // MPA-028: a strict responder waits for an FPDU. A relaxed one only lets the Reply arrive on its own.
+    if (negotiated.role === 'responder' && policy.responder === 'relaxed') this.#openAt = this.#now + policy.responderDelay;
     this.#events.push({ type: 'established', negotiated, privateData: startup.peerPrivateData });
     if (terminate !== FINE) {
       // ENH-022, ENH-040: said in the first FPDU, instead of the RTR message.
-      this.#sender.rtr = null;
+      operation.sender.rtr = null;
       this.#terminateWith(plainTerminate(terminate), false);
     }
     for (const early of startup.takeEarly()) {
@@ -496,15 +420,16 @@ export class RdmaStream implements UlpduSink, Requester {
   /** The deframer's sink: one ULPDU whose FPDU is valid. */
   handleUlpdu(bytes: Uint8Array, start: number, length: number): number {
     if (this.state !== 'operational' && this.state !== 'draining') return STOP;
-    this.#sender!.mayTransmit = true; // MPA-028, MPA-029: any valid FPDU opens the responder's direction
+    const operation = this.#operation!;
+    operation.sender.mayTransmit = true; // MPA-028, MPA-029: any valid FPDU opens the responder's direction
     this.#nudgeAt = NEVER;
     this.#nudgeArmed = true;
-    const code = this.#ddp!.handleUlpdu(bytes, start, length);
+    const code = operation.ddp.handleUlpdu(bytes, start, length);
     if (code !== FINE) {
       this.#inboundFault(code);
       return STOP;
     }
-    const { terminate } = this.#receiver!;
+    const { terminate } = operation.receiver;
     if (terminate === null) return FINE;
     this.#handleTerminate(terminate);
     return STOP;
@@ -512,11 +437,11 @@ export class RdmaStream implements UlpduSink, Requester {
 
   /** A response was the last thing that some entries waited for. */
   requestAnswered(): void {
-    this.#sender!.sweep(this.#transmitted);
+    this.#operation!.sender.sweep(this.#transmitted);
   }
 
   #handleFpdus(bytes: Uint8Array, at: number, end: number): void {
-    const code = this.#deframer!.handleBytes(bytes, at, end);
+    const code = this.#operation!.deframer.handleBytes(bytes, at, end);
     if (code === FINE || code === STOP) return;
     if (code === TERM.MPA_CRC) this.#counters.crcErrors++;
     else this.#counters.markerErrors++;
@@ -525,41 +450,23 @@ export class RdmaStream implements UlpduSink, Requester {
 
   /** An error on an incoming segment: the first one is reported, everything behind it is dropped (RDMAP-073, RDMAP-075, DDP-054). */
   #inboundFault(code: number): void {
-    const segment = this.#ddp!.segment;
-    if ((code & SILENT) !== 0 || this.#isTerminateFault(code)) {
-      this.#cause = 'terminated';
-      this.#enterTerminating();
-      this.#endOnce();
+    const terminate = this.#operation!.terminateFor(code);
+    if (terminate !== null) {
+      this.#terminateWith(terminate, (code & IN_TURN) !== 0);
       return;
     }
-    this.#receiver!.failOpenReceive(code & 0x1_ffff);
-    const packed = code & 0x1_ffff;
-    this.#terminateWith(terminateForSegment(packed, segment, (code & DELIVERED) !== 0), (code & IN_TURN) !== 0);
-  }
-
-  /** RDMAP-081: a segment that calls itself a Terminate and is malformed is never answered. */
-  #isTerminateFault(code: number): boolean {
-    const opcode = this.#ddp!.segment.ulpControl & RDMAP_CONTROL.OPCODE;
-    return opcode === OPCODE.TERMINATE && (code & 0xffff) !== TERM.RDMAP_VERSION;
+    this.#cause = 'terminated';
+    this.#enterTerminating();
+    this.#endOnce();
   }
 
   /** RDMAP-079, VERBS-050: delivered, never answered; then close. */
   #handleTerminate(terminate: TerminateInfo): void {
     this.#cause = 'terminated';
     this.#events.push({ type: 'terminate', terminate });
-    this.#blameRequest(terminate);
+    this.#operation!.blame(terminate);
     this.#enterTerminating();
     this.#endOnce();
-  }
-
-  /** VERBS-112: the Read or Atomic that the Terminate names completes with its reason. */
-  #blameRequest(terminate: TerminateInfo): void {
-    const header = terminate.ddpHeader;
-    if (header === undefined || header.length < UNTAGGED_HEADER_OCTETS) return;
-    if (getU32(header, UNTAGGED_QN_OFFSET) !== QN.READ_REQUEST) return;
-    const msn = getU32(header, UNTAGGED_MSN_OFFSET);
-    const wqe = this.#sender!.requestWithMsn(msn);
-    if (wqe !== null) wqe.status = terminate.layer === 0 && terminate.type === 1 ? 'remote-access-error' : 'remote-operation-error';
   }
 
   #terminateWith(info: TerminateInfo, afterResponses: boolean): void {
@@ -567,9 +474,10 @@ export class RdmaStream implements UlpduSink, Requester {
     this.#cause = 'terminated';
     this.#enterTerminating();
     this.#events.push({ type: 'terminate', terminate: info });
-    if (this.#sender!.mayTransmit || this.#config.policy.responder === 'relaxed') {
-      this.#sender!.mayTransmit = true;
-      this.#sender!.requestTerminate(info, afterResponses);
+    const { sender } = this.#operation!;
+    if (sender.mayTransmit || this.#config.policy.responder === 'relaxed') {
+      sender.mayTransmit = true;
+      sender.requestTerminate(info, afterResponses);
     } else {
       this.#endOnce(); // MPA-028: not even a Terminate before the first valid FPDU
     }
@@ -582,11 +490,11 @@ export class RdmaStream implements UlpduSink, Requester {
   }
 
   #handleFinInOperation(): void {
-    if (!this.#deframer!.atBoundary) {
+    if (!this.#operation!.deframer.atBoundary) {
       this.#abort('lost'); // MPA-107: the partial FPDU has no effect
       return;
     }
-    const verdict = this.#sender!.closeVerdict();
+    const verdict = this.#operation!.sender.closeVerdict();
     if (verdict !== FINE) {
       this.#terminateWith(plainTerminate(verdict), false); // VERBS-040: Bad LLP Close
       return;
@@ -601,13 +509,13 @@ export class RdmaStream implements UlpduSink, Requester {
     this.#cause = 'graceful';
     this.#nudgeAt = NEVER;
     this.#deadline = this.#now + this.#config.policy.closeTimeout;
-    this.#receiver!.flush(this.#endpoint!.rqShared);
+    this.#operation!.receiver.flush(this.#endpoint!.rqShared);
     this.#endOnce();
   }
 
   /** Called when nothing more can be transmitted now. */
   #settle(): void {
-    const sender = this.#sender;
+    const sender = this.#operation?.sender;
     if (this.state === 'draining' && !sender!.unfinished) this.#finish();
     else if (this.state === 'terminating' && sender!.terminateSent) this.#endOnce();
   }

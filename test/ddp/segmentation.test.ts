@@ -32,8 +32,8 @@ function bench(mulpdu: number): Bench {
   };
   const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
   const sender = new Sender({
-    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, stags, pd: 1, qp: 1, sq, inbound,
-    outstanding: new OutstandingRequests(), owner,
+    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, endpoint: { stags, pd: 1, qp: 1, sq, owner }, inbound,
+    outstanding: new OutstandingRequests(),
   });
   sender.mayTransmit = true;
   return { sender, sq, stags, inbound, completed };

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { renderStatesPage, STATES_PAGE } from '../../scripts/docs-states.ts';
-import { STREAM_TABLE } from '../../src/rdmap/stream.ts';
+import { STREAM_TABLE } from '../../src/rdmap/stream-states.ts';
 import { QP_TABLE } from '../../src/verbs/qp-states.ts';
 
 it('docs/state-machines.md is up to date (npm run docs)', () => {

@@ -5,7 +5,7 @@ import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../../src/
 import {
   INITIATOR_TABLE, MpaInitiator, MpaResponder, RESPONDER_TABLE, type InitiatorInput, type InitiatorState, type ResponderInput, type ResponderState,
 } from '../../src/mpa/startup.ts';
-import { STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream.ts';
+import { STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream-states.ts';
 import { encodeStartup } from '../support/naive/encoder.ts';
 
 /** State, input, next; in words of requirements annex A. Everything else is an error. */

@@ -1,7 +1,8 @@
 /** Ends of a stream: requirements annex B and D, RFC 5041 6.2, RFC 5040 6.2, verbs draft 6.2. */
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
-import { RdmaStream, STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream.ts';
+import { RdmaStream } from '../../src/rdmap/stream.ts';
+import { STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream-states.ts';
 import { Machine } from '../../src/base/fsm.ts';
 import { connectedPair } from '../support/pair.ts';
 import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send, write, type Script } from './scripted.ts';

@@ -38,7 +38,7 @@ describe('a write with lent payloads', () => {
     const owner = { sendCompleted: () => sq.complete(true), receiveCompleted: () => undefined, receiveTaken: () => undefined };
     const sender = new Sender({
       framer: createFramer(markers, crc ? defaultCrc32cEngine() : null), mulpdu, version: 1, ord: 1, interleave: true,
-      stags: new StagTable(seededRandom(1), 4), pd: 1, qp: 1, sq, inbound: new InboundRequests(1), outstanding: new OutstandingRequests(), owner,
+      endpoint: { stags: new StagTable(seededRandom(1), 4), pd: 1, qp: 1, sq, owner }, inbound: new InboundRequests(1), outstanding: new OutstandingRequests(),
     });
     sender.mayTransmit = true;
     const fill = (): ReturnType<typeof createStage> => {
