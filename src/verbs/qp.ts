@@ -14,7 +14,7 @@ import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner 
 import type { CompletionQueue } from './cq.ts';
 import { checkOptions } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
-import { fillReceive, fillSend, postList, type PostContext, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
+import { fillReceive, fillSend, postList, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
 import { checkQpOptions } from './qp-options.ts';
 import { MODIFY_TABLE, QP_STATES, QP_TABLE, type QpState } from './qp-states.ts';
 import type { QpAttributes, QpChange, QpController, QueuePairOptions } from './qp-types.ts';
@@ -27,7 +27,7 @@ import type { SharedReceiveQueue } from './srq.ts';
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair implements WorkOwner, WindowBinder, PostContext {
+export class QueuePair implements WorkOwner, WindowBinder {
   /** The protection domain; its regions and windows can be used here. */
   readonly pd: ProtectionDomain;
   /** Number of the queue pair on its device, as completions tell it. */
