@@ -30,6 +30,7 @@ export class ReceiveWindow {
   /** Messages whose octets have all been read. */
   #consumed = 0;
   #nextGrant: number;
+  #first = true;
 
   /** `bytes` can still be read when their region is gone with the connection. */
   constructor(bytes: Uint8Array, credits: number) {
@@ -88,13 +89,19 @@ export class ReceiveWindow {
     return data;
   }
 
-  /** What to tell the peer now: the next half if it is free, or credits when half of them are used; null if neither is worth a message. */
+  /**
+   * What to tell the peer now: the next half if it is free, or credits when half of them are used; null if neither is worth a message.
+   *
+   * A half is not offered before the peer has used half of the other, as it may be at its end: librdmacm closes when siw has taken its last
+   * data, and what reaches a closed socket makes Linux reset it and drop the data that has not left yet.
+   */
   takeGrant(): Grant | null {
-    const room = this.#freeOctets >= this.half;
+    const room = this.#freeOctets >= this.half && (this.#first || this.#granted <= this.half >> 1);
     if (!room && this.#consumed < this.#nextGrant) return null;
     this.#nextGrant = this.#consumed + (this.#credits >> 1);
     const limit = (this.#consumed + this.#credits) & 0xffff;
     if (!room) return { limit, offset: null };
+    this.#first = false;
     const offset = this.#freeAt;
     this.#freeOctets -= this.half;
     this.#granted += this.half;

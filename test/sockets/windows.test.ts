@@ -5,7 +5,7 @@ import { ReceiveWindow } from '../../src/sockets/receive-window.ts';
 import { SendWindow } from '../../src/sockets/send-window.ts';
 
 describe('ReceiveWindow', () => {
-  it('offers its second half at once, and each half again when it has been read', () => {
+  it('offers its second half at once, and each half again when it has been read and half of the other is used', () => {
     const window = new ReceiveWindow(new Uint8Array(8), 16);
     expect(window.takeGrant()).toEqual({ limit: 16, offset: 4 });
     expect(window.takeGrant()).toBeNull();
@@ -13,7 +13,24 @@ describe('ReceiveWindow', () => {
     window.read(3);
     expect(window.takeGrant()).toBeNull();
     window.read(1);
+    expect(window.takeGrant()).toBeNull();
+    // The peer has used half of its other window: now it needs one.
+    expect(window.arrived(1)).toBe(true);
+    expect(window.takeGrant()).toBeNull();
+    expect(window.arrived(1)).toBe(true);
     expect(window.takeGrant()).toEqual({ limit: 17, offset: 0 });
+  });
+
+  it.each([4, 100, 65_536])('never leaves a peer without room while nothing waits to be read (%i octets at a time)', (most) => {
+    const window = new ReceiveWindow(new Uint8Array(1000), 16);
+    window.takeGrant();
+    for (let total = 0; total < 20_000;) {
+      const octets = Math.min(most, window.granted);
+      expect(octets).toBeGreaterThan(0);
+      expect(window.arrived(octets)).toBe(true);
+      total += window.read(octets)!.length;
+      window.takeGrant();
+    }
   });
 
   it('tells credits alone when half of them are used and no half is free', () => {
