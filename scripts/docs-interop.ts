@@ -25,6 +25,7 @@ const END = '<!-- end of the interop table -->';
 export interface InteropPair {
   readonly runs: readonly RunSummary[];
   readonly peer: string;
+  readonly ours: InteropRecord['ours'];
   readonly cases: readonly RecordedCase[];
 }
 
@@ -38,7 +39,8 @@ interface RunSummary {
 /** One run from its parts. */
 function join(parts: readonly InteropRecord[]): InteropRecord {
   const [first] = [...parts].sort((a, b) => a.began.localeCompare(b.began));
-  return { began: first!.began, seconds: parts.reduce((sum, part) => sum + part.seconds, 0), peer: first!.peer, cases: parts.flatMap((part) => part.cases) };
+  const { began, peer, ours } = first!;
+  return { began, seconds: parts.reduce((sum, part) => sum + part.seconds, 0), peer, ours, cases: parts.flatMap((part) => part.cases) };
 }
 
 function summary({ began, seconds, cases }: InteropRecord): RunSummary {
@@ -50,7 +52,7 @@ function summary({ began, seconds, cases }: InteropRecord): RunSummary {
 export function pairOf(first: readonly InteropRecord[], second: readonly InteropRecord[]): InteropPair {
   const last = join(second);
   // The kernel and the link, not how long this boot took.
-  return { runs: [...(first.length === 0 ? [] : [summary(join(first))]), summary(last)], peer: last.peer.replace(/^.*?: /, ''), cases: last.cases };
+  return { runs: [...(first.length === 0 ? [] : [summary(join(first))]), summary(last)], peer: last.peer.replace(/^.*?: /, ''), ours: last.ours, cases: last.cases };
 }
 
 const DRIVER_WORDS: Readonly<Record<RecordedCase['driver'], string>> = {
@@ -64,12 +66,12 @@ const said = ({ began, seconds, passed, failed }: RunSummary): string =>
   `${began.slice(0, 16).replace('T', ' ')} UTC, ${passed} passed and ${failed} failed, ${Math.round(seconds / 60)} minutes`;
 
 /** docs/interop.md. */
-export function renderInteropPage({ runs, peer, cases }: InteropPair): string {
+export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): string {
   const lines = [
     '# Interop with stock tools on Linux siw', '',
     '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->', '',
     `${runs.length === 1 ? 'A whole run' : `${runs.length === 2 ? 'Two' : runs.length} whole runs behind each other`} of \`npm run interop\`, every case once: ${runs.map(said).join('; then ')}. The tables are those of the last. `
-      + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
+      + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive} ([engines.md](engines.md)). [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
   ];
   for (const [topic, title] of Object.entries(TOPICS)) {
     const rows = cases.filter((each) => each.topic === topic);

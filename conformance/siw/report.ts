@@ -1,11 +1,14 @@
 /** What a run of the interop cases leaves behind. */
 import type { DriverName, Topic } from './bench.ts';
+import type { OurSettings } from './our-settings.ts';
 
 export interface InteropRecord {
   /** When it began, ISO 8601. */
   readonly began: string;
   readonly seconds: number;
   readonly peer: string;
+  /** What our side worked with. */
+  readonly ours: OurSettings;
   readonly cases: readonly RecordedCase[];
 }
 
@@ -17,5 +20,7 @@ export interface RecordedCase {
   readonly ours: 'client' | 'server';
   readonly ok: boolean;
   readonly detail: string;
+  /** The proved fault of the peer for which the case was run a second time; see crc-twice.ts. */
+  readonly excused?: string;
   readonly seconds: number;
 }

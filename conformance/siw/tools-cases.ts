@@ -67,12 +67,14 @@ const PERFTEST_PAIRS: readonly Pair[] = Object.entries(PERFTEST).flatMap(([progr
 
 // --------------------------------------------------------------------------------------------------------- streams
 
+/** Ten thousand FPDUs each way: long, as said above. */
+const LONG_STREAM = '-S 1000000 -C 5 -I 3 -T v';
 const STREAM_PAIRS: readonly Pair[] = ['rstream', 'riostream'].flatMap((program) =>
-  ['-S 64 -C 1 -I 500 -T v', '-S 4096 -C 50 -I 10 -T v', '-S 1000000 -C 5 -I 3 -T v'].map((flags): Pair => ({
+  ['-S 64 -C 1 -I 500 -T v', '-S 4096 -C 50 -I 10 -T v', LONG_STREAM].map((flags): Pair => ({
     tool: program, topic: 'streams', name: flags, port: CM_PORT, says: /^custom .*\d$/m,
     ours: {
-      server: (port) => [program, '-p', String(port), ...flags.split(' ')],
-      client: (host, port) => [program, '-s', host, '-p', String(port), ...flags.split(' ')],
+      server: (port) => [program, '-p', String(port), ...flags.split(' '), ...(flags === LONG_STREAM ? NO_CRC : [])],
+      client: (host, port) => [program, '-s', host, '-p', String(port), ...flags.split(' '), ...(flags === LONG_STREAM ? NO_CRC : [])],
     },
     stock: { server: (port) => `${program} -p ${port} ${flags}`, client: (host, port) => `${program} -s ${host} -p ${port} ${flags}` },
   })),
