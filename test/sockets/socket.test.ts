@@ -191,6 +191,7 @@ describe('RdmaSocket', () => {
   it('emits timeout when nothing crosses, and stays open', async () => {
     const port = await listen({}, (socket) => socket.pipe(socket));
     const socket = open(port);
+    await once(socket, 'connect');
     socket.setTimeout(30);
     await once(socket, 'timeout');
     expect(socket.readyState).toBe('open');

@@ -87,7 +87,7 @@ describe('iwarp stat', () => {
     );
     expect(ids.at(-3)).toMatch(/^link iwarp0\/1 state LISTEN ps TCP pid \d+ comm \S+ cm-idn 0 src-addr 127\.0\.0\.1:\d+ $/);
     expect((await lines(stat, 'resource', 'cq')).at(-1)).toMatch(/^dev iwarp0 cqn \d+ cqe 325 users 2 pid /);
-    expect((await lines(stat, 'resource', 'mr')).at(-1)).toMatch(/^dev iwarp0 mrn \d+ mrlen 4096 pdn \d+ pid /);
+    expect(await lines(stat, 'resource', 'mr')).toContainEqual(expect.stringMatching(/^dev iwarp0 mrn \d+ mrlen 4096 pdn \d+ pid /));
     expect((await lines(stat, 'resource', 'pd')).at(-1)).toMatch(/^dev iwarp0 pdn \d+ users \d+ pid /);
     const json = JSON.parse((await lines(stat, '-j', 'resource', 'qp')).join('')) as Record<string, unknown>[];
     expect(json.at(-1)).toMatchObject({ port: 1, ifname: 'iwarp0', type: 'RC', state: 'RTS', pid: process.pid });
