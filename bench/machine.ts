@@ -33,7 +33,8 @@ export function describeMachine(compiler: string): Record<string, string> {
   return {
     CPU: `${availableParallelism()} x ${cpus()[0]?.model.trim() ?? 'unknown'} (${arch()})`,
     memory: `${(totalmem() / 2 ** 30).toFixed(0)} GiB`,
-    system: `${type()} ${release()}`,
+    // Without what a distributor has put behind the version.
+    system: `${type()} ${/^[\d.]+/.exec(release())?.[0] ?? release()}`,
     runtime: `Node ${process.version}, V8 ${process.versions.v8}`,
     'CRC32c engine': defaultCrc32cEngine().name,
     'C compiler': compiler,

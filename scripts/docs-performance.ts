@@ -26,7 +26,7 @@ function text(run: BaselineRun | undefined): string {
   const { started, seconds, machine, goals } = run;
   const count = (verdict: string): number => goals.filter((goal) => goal.verdict === verdict).length;
   return [
-    `Full run of ${started.slice(0, 16).replace('T', ' ')} UTC, ${Math.round(seconds / 60)} minutes: ${MACHINE.map((name) => machine[name]).filter((word) => word !== undefined).join('; ')}.`,
+    `Full run of ${started.slice(0, 16).replace('T', ' ')} UTC, ${Math.round(seconds / 60)} minutes: ${MACHINE.flatMap((name) => (machine[name] === undefined ? [] : [name === 'CRC32c engine' ? `${name} ${machine[name]}` : machine[name]])).join('; ')}.`,
     `${count('met')} of ${goals.length} goals met, ${count('in the spread')} with the goal inside the quartiles, ${count('missed')} missed, ${count('not measured')} not measured.`,
     'A star: other programs or the host took part of the machine meanwhile.', '',
     goalsMarkdown(goals),
