@@ -283,20 +283,27 @@ class EngineCore {
       this.#run = link;
       this.#runLength = 1;
     } else {
-      this.outbox.put(FROM_ENGINE.SENT, link.id, status, 1);
+      this.outbox.put(FROM_ENGINE.SENT, 3, link.id, status, 1);
     }
     this.#flushSoon();
   }
 
-  received(type: number, ...words: readonly number[]): void {
+  /** A message has taken a receive of a shared queue. */
+  taken(link: number): void {
     this.endRun();
-    this.outbox.put(type, ...words);
+    this.outbox.put(FROM_ENGINE.TAKEN, 1, link);
+    this.#flushSoon();
+  }
+
+  received(link: number, flags: number, wqe: ReceiveWqe): void {
+    this.endRun();
+    this.outbox.put(FROM_ENGINE.RECEIVED, 6, link, flags, wqe.byteLength, wqe.invalidated, wqe.immediateHi, wqe.immediateLo);
     this.#flushSoon();
   }
 
   endRun(): void {
     if (this.#run === null) return;
-    this.outbox.put(FROM_ENGINE.SENT, this.#run.id, 0, this.#runLength);
+    this.outbox.put(FROM_ENGINE.SENT, 3, this.#run.id, 0, this.#runLength);
     this.#run = null;
   }
 
@@ -478,14 +485,14 @@ class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
 
   receiveTaken(): void {
     // A queue of our own is taken in order: its completion says it all.
-    if (this.endpoint!.rqShared) this.#engine.received(FROM_ENGINE.TAKEN, this.id);
+    if (this.endpoint!.rqShared) this.#engine.taken(this.id);
   }
 
   receiveCompleted(wqe: ReceiveWqe): void {
     const flags =
       NUMBER_OF_STATUS.get(wqe.status)! | (wqe.taken ? RECEIVED.TAKEN : 0) | (wqe.solicited ? RECEIVED.SOLICITED : 0) |
       (wqe.hasImmediate ? RECEIVED.IMMEDIATE : 0);
-    this.#engine.received(FROM_ENGINE.RECEIVED, this.id, flags, wqe.byteLength, wqe.invalidated, wqe.immediateHi, wqe.immediateLo);
+    this.#engine.received(this.id, flags, wqe);
     wqe.queue.release(wqe);
   }
 }

@@ -158,7 +158,7 @@ export class EngineHost {
     const replies = this.#replies;
     const number = (this.#fence = (this.#fence + 1) | 0);
     const end = performance.now() + PATIENCE_MS;
-    this.outbox.put(type, number, word);
+    this.outbox.put(type, 2, number, word);
     for (;;) {
       this.outbox.flush();
       this.outbox.publish();

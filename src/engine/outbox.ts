@@ -5,12 +5,24 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { RingWriter } from './ring.ts';
 
+/** A record that waits: its type, how many words it has, and those. */
+interface Waiting {
+  readonly type: number;
+  readonly count: number;
+  readonly a: number;
+  readonly b: number;
+  readonly c: number;
+  readonly d: number;
+  readonly e: number;
+  readonly f: number;
+}
+
 export class Outbox {
   readonly ring: RingWriter;
   readonly #doorbell: MessagePort;
   readonly #objects: MessagePort;
-  /** Records that found no room: type and words. */
-  #waiting: (readonly number[])[] = [];
+  /** Records that found no room. */
+  #waiting: Waiting[] = [];
   #first = 0;
 
   constructor(ring: RingWriter, doorbell: MessagePort, objects: MessagePort) {
@@ -24,16 +36,16 @@ export class Outbox {
     return this.#waiting.length === 0;
   }
 
-  /** Write a small record now or later. */
-  put(type: number, ...words: readonly number[]): void {
-    if (this.open && this.#write(type, words)) return;
-    this.#waiting.push([type, ...words]);
+  /** Write a record of `count` words behind its type now or later. Written out: a list of them would be garbage for every completion. */
+  put(type: number, count: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0): void {
+    if (this.open && this.#write(type, count, a, b, c, d, e, f)) return;
+    this.#waiting.push({ type, count, a, b, c, d, e, f });
     this.flush(); // there may be room by now, and then nobody would ring for it
   }
 
   /** An object for the port; `type` is the record that marks its place. */
   send(type: number, object: unknown): void {
-    this.put(type);
+    this.put(type, 0);
     this.attach(object);
   }
 
@@ -42,18 +54,28 @@ export class Outbox {
     this.#objects.postMessage(object);
   }
 
-  #write(type: number, words: readonly number[]): boolean {
-    const at = this.ring.begin(type, words.length + 1);
+  #write(type: number, count: number, a: number, b: number, c: number, d: number, e: number, f: number): boolean {
+    const at = this.ring.begin(type, count + 1);
     if (at < 0) return false;
-    for (let i = 0; i < words.length; i++) this.ring.words[at + 1 + i] = words[i]!;
+    const { words } = this.ring;
+    if (count > 0) words[at + 1] = a;
+    if (count > 1) words[at + 2] = b;
+    if (count > 2) words[at + 3] = c;
+    if (count > 3) words[at + 4] = d;
+    if (count > 4) words[at + 5] = e;
+    if (count > 5) words[at + 6] = f;
     return true;
+  }
+
+  #writeWaiting({ type, count, a, b, c, d, e, f }: Waiting): boolean {
+    return this.#write(type, count, a, b, c, d, e, f);
   }
 
   /** There may be room again: write what waits. True if nothing waits any more. */
   flush(): boolean {
     while (this.#first < this.#waiting.length) {
-      const [type, ...words] = this.#waiting[this.#first]!;
-      if (!this.#write(type!, words) && (this.ring.waitForRoom(words.length + 1) || !this.#write(type!, words))) return false;
+      const record = this.#waiting[this.#first]!;
+      if (!this.#writeWaiting(record) && (this.ring.waitForRoom(record.count + 1) || !this.#writeWaiting(record))) return false;
       this.#first++;
     }
     this.#waiting = [];

@@ -109,6 +109,14 @@ export class Sender {
     return unsent || this.#inbound.size > 0 || this.#outstanding.size > 0;
   }
 
+  /** Nothing to send and nothing to do. False where something waits, also if it may not go yet: `fill` knows. */
+  get idle(): boolean {
+    return (
+      this.#sending === null && this.#responding === null && this.rtr === null && this.#terminate === null && this.fault === null &&
+      this.#nudges === 0 && this.#c.inbound.size === 0 && this.#c.sq.next >= this.#workEnd
+    );
+  }
+
   /** A local close has begun: what is posted from now on is not sent any more, but flushed at the end (DDP-059, VERBS-058). */
   refuseLaterPosts(): void {
     this.#lastPost = this.#endpoint.sq.head;

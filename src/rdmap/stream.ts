@@ -294,8 +294,10 @@ export class RdmaStream implements UlpduSink, Requester {
     const operation = this.#operation;
     if (operation === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
     if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
-    const stage = this.#config.resources.stages.acquire();
+    // Asked once or twice behind every input, and mostly there is nothing: a stage is not taken for that.
     const { sender } = operation;
+    if (sender.idle) return null;
+    const stage = this.#config.resources.stages.acquire();
     sender.fill(stage);
     const { fault } = sender;
     if (fault !== null) {
@@ -322,7 +324,7 @@ export class RdmaStream implements UlpduSink, Requester {
   }
 
   pollEvent(): StreamEvent | null {
-    return this.#events.shift() ?? null;
+    return this.#events.length === 0 ? null : this.#events.shift()!;
   }
 
   /** When `handleTimeout` wants to be called; Infinity for never. */

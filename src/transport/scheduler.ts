@@ -19,15 +19,38 @@ const LONGEST_DELAY = 0x7fff_ffff;
  *
  * `defer`: `process.nextTick` and not `queueMicrotask`. Posts made by several promise continuations of one turn should share one
  * flush; the tick queue runs when the microtask queue has drained, a microtask would run in the middle of it. It is also the cheaper
- * of the two in Node, where `queueMicrotask` makes an AsyncResource for each call.
+ * of the two in Node, where `queueMicrotask` makes an AsyncResource for each call. What one turn defers, and what that defers in turn,
+ * shares one tick: a completion's handler and the flush of what it posts cost half a microsecond of each round trip as two.
  */
 export const realScheduler: Scheduler = {
   now: () => performance.now(),
   at: startTimer,
   defer: (task) => {
-    process.nextTick(task);
+    deferred.push(task);
+    if (running) return;
+    running = true;
+    process.nextTick(runDeferred);
   },
 };
+
+const deferred: (() => void)[] = [];
+/** A tick for `deferred` has been asked for, or is at work. */
+let running = false;
+
+function runDeferred(): void {
+  let next = 0;
+  try {
+    while (next < deferred.length) deferred[next++]!();
+    deferred.length = 0;
+    running = false;
+  } finally {
+    // A task that throws does not take those behind it along.
+    if (running) {
+      deferred.splice(0, next);
+      process.nextTick(runDeferred);
+    }
+  }
+}
 
 function startTimer(time: number, task: () => void): CancelTimer {
   let timer: NodeJS.Timeout | undefined;

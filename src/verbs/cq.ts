@@ -78,6 +78,8 @@ export class CompletionQueue {
   #tail = 0;
   #armed: NotifyKind | null = null;
   #handler: ((cq: CompletionQueue) => void) | null = null;
+  /** The handler as a task: one for all notifications that it gets. */
+  #told: (() => void) | null = null;
   readonly #waiters = new Waiters<void>();
   #destroyed = false;
   /** @internal Work queues that report here. */
@@ -153,6 +155,7 @@ export class CompletionQueue {
       throw new IwarpError('ERR_INVALID_ARGUMENT', `handler must be a function or null, got ${show(handler)}`);
     }
     this.#handler = handler;
+    this.#told = handler === null ? null : () => handler(this);
   }
 
   /**
@@ -250,8 +253,7 @@ export class CompletionQueue {
     const solicited = wqe.status !== 'success' || (wqe instanceof ReceiveWqe && wqe.solicited);
     if (this.#armed === 'solicited' && !solicited) return;
     this.#armed = null; // one-shot (VERBS-113)
-    const handler = this.#handler;
-    if (handler !== null) this.device.defer(() => handler(this));
+    if (this.#handler !== null) this.device.defer(this.#told!);
   }
 
   #wake(): void {

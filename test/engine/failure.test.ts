@@ -11,7 +11,7 @@ const DEATHS: readonly (readonly [string, (rnic: Rnic) => unknown])[] = [
   ['is stopped', (rnic) => enginesOf(rnic)[0]!.host.worker.terminate()],
   ['throws', (rnic) => {
     const { outbox } = enginesOf(rnic)[0]!.host;
-    outbox.put(99); // no record is of this type
+    outbox.put(99, 0); // no record is of this type
     outbox.publish();
   }],
 ];
