@@ -317,7 +317,7 @@ class EngineCore {
   readonly #flush = (): void => {
     this.#flushing = false;
     this.endRun();
-    if (this.#arrived) this.outbox.put(FROM_ENGINE.ARRIVED);
+    if (this.#arrived) this.outbox.put(FROM_ENGINE.ARRIVED, 0);
     this.#arrived = false;
     this.outbox.publish();
   };

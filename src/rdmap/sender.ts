@@ -113,7 +113,7 @@ export class Sender {
   get idle(): boolean {
     return (
       this.#sending === null && this.#responding === null && this.rtr === null && this.#terminate === null && this.fault === null &&
-      this.#nudges === 0 && this.#c.inbound.size === 0 && this.#c.sq.next >= this.#workEnd
+      this.#nudges === 0 && this.#inbound.size === 0 && this.#endpoint.sq.next >= this.#workEnd
     );
   }
 
