@@ -1,0 +1,26 @@
+/** docs/engines.md: its table is that of docs/matrix.json, whose runs were in the configurations that they are named after. */
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { MATRIX_PAGE, MATRIX_RECORD, matrixPage, type MatrixRecord } from '../../scripts/docs-matrix.ts';
+import { CONFIGURATIONS, expectedSettings, VARIABLES } from '../../scripts/matrix-configurations.ts';
+
+const page = readFileSync(MATRIX_PAGE, 'utf8');
+const record = JSON.parse(readFileSync(MATRIX_RECORD, 'utf8')) as MatrixRecord;
+
+describe('the matrix', () => {
+  it('is in the page as it was recorded: npx tsx scripts/docs-matrix.ts', () => {
+    expect(matrixPage(page, record)).toBe(page);
+  });
+
+  it.each(record.runs)('has the $kind run with $name as one of the whole, in which that was in force', ({ name, kind, environment, settings, passed, failed }) => {
+    expect(CONFIGURATIONS.find((each) => each.name === name)?.environment).toEqual(environment);
+    // Which CRC32c is the fastest is the recording host's affair.
+    expect({ ...settings, crc32c: environment.IWARP_CRC32C ?? '' }).toEqual({ ...expectedSettings(environment), crc32c: environment.IWARP_CRC32C ?? '' });
+    if (environment.IWARP_CRC32C !== undefined) expect(settings.crc32c).toBe(environment.IWARP_CRC32C);
+    expect(passed + failed.length).toBeGreaterThan(kind === 'suite' ? 3000 : 10);
+  });
+
+  it('is of variables that the page explains', () => {
+    for (const name of VARIABLES) expect(page).toContain(`| \`${name}\` |`);
+  });
+});
