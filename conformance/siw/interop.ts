@@ -9,7 +9,7 @@ import { CASES } from './cases.ts';
 import { crcTwiceIn } from './crc-twice.ts';
 import { ourSettings, type OurSettings } from './our-settings.ts';
 import { openGuest, openRemote } from './peers.ts';
-import type { InteropRecord } from './report.ts';
+import { told, type InteropRecord } from './report.ts';
 
 const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N] [--json FILE]
                         [--repeat N] [--retries N]
@@ -97,10 +97,8 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
   }
 }
 
-/** What was seen, the tries before included. */
-function told({ detail, before, excused }: Outcome): string {
-  return `${detail}${before.map((words) => ` (a try before failed: ${words})`).join('')}${excused === undefined ? '' : ` (tried once more, since ${excused})`}`;
-}
+/** A failure told in a table: enough for what either side has said last. */
+const MAX_TOLD = 400;
 
 /**
  * A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. What failed before is told with the result. One fault of
@@ -117,7 +115,7 @@ async function runWithRetries(bench: Bench, testCase: InteropCase, retries: numb
       return { ...outcome, before, ...(excused === undefined ? {} : { excused }) };
     }
     if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap')); // to be looked at
-    before.push(outcome.detail.split('\n')[0]!);
+    before.push(outcome.detail.replace(/\n {2}capture: .*$/, '').replaceAll(/\s+/g, ' ').slice(0, MAX_TOLD));
   }
 }
 
@@ -143,8 +141,10 @@ function record(began: Date, peer: string, ours: OurSettings, outcomes: readonly
   return {
     began: began.toISOString(), seconds, peer, ours,
     cases: outcomes.map((outcome) => {
-      const { testCase: { driver, topic, tool, name, ours: side }, ok, excused, seconds: each } = outcome;
-      return { driver, topic, tool, name, ours: side, ok, detail: told(outcome), ...(excused === undefined ? {} : { excused }), seconds: each };
+      const { testCase: { driver, topic, tool, name, ours: side }, ok, detail, before, excused, seconds: each } = outcome;
+      return {
+        driver, topic, tool, name, ours: side, ok, detail, ...(before.length === 0 ? {} : { before }), ...(excused === undefined ? {} : { excused }), seconds: each,
+      };
     }),
   };
 }

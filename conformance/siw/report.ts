@@ -20,7 +20,14 @@ export interface RecordedCase {
   readonly ours: 'client' | 'server';
   readonly ok: boolean;
   readonly detail: string;
+  /** How the tries before failed, if there were any. */
+  readonly before?: readonly string[];
   /** The proved fault of the peer for which the case was run a second time; see crc-twice.ts. */
   readonly excused?: string;
   readonly seconds: number;
+}
+
+/** What was seen, the tries before included. */
+export function told({ detail, before = [], excused }: Pick<RecordedCase, 'detail' | 'before' | 'excused'>): string {
+  return `${detail}${before.map((words) => ` (a try before failed: ${words})`).join('')}${excused === undefined ? '' : ` (tried once more, since ${excused})`}`;
 }
