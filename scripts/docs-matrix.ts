@@ -27,6 +27,10 @@ export interface MatrixRun {
   readonly skipped: number;
   /** What failed, and how. */
   readonly failed: readonly string[];
+  /** Interop: the topics, where not all were run. */
+  readonly topic?: string;
+  /** Interop: cases of those that passed which had failed first. */
+  readonly again?: number;
 }
 
 export interface MatrixRecord {
@@ -35,9 +39,9 @@ export interface MatrixRecord {
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
 
-function row({ kind, environment, settings, began, seconds, passed, skipped, failed }: MatrixRun): string {
+function row({ kind, environment, settings, began, seconds, passed, skipped, failed, topic, again }: MatrixRun): string {
   const set = Object.entries(environment).map(([name, value]) => `\`${name}=${value}\``).join(' ') || 'nothing set';
-  return `| ${[set, settings.engine, settings.crc32c, settings.receive, kind, passed, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
+  return `| ${[set, settings.engine, settings.crc32c, settings.receive, topic === undefined ? kind : `${kind}: ${topic.replaceAll(',', ', ')}`, again === undefined ? passed : `${passed} (${again} in a second try)`, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
 }
 
 /** The page with the table of these results in it. */

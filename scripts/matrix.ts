@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { isDeepStrictEqual, parseArgs } from 'node:util';
+import type { InteropRecord } from '../conformance/siw/report.ts';
 import type { RnicSettings } from '../src/api/environment.ts';
 import { CONFIGURATIONS, expectedSettings, VARIABLES, type Configuration } from './matrix-configurations.ts';
 import { MATRIX_RECORD, writeMatrixPage, type MatrixRecord, type MatrixRun, type RunKind } from './docs-matrix.ts';
@@ -17,6 +18,7 @@ const USAGE = `usage: npm run matrix -- [--suite] [--interop] [--only NAMES] [--
   --interop      the interop cases too, or alone without --suite; needs the guest (conformance/siw/README.md) and runs the compiled tools
   --only NAMES   ${CONFIGURATIONS.map(({ name }) => name).join(', ')}: those named, with commas between
   --topic NAMES  interop cases of these topics only
+  --guests N     interop cases in so many guests side by side (1); two suit two processors
   --json FILE    keep the results there, beside those of other configurations
   --docs         keep the results in docs/matrix.json, and write the table of docs/engines.md
   paths          test files or folders, instead of the whole suite
@@ -28,6 +30,7 @@ const VITEST = join(ROOT, 'node_modules/vitest/vitest.mjs');
 interface Options {
   readonly kinds: readonly RunKind[];
   readonly topic: string | undefined;
+  readonly guests: number;
   readonly paths: readonly string[];
 }
 
@@ -91,22 +94,23 @@ async function suite(configuration: Configuration, { paths }: Options, folder: s
   return { passed: report.numPassedTests, skipped: report.numPendingTests, failed };
 }
 
-async function interop(configuration: Configuration, { topic }: Options, folder: string): Promise<Counts> {
-  const file = join(folder, 'interop.json');
-  rmSync(file, { force: true });
-  const args = ['--import', 'tsx', join(ROOT, 'conformance/siw/interop.ts'), '--retries', '1', '--json', file, ...(topic === undefined ? [] : ['--topic', topic])];
-  const { status } = await run(args, environmentOf(configuration), 'show');
-  if (!existsSync(file)) throw new Error(`the interop run ended with status ${status} and without a report`);
-  const { cases } = JSON.parse(readFileSync(file, 'utf8')) as { cases: readonly { tool: string; name: string; ok: boolean; detail: string }[] };
+async function interop(configuration: Configuration, { topic, guests }: Options, folder: string): Promise<Counts> {
+  const parts = Array.from({ length: guests }, async (_, i) => {
+    const file = join(folder, `interop-${i}.json`);
+    rmSync(file, { force: true });
+    const args = ['--import', 'tsx', join(ROOT, 'conformance/siw/interop.ts'), '--retries', '1', '--shard', `${i + 1}/${guests}`, '--json', file];
+    const { status } = await run([...args, ...(topic === undefined ? [] : ['--topic', topic])], environmentOf(configuration), 'show');
+    if (!existsSync(file)) throw new Error(`the interop run ended with status ${status} and without a report`);
+    return (JSON.parse(readFileSync(file, 'utf8')) as InteropRecord).cases;
+  });
+  const cases = (await Promise.all(parts)).flat();
+  if (cases.length === 0) throw new Error('no interop case was run');
   const failed = cases.filter(({ ok }) => !ok).map(({ tool, name, detail }) => `${tool}: ${name}: ${detail.split('\n')[0]}`);
-  return { passed: cases.length - failed.length, skipped: 0, failed };
+  const again = cases.filter(({ ok, before }) => ok && before !== undefined).length;
+  return { passed: cases.length - failed.length, skipped: 0, failed, ...(topic === undefined ? {} : { topic }), ...(again === 0 ? {} : { again }) };
 }
 
-interface Counts {
-  readonly passed: number;
-  readonly skipped: number;
-  readonly failed: readonly string[];
-}
+type Counts = Pick<MatrixRun, 'passed' | 'skipped' | 'failed' | 'topic' | 'again'>;
 
 async function runConfiguration(configuration: Configuration, options: Options): Promise<MatrixRun[]> {
   const { name } = configuration;
@@ -151,7 +155,7 @@ async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
-      suite: { type: 'boolean' }, interop: { type: 'boolean' }, only: { type: 'string' }, topic: { type: 'string' }, json: { type: 'string' }, docs: { type: 'boolean' },
+      suite: { type: 'boolean' }, interop: { type: 'boolean' }, only: { type: 'string' }, topic: { type: 'string' }, guests: { type: 'string' }, json: { type: 'string' }, docs: { type: 'boolean' },
       help: { type: 'boolean' },
     },
   });
@@ -165,10 +169,15 @@ async function main(): Promise<number> {
     process.stderr.write(unknown.length > 0 ? `no configuration is called ${unknown.join(', ')}\n${USAGE}` : `the results of a part of the suite are not kept\n${USAGE}`);
     return 2;
   }
+  const guests = Number(values.guests ?? 1);
+  if (!Number.isInteger(guests) || guests < 1 || guests > 16) {
+    process.stderr.write(`--guests must be from 1 to 16, got ${values.guests}\n${USAGE}`);
+    return 2;
+  }
   const kinds: RunKind[] = values.interop === true ? [...(values.suite === true ? ['suite' as const] : []), 'interop'] : ['suite'];
   const runs: MatrixRun[] = [];
   for (const configuration of CONFIGURATIONS.filter(({ name }) => names.includes(name))) {
-    const done = await runConfiguration(configuration, { kinds, topic: values.topic, paths: positionals });
+    const done = await runConfiguration(configuration, { kinds, topic: values.topic, guests, paths: positionals });
     runs.push(...done);
     if (values.json !== undefined) keep(values.json, done);
     if (values.docs === true) writeMatrixPage(keep(MATRIX_RECORD, done));
