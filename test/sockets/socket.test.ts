@@ -328,7 +328,7 @@ describe('mapped buffers', () => {
   });
 
   it('a signal ends the wait for room, and no more', async () => {
-    const memory = new Uint8Array(200_000);
+    const memory = sharedMemory(200_000);
     const port = await listen({ iomapSize: 1, sendBuffer: 4096 }, (socket) => {
       socket.once('data', () => void (async () => {
         const abort = new AbortController();
