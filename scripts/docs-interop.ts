@@ -12,14 +12,14 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { TOPICS } from '../conformance/siw/bench.ts';
 import { told, type InteropRecord, type RecordedCase } from '../conformance/siw/report.ts';
+import { between, cell } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
 /** What two runs saw. */
 export const INTEROP_FILE: string = path('docs/interop.json');
 const PAGE = path('docs/interop.md');
 const README = path('README.md');
-const BEGIN = '<!-- interop table: made by scripts/docs-interop.ts from docs/interop.json -->';
-const END = '<!-- end of the interop table -->';
+const MARKS = ['<!-- interop table: made by scripts/docs-interop.ts from docs/interop.json -->', '<!-- end of the interop table -->'] as const;
 
 /** Runs behind each other, two as a rule: the sums of each, the cases of the last. */
 export interface InteropPair {
@@ -61,7 +61,6 @@ const DRIVER_WORDS: Readonly<Record<RecordedCase['driver'], string>> = {
   stock: '', 'crc-required': 'siw requires CRC', 'peer-to-peer': 'siw with peer-to-peer', 'revision-1': 'siw with MPA revision 1',
 };
 
-const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 const sides = ({ ours }: RecordedCase): string => (ours === 'client' ? 'our client, stock server' : 'stock client, our server');
 
 const said = ({ began, seconds, passed, failed, again }: RunSummary): string =>
@@ -91,9 +90,9 @@ export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): str
   return `${lines.join('\n')}\n`;
 }
 
-/** The table of the README, with its markers. */
+/** The table of the README. */
 export function renderReadmeTable({ cases }: InteropPair): string {
-  const lines = [BEGIN, '', '| Tried, opposite the stock program | as client | as server | killed in the middle |', '|---|---|---|---|'];
+  const lines = ['| Tried, opposite the stock program | as client | as server | killed in the middle |', '|---|---|---|---|'];
   const tools = [...new Set(cases.filter(({ topic }) => topic !== 'killed').map(({ tool }) => tool))];
   const count = (list: readonly RecordedCase[]): string => (list.length === 0 ? '' : `${list.filter(({ ok }) => ok).length} of ${list.length}`);
   for (const tool of mergeSmall(tools)) {
@@ -102,7 +101,7 @@ export function renderReadmeTable({ cases }: InteropPair): string {
     const role = (ours: RecordedCase['ours']): string => count(alive.filter((each) => each.ours === ours));
     lines.push(`| ${tool === 'librspreload' ? '`nc.traditional`, `iperf` under librspreload' : tool.split(', ').map((name) => `\`${name}\``).join(', ')} | ${role('client')} | ${role('server')} | ${count(killed)} |`);
   }
-  lines.push('', `Cases that passed, in the last run. What each was: [docs/interop.md](docs/interop.md).`, '', END);
+  lines.push('', `Cases that passed, in the last run. What each was: [docs/interop.md](docs/interop.md).`);
   return lines.join('\n');
 }
 
@@ -114,9 +113,7 @@ function mergeSmall(tools: readonly string[]): string[] {
 
 /** `readme` with the table of `pair`. */
 export function withTable(readme: string, pair: InteropPair): string {
-  const [from, to] = [readme.indexOf(BEGIN), readme.indexOf(END)];
-  if (from < 0 || to < from) throw new Error('README.md has lost the markers of the interop table');
-  return readme.slice(0, from) + renderReadmeTable(pair) + readme.slice(to + END.length);
+  return between(readme, 'README.md', MARKS, renderReadmeTable(pair));
 }
 
 /** Each page with what it should hold. */

@@ -2,14 +2,14 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { RnicSettings } from '../src/api/environment.ts';
+import { between, cell } from './marked.ts';
 import type { Configuration } from './matrix-configurations.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
 /** The results, and the page with the table. */
 export const MATRIX_RECORD: string = path('docs/matrix.json');
 export const MATRIX_PAGE: string = path('docs/engines.md');
-const BEGIN = '<!-- matrix: made by scripts/docs-matrix.ts from docs/matrix.json -->';
-const END = '<!-- end of the matrix -->';
+const MARKS = ['<!-- matrix: made by scripts/docs-matrix.ts from docs/matrix.json -->', '<!-- end of the matrix -->'] as const;
 
 export type RunKind = 'suite' | 'interop';
 
@@ -37,8 +37,6 @@ export interface MatrixRecord {
   readonly runs: readonly MatrixRun[];
 }
 
-const cell = (text: string): string => text.replaceAll('|', '\\|');
-
 function row({ kind, environment, settings, began, seconds, passed, skipped, failed, topic, again }: MatrixRun): string {
   const set = Object.entries(environment).map(([name, value]) => `\`${name}=${value}\``).join(' ') || 'nothing set';
   return `| ${[set, settings.engine, settings.crc32c, settings.receive, topic === undefined ? kind : `${kind}: ${topic.replaceAll(',', ', ')}`, again === undefined ? passed : `${passed} (${again} in a second try)`, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
@@ -48,13 +46,10 @@ function row({ kind, environment, settings, began, seconds, passed, skipped, fai
 export function matrixPage(page: string, { runs }: MatrixRecord): string {
   const failures = runs.flatMap(({ name, kind, failed }) => failed.map((line) => `- ${name}, ${kind}: ${cell(line)}`));
   const lines = [
-    BEGIN, '', '| environment | engine | CRC32c | receive | run | passed | failed | skipped | time | day |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
-    ...runs.map(row), ...(failures.length === 0 ? [] : ['', ...failures]), '', END,
+    '| environment | engine | CRC32c | receive | run | passed | failed | skipped | time | day |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    ...runs.map(row), ...(failures.length === 0 ? [] : ['', ...failures]),
   ];
-  const from = page.indexOf(BEGIN);
-  const to = page.indexOf(END);
-  if (from < 0 || to < from) throw new Error('docs/engines.md has lost the marks of its table');
-  return page.slice(0, from) + lines.join('\n') + page.slice(to + END.length);
+  return between(page, 'docs/engines.md', MARKS, lines.join('\n'));
 }
 
 /** Write the table. */

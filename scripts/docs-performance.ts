@@ -11,12 +11,12 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Baseline, BaselineRun } from '../bench/compare.ts';
 import { goalsMarkdown } from '../bench/goals.ts';
+import { between } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
 export const PERFORMANCE_PAGE: string = path('docs/performance.md');
 const BASELINE = path('bench/baseline.json');
-const BEGIN = '<!-- goals: made by scripts/docs-performance.ts from bench/baseline.json -->';
-const END = '<!-- end of the goals -->';
+const MARKS = ['<!-- goals: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the goals -->'] as const;
 
 /** The machine's words that matter for a figure. */
 const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
@@ -35,9 +35,7 @@ function text(run: BaselineRun | undefined): string {
 
 /** `page` with the figures of the run that was kept, if there is one. */
 export function withFigures(page: string, run: BaselineRun | undefined): string {
-  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (from < 0 || to < from) throw new Error('docs/performance.md has lost the markers of its figures');
-  return `${page.slice(0, from)}${BEGIN}\n\n${text(run)}\n\n${page.slice(to)}`;
+  return between(page, 'docs/performance.md', MARKS, text(run));
 }
 
 /** The run that bench/baseline.json was made of. */

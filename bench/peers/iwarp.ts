@@ -7,7 +7,7 @@ import type { ConnectionPolicy } from '../../src/mpa/policy.ts';
 import type { Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { ACCESS } from '../../src/ddp/stag-table.ts';
-import { arrivals } from '../../src/tools/support/arrival.ts';
+import { arrivals } from '../../src/transport/arrival.ts';
 import { wrapTransport } from '../../src/transport/middleware.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../../src/verbs/cq.ts';

@@ -1,13 +1,13 @@
 /** `connect`: the door of the promise layer that leads out. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { IwarpError } from '../base/errors.ts';
+import { checkObject, IwarpError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import { checkTarget, type TargetOptions } from '../cm/target.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, checkOptionsObject, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
+  checkEndpoint, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { closeError, isEngineFailure, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
@@ -34,7 +34,7 @@ export interface ConnectOptions extends EndpointOptions, TargetOptions {
  * await connection.close();
  */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  checkOptionsObject(options);
+  checkObject('options', options);
   const signal = checkSignal(options.signal);
   const target = checkTarget(options, 'localhost');
   const endpoint = checkEndpoint(options);

@@ -4,7 +4,7 @@
  * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
  */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkBoolean, checkInteger, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -17,7 +17,7 @@ import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
 import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { Credits, isFarewell, isGrant } from './credits.ts';
-import { checkOptionsObject, destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
+import { destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
 import { closeError, TerminateError, type CloseInfo } from './errors.ts';
 import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
@@ -371,7 +371,7 @@ export class Connection {
    * }
    */
   async receive(options: OperationOptions = {}): Promise<Message | null> {
-    checkOptionsObject(options);
+    checkObject('options', options);
     const signal = checkSignal(options.signal);
     if (signal?.aborted === true) throw abortError(signal);
     const message = this.#inbox.shift();
@@ -407,7 +407,7 @@ export class Connection {
 
   /** Settles when nothing is under way or in line, however it ended. */
   async drain(options: OperationOptions = {}): Promise<void> {
-    checkOptionsObject(options);
+    checkObject('options', options);
     await this.#operations.whenIdle(checkSignal(options.signal));
   }
 
@@ -419,7 +419,7 @@ export class Connection {
    * const { cause } = await connection.close({ signal: AbortSignal.timeout(5000) });
    */
   async close(options: OperationOptions = {}): Promise<CloseInfo> {
-    checkOptionsObject(options);
+    checkObject('options', options);
     const signal = checkSignal(options.signal);
     const onAbort = (): void => this.destroy();
     signal?.addEventListener('abort', onAbort, { once: true });
@@ -478,7 +478,7 @@ export class Connection {
   }
 
   #checkCall(options: OperationOptions): AbortSignal | undefined {
-    checkOptionsObject(options);
+    checkObject('options', options);
     const signal = checkSignal(options.signal);
     this.#checkOpen();
     return signal;

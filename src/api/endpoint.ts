@@ -8,7 +8,7 @@ import type { MemoryRegion } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { BouncePool } from './bounce.ts';
 import { RESERVED_RECEIVES } from './credits.ts';
-import { checkEngine, defaultRnic, engineOf, isRnic, type EngineKind, type Rnic } from './environment.ts';
+import { checkEngine, checkRnic, defaultRnic, engineOf, type EngineKind, type Rnic } from './environment.ts';
 import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 
 /** Options that both sides of the promise layer share. */
@@ -73,8 +73,7 @@ export interface Endpoint {
 export function checkEndpoint(options: EndpointOptions): Endpoint {
   const { pd, credits = true, extensions = true, sends = DEFAULT_SENDS } = options;
   // Only undefined means the default: null is somebody's mistake.
-  const rnic = options.rnic === undefined ? defaultRnic(options.engine) : options.rnic;
-  if (!isRnic(rnic)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.rnic must come from openRnic, got ${show(rnic)}`);
+  const rnic = options.rnic === undefined ? defaultRnic(options.engine) : checkRnic('options.rnic', options.rnic);
   if (options.rnic !== undefined && options.engine !== undefined && checkEngine('options.engine', options.engine) !== engineOf(rnic)) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${options.engine}, but options.rnic works in ${engineOf(rnic)}`);
   }
@@ -120,13 +119,6 @@ function presetPolicy(preset: PresetName | undefined): ConnectionPolicy {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options.preset must be one of ${PRESET_NAMES.join(', ')}, got ${show(preset)}`);
   }
   return resolvePolicy(PRESETS[preset]);
-}
-
-/** @internal Throws ERR_INVALID_ARGUMENT unless `options` is an object. */
-export function checkOptionsObject(options: unknown): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-  }
 }
 
 /** @internal Queues and buffers of one connection, made before it is connected. */

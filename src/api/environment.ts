@@ -2,7 +2,7 @@
  * The one place where the promise layer meets the machine: the process's device, its TCP transport and its clock, made on first use.
  */
 import type { Scheduler } from '../base/clock.ts';
-import { checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { ConnectionManager } from '../cm/manager.ts';
 import { controlFromEnvironment } from '../observe/control-socket.ts';
 import { observe } from '../observe/devices.ts';
@@ -52,9 +52,10 @@ const MAX_ENGINES = 64;
 
 const known = new WeakSet<object>();
 
-/** @internal True for what {@link openRnic} has made. */
-export function isRnic(value: unknown): value is Rnic {
-  return typeof value === 'object' && value !== null && known.has(value);
+/** @internal Throws ERR_INVALID_ARGUMENT unless it comes from {@link openRnic}; returns it. */
+export function checkRnic(name: string, value: unknown): Rnic {
+  if (typeof value === 'object' && value !== null && known.has(value)) return value as Rnic;
+  throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must come from openRnic, got ${show(value)}`);
 }
 
 /**
@@ -68,9 +69,7 @@ export function isRnic(value: unknown): value is Rnic {
  * const connection = await connect({ rnic, host: '127.0.0.1', port: 4711 });
  */
 export function openRnic(options: RnicOptions = {}): Rnic {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-  }
+  checkObject('options', options);
   const { transport, scheduler = realScheduler, engine: _engine, engines = 1, ...deviceOptions } = options;
   const engine = chooseEngine(options);
   checkInteger('options.engines', engines, 1, MAX_ENGINES);
@@ -155,8 +154,8 @@ export function defaultEngine(): EngineKind {
 }
 
 function inThread(device: Device, transport: Transport | undefined, scheduler: Scheduler): ConnectionManager {
-  // Reads land in memory of the CRC engine, where they are checked without a copy.
   if (transport !== undefined) return new ConnectionManager(device, tappable(transport, scheduler), scheduler);
+  // Reads land in memory of the CRC engine, where they are checked without a copy.
   const tcp = new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
   transports.set(device, tcp);
   return new ConnectionManager(device, tappable(tcp, scheduler), scheduler);

@@ -1,8 +1,8 @@
 /** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
-import { checkBoolean, checkBytes, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
 import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
-import { checkOptionsObject, type Resources } from './endpoint.ts';
+import type { Resources } from './endpoint.ts';
 import type { BouncePool } from './bounce.ts';
 import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
 
@@ -43,7 +43,7 @@ export function rightsOf(access: PeerAccess): number {
 /** @internal Zeroed memory, and what of the options is for registration. */
 export function allocateBytes(device: Device, octets: number, options: AllocateOptions): { readonly bytes: Uint8Array; readonly options: RegisterOptions } {
   checkInteger('octets', octets, 0, 0xffff_ffff);
-  checkOptionsObject(options);
+  checkObject('options', options);
   const { sharedMemory = false, ...rest } = options;
   checkBoolean('options.sharedMemory', sharedMemory);
   return { bytes: sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : device.newMemory(octets), options: rest };

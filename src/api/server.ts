@@ -1,13 +1,13 @@
 /** `createServer`: the door that peers come in by. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
+import { checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
 import { privateDataRoom } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, checkOptionsObject, createResources, destroyResources, helloOf, withHello,
+  checkEndpoint, createResources, destroyResources, helloOf, withHello,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { closeError, RejectedError, startupError, type ServerFailure } from './errors.ts';
@@ -88,7 +88,7 @@ export class Server {
 
   /** @internal Use {@link createServer}. */
   constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
-    checkOptionsObject(options);
+    checkObject('options', options);
     if (onConnection !== undefined) checkFunction('onConnection', onConnection);
     for (const name of ['onRequest', 'onError', 'onFailure'] as const) {
       if (options[name] !== undefined) checkFunction(`options.${name}`, options[name]);
@@ -108,7 +108,7 @@ export class Server {
    * Rejects with ERR_CONNECT if the address cannot be had, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
-    checkOptionsObject(where);
+    checkObject('options', where);
     const { signal: given, ...target } = where;
     const signal = checkSignal(given);
     if (this.#state !== 'new') throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);
@@ -143,7 +143,7 @@ export class Server {
 
   /** Stop listening and close every connection in order; settles when all are gone. With a `signal` those left are dropped when it is aborted. */
   async close(options: OperationOptions = {}): Promise<void> {
-    checkOptionsObject(options);
+    checkObject('options', options);
     checkSignal(options.signal);
     this.#state = 'closed';
     while (this.#waiting.next(null));
@@ -159,7 +159,7 @@ export class Server {
 
   /** The next connection, for a server without a function; null when the server is closed. */
   async accept(options: OperationOptions = {}): Promise<Connection | null> {
-    checkOptionsObject(options);
+    checkObject('options', options);
     const signal = checkSignal(options.signal);
     if (signal?.aborted === true) throw abortError(signal);
     return this.#accepted.shift() ?? (this.#state === 'closed' ? null : await this.#waiting.wait(signal));

@@ -1,5 +1,5 @@
 /** AbortSignals, as every call that waits takes them. */
-import { IwarpError, show } from './errors.ts';
+import { checkObject, IwarpError, show } from './errors.ts';
 
 /** What every call that waits takes. */
 export interface WaitOptions {
@@ -9,9 +9,7 @@ export interface WaitOptions {
 
 /** Throws ERR_INVALID_ARGUMENT unless `options` is an object whose `signal` is undefined or an AbortSignal; returns the signal. */
 export function signalOf(options: unknown): AbortSignal | undefined {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-  }
+  checkObject('options', options);
   return checkSignal((options as WaitOptions).signal);
 }
 

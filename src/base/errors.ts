@@ -90,6 +90,11 @@ export function checkBytes(name: string, value: unknown): Uint8Array {
   return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
 }
 
+/** Throws ERR_INVALID_ARGUMENT unless `value` is an object. */
+export function checkObject(name: string, value: unknown): asserts value is object {
+  if (typeof value !== 'object' || value === null) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an object, got ${show(value)}`);
+}
+
 /** Throws ERR_INVALID_ARGUMENT unless `value` is a function. */
 export function checkFunction(name: string, value: unknown): void {
   if (typeof value !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a function, got ${show(value)}`);

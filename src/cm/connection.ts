@@ -1,7 +1,7 @@
 /**
  * One connection of the connection manager, either side: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect.
  */
-import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBytes, checkFunction, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
 import { noCounters } from '../rdmap/counters.ts';
@@ -104,7 +104,7 @@ export abstract class CmConnection implements QpController, LinkHandler {
 
   /** The one event handler. Events raised before it is set wait for it. */
   setHandler(handler: (event: CmEvent) => void): void {
-    if (typeof handler !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `handler must be a function, got ${show(handler)}`);
+    checkFunction('handler', handler);
     this.#handler = handler;
     const waiting = this.#waiting;
     this.#waiting = null;

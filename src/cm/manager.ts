@@ -2,7 +2,7 @@
  * The connection manager: connect and listen over a transport, shaped like librdmacm. One object for a device, a transport and a clock.
  */
 import type { Scheduler } from '../base/clock.ts';
-import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { checkHost, checkTarget, type Target, type TargetOptions } from './target.ts';
 import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
@@ -87,7 +87,7 @@ export class ConnectionManager {
    */
   connect(qp: QueuePair, options: ConnectOptions): ActiveConnection {
     checkQp('qp', qp);
-    checkOptions(options);
+    checkObject('options', options);
     const target = checkTarget(options);
     const policy = resolvePolicy(options.policy);
     const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
@@ -110,16 +110,14 @@ export class ConnectionManager {
    * });
    */
   listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
-    checkOptions(options);
-    if (typeof onRequest !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `onRequest must be a function, got ${show(onRequest)}`);
+    checkObject('options', options);
+    checkFunction('onRequest', onRequest);
     if (options.host !== undefined) checkHost('options.host', options.host);
     if (options.port !== undefined) checkInteger('options.port', options.port, 0, 65_535);
     const backlog = checkInteger('options.backlog', options.backlog === undefined ? DEFAULT_BACKLOG : options.backlog, 1, 65_535);
     const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;
-    if (onFailure !== undefined && typeof onFailure !== 'function') {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', `options.onFailure must be a function, got ${show(onFailure)}`);
-    }
+    if (onFailure !== undefined) checkFunction('options.onFailure', onFailure);
     const context = this.#context(resolvePolicy(options.policy));
     const listener = new CmListener(context, maxPending, onRequest, onFailure, this.device.limits.maxQpRdAtom);
     const target = {
@@ -153,12 +151,6 @@ export class ConnectionManager {
   #context(policy: ConnectionPolicy): ConnectionContext {
     const { device, census } = this;
     return { policy, defer: device.defer, census };
-  }
-}
-
-function checkOptions(options: unknown): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
   }
 }
 

@@ -16,11 +16,11 @@ import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
-import { openPcapFile, pcapTap } from '../transport/pcap-tap.ts';
-import type { Port, PortListener, Transport } from '../transport/port.ts';
+import { arrivals } from '../transport/arrival.ts';
+import { PassingPort, wrapTransport, type PortMiddleware } from '../transport/middleware.ts';
+import { openPcapFile, pcapLayer } from '../transport/pcap-tap.ts';
+import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
-import { PassingPort, wrapTransport } from '../transport/middleware.ts';
-import { tap } from '../transport/tap.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import {
   packError, putCounters, REPLY, type Command, type EndpointState, type EngineEvent, type EngineStart, type EntryState, type OperationState,
@@ -76,9 +76,12 @@ class EngineCore {
     const before = (): void => {
       if (this.#reader.peek() >= 0) this.turn();
     };
-    const behind = start.arrivals === true ? this.#noteArrival : null;
+    const layers: PortMiddleware[] = [(port) => new HeedingPort(port, before)];
+    // Never closed: writes are synchronous, and the thread may end at any time.
+    if (start.capture !== undefined) layers.unshift(pcapLayer(openPcapFile(start.capture)));
+    if (start.arrivals === true) layers.push(arrivals(this.#noteArrival));
     const tcp = new TcpTransport({ allocate, receive: start.receive });
-    const transport = wrapTransport(captured(tcp, start.capture), (port) => new HeedingPort(port, before, behind));
+    const transport = wrapTransport(tcp, ...layers);
     this.#progress = new ThreadProgress(transport, realScheduler, resources);
     this.tell({ type: 'up', settings: { crc32c: crc.name, receive: tcp.receive } });
   }
@@ -328,22 +331,13 @@ class EngineCore {
   };
 }
 
-/** A transport whose connections are written to a file, if there is one. Writes are synchronous: the thread may end at any time. */
-function captured(transport: Transport, path: string | undefined): Transport {
-  if (path === undefined) return transport;
-  const file = openPcapFile(path);
-  return wrapTransport(transport, tap(realScheduler, pcapTap((bytes) => file.output(bytes))));
-}
-
 /** A port that first lets the engine hear what the application has said. */
 class HeedingPort extends PassingPort {
   readonly #before: () => void;
-  readonly #behind: (() => void) | null;
 
-  constructor(inner: Port, before: () => void, behind: (() => void) | null) {
+  constructor(inner: Port, before: () => void) {
     super(inner);
     this.#before = before;
-    this.#behind = behind;
   }
 
   readTarget(): Uint8Array | undefined {
@@ -353,7 +347,6 @@ class HeedingPort extends PassingPort {
   override onData(bytes: Uint8Array, start: number, end: number): void {
     this.#before();
     super.onData(bytes, start, end);
-    this.#behind?.();
   }
 
   override onEnd(): void {

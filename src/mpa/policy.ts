@@ -2,7 +2,7 @@
  * What one connection asks for and grants during start-up (design, section 4), and what start-up settled.
  * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first; what real peers need is the reason of each default.
  */
-import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { DEPTH_NOT_NEGOTIATED, ENHANCED_OCTETS, LEGACY_DEPTHS_OCTETS, MAX_PRIVATE_DATA } from './wire.ts';
 
 /** The three kinds of ready-to-receive message (RFC 6581 9.2), each of zero length. */
@@ -111,9 +111,7 @@ const TIMEOUT_MAX = 3_600_000;
  * const policy = resolvePolicy({ crc: 'required', ord: 4 });
  */
 export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: ConnectionPolicy = DEFAULT_POLICY): ConnectionPolicy {
-  if (typeof partial !== 'object' || partial === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `policy must be an object, got ${show(partial)}`);
-  }
+  checkObject('policy', partial);
   const policy = { ...base } as Record<string, unknown>;
   for (const [name, value] of Object.entries(partial)) {
     if (!(name in base)) throw new IwarpError('ERR_INVALID_ARGUMENT', `policy.${name} is not a known option`);

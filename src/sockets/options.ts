@@ -1,7 +1,7 @@
 /** Options of byte streams, checked before anything is made: what a caller gets wrong is said at once, by its name. */
-import { defaultRnic, isRnic, type Rnic } from '../api/environment.ts';
+import { checkRnic, defaultRnic, type Rnic } from '../api/environment.ts';
 import { checkSignal } from '../base/abort.ts';
-import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkObject } from '../base/errors.ts';
 
 /** Sizes of a stream. */
 export interface ChannelOptions {
@@ -36,9 +36,7 @@ const RANGES = {
 
 /** Throws ERR_INVALID_ARGUMENT unless all is as {@link RdmaSocketOptions} says; returns the device to use. */
 export function checkSocketOptions(options: RdmaSocketOptions): Rnic {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
-  }
+  checkObject('options', options);
   for (const [name, [min, max]] of Object.entries(RANGES)) {
     const value = options[name as keyof typeof RANGES];
     if (value !== undefined) checkInteger(`options.${name}`, value, min, max);
@@ -47,7 +45,5 @@ export function checkSocketOptions(options: RdmaSocketOptions): Rnic {
     if (options[name] !== undefined) checkBoolean(`options.${name}`, options[name]);
   }
   checkSignal(options.signal);
-  const rnic = options.rnic === undefined ? defaultRnic() : options.rnic;
-  if (!isRnic(rnic)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.rnic must come from openRnic, got ${show(rnic)}`);
-  return rnic;
+  return options.rnic === undefined ? defaultRnic() : checkRnic('options.rnic', options.rnic);
 }

@@ -1,7 +1,7 @@
 /** The side that listens, in the shape of `net.Server`. */
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
-import { checkFunction, IwarpError, show } from '../base/errors.ts';
+import { checkFunction, checkObject, IwarpError } from '../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
@@ -70,7 +70,7 @@ export class RdmaServer extends EventEmitter {
     const ready = typeof given.at(-1) === 'function' ? given.pop() as () => void : undefined;
     const [where, host, backlog] = given;
     const options = where === undefined || typeof where === 'number' ? { port: where, host, backlog } : where;
-    if (typeof options !== 'object' || options === null) throw new IwarpError('ERR_INVALID_ARGUMENT', `options must be an object, got ${show(options)}`);
+    checkObject('options', options);
     const bound = this.#rnic.cm.listen({ ...options as ListenOptions, policy: this.#policy }, (request) => this.#request(request));
     this.#state = 'binding';
     if (ready !== undefined) this.once('listening', ready);

@@ -10,8 +10,10 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { IwarpError, checkInteger } from '../base/errors.ts';
 import { mappedIpv6, ipOctets } from './ip-address.ts';
+import type { PortMiddleware } from './middleware.ts';
 import type { PortAddress } from './port.ts';
-import type { TapDirection, TapInfo, TapSink } from './tap.ts';
+import { realScheduler } from './scheduler.ts';
+import { tap, type TapDirection, type TapInfo, type TapSink } from './tap.ts';
 
 const MAGIC_NANOSECONDS = 0xa1b2_3c4d;
 const LINKTYPE_RAW = 101;
@@ -89,6 +91,11 @@ export function openPcapFile(path: string): PcapFile {
       closeSync(file);
     },
   };
+}
+
+/** @internal A layer that writes all that passes it to `file`, with the times of the real clock. */
+export function pcapLayer(file: PcapFile): PortMiddleware {
+  return tap(realScheduler, pcapTap((bytes) => file.output(bytes)));
 }
 
 function fileHeader(): Uint8Array {

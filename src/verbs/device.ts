@@ -1,7 +1,7 @@
 /**
  * The device: home of protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
-import { checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
@@ -11,7 +11,7 @@ import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamResources } from '../rdmap/stream-types.ts';
 import { CompletionQueue } from './cq.ts';
 import type { AsyncEvent } from './events.ts';
-import { checkOptions, type MemoryRegion } from './memory.ts';
+import type { MemoryRegion } from './memory.ts';
 import { ProtectionDomain } from './pd.ts';
 import type { QueuePair } from './qp.ts';
 import type { SharedReceiveQueue } from './srq.ts';
@@ -316,7 +316,7 @@ export class Device {
 const LIMIT_NAMES = { pd: 'maxPd', cq: 'maxCq', qp: 'maxQp', srq: 'maxSrq' } as const;
 
 function checkDeviceOptions(options: DeviceOptions): void {
-  checkOptions(options);
+  checkObject('options', options);
   const expect = (name: 'name' | 'random' | 'defer' | 'limits', type: 'string' | 'function' | 'object'): void => {
     const value: unknown = options[name];
     if (value === undefined || (typeof value === type && value !== null)) return;

@@ -5,7 +5,7 @@
  * What a queued request will do to a region (invalidate it, register it anew) counts for the requests posted behind it, though it has not
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
-import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
 import type { PostedMemory } from '../rdmap/work.ts';
@@ -199,7 +199,7 @@ export class MemoryRegion implements PostedMemory {
   registerShared(access: number, options: RegisterOptions & { readonly pd?: ProtectionDomain } = {}): MemoryRegion {
     this.checkAlive('the memory region');
     if (!this.entry.valid) throw new IwarpError('ERR_INVALID_REGION', 'the memory region is invalid');
-    checkOptions(options);
+    checkObject('options', options);
     const pd = options.pd === undefined ? this.#pd : this.#checkPd(options.pd);
     const region = pd.registerMemory(this.entry.bytes, access, { ...options, shared: true });
     this.entry.shared = true;
@@ -215,7 +215,7 @@ export class MemoryRegion implements PostedMemory {
    */
   reregister(change: ReregisterOptions): void {
     this.checkAlive('the memory region');
-    checkOptions(change, 'change');
+    checkObject('change', change);
     this.#checkNoWindows();
     const bytes = change.memory === undefined ? this.entry.bytes : checkBytes('change.memory', change.memory);
     const access = change.access === undefined ? this.entry.access : checkAccess('change.access', change.access);
@@ -328,20 +328,13 @@ export function checkAccess(name: string, access: unknown): number {
 }
 
 /** @internal */
-export function checkOptions(options: unknown, name = 'options'): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an object, got ${show(options)}`);
-  }
-}
-
-/** @internal */
 export function checkKey(name: string, key: unknown): number {
   return checkInteger(name, key, 0, 0xff);
 }
 
 /** @internal The parts of {@link RegisterOptions}, checked. */
 export function checkRegister(pd: ProtectionDomain, options: RegisterOptions): { iova: bigint | number; key: number | undefined; shared: boolean; qp: number } {
-  checkOptions(options);
+  checkObject('options', options);
   const { queuePair, key } = options;
   const owner = queuePair as { readonly number?: unknown; readonly pd?: unknown } | null | undefined;
   if (owner !== undefined && (owner === null || typeof owner !== 'object' || typeof owner.number !== 'number')) {

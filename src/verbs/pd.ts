@@ -1,9 +1,9 @@
 /** Protection domains: verbs draft 5.2. */
-import { checkBoolean, checkBytes, checkInteger, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import type { Device } from './device.ts';
-import { checkAccess, checkOptions, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
+import { checkAccess, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
 import { QueuePair } from './qp.ts';
 import type { QueuePairOptions } from './qp-types.ts';
 import { SharedReceiveQueue, type SrqOptions } from './srq.ts';
@@ -85,7 +85,7 @@ export class ProtectionDomain {
    */
   allocateFastRegion(maxOctets: number, options: FastRegionOptions = {}): MemoryRegion {
     checkInteger('maxOctets', maxOctets, 1, MAX_MESSAGE);
-    checkOptions(options);
+    checkObject('options', options);
     const remote = checkBoolean('options.remote', options.remote ?? true);
     return this.#withUse(() => {
       const entry = this.device.stags.allocate('region', this.handle);

@@ -1,10 +1,10 @@
 /** Checks of the options of a queue pair: each mistake throws before anything has been made (verbs draft 6.1.1, 9.2.5). */
-import { checkBoolean, checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import type { InboundRights } from '../rdmap/receiver.ts';
 import { CompletionQueue } from './cq.ts';
-import { checkOptions } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
+import type { PostContext } from './post.ts';
 import type { QueuePairOptions } from './qp-types.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
@@ -12,19 +12,14 @@ const DEFAULT_WR = 128;
 const DEFAULT_SGE = 4;
 const DEFAULT_INLINE = 256;
 
-/** Options with every default filled in. */
-export interface CheckedQpOptions {
+/** Options with every default filled in; what requests are checked against later is as {@link PostContext} has it. */
+export interface CheckedQpOptions
+  extends Pick<PostContext, 'maxSge' | 'maxRecvSge' | 'maxInline' | 'signalAll' | 'allowBind' | 'allowFastRegister'> {
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
   readonly srq: SharedReceiveQueue | null;
   readonly sendDepth: number;
   readonly recvDepth: number;
-  readonly maxSge: number;
-  readonly maxRecvSge: number;
-  readonly maxInline: number;
-  readonly signalAll: boolean;
-  readonly allowBind: boolean;
-  readonly allowFastRegister: boolean;
   readonly rights: InboundRights;
   readonly extensions: boolean;
   readonly sinkRight: number;
@@ -34,7 +29,7 @@ export interface CheckedQpOptions {
 }
 
 export function checkQpOptions(pd: ProtectionDomain, options: QueuePairOptions): CheckedQpOptions {
-  checkOptions(options);
+  checkObject('options', options);
   const { limits } = pd.device;
   const sendCq = checkCq('options.sendCq', options.sendCq, pd);
   const recvCq = checkCq('options.recvCq', options.recvCq, pd);

@@ -2,7 +2,7 @@
  * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in `qp-states.ts`.
  */
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkOneOf, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError } from '../base/errors.ts';
 import { Machine } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
@@ -12,7 +12,6 @@ import type { StreamCounters, StreamEndpoint, StreamEvent } from '../rdmap/strea
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
 import type { CompletionQueue } from './cq.ts';
-import { checkOptions } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, fillSend, postList, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
 import { checkQpOptions } from './qp-options.ts';
@@ -205,7 +204,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
    */
   modify(change: QpChange): void {
     this.#checkAlive();
-    checkOptions(change, 'change');
+    checkObject('change', change);
     const { state: target, ord, maxSendWr, maxRecvWr, rqLimit } = change;
     const { limits } = this.pd.device;
     if (target !== undefined) checkOneOf('change.state', target, QP_STATES);

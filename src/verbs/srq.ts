@@ -1,7 +1,6 @@
 /** Shared receive queues: verbs draft 6.3. */
-import { checkInteger, IwarpError } from '../base/errors.ts';
+import { checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
-import { checkOptions } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, postList, type ReceiveWorkRequest } from './post.ts';
 
@@ -57,7 +56,7 @@ export class SharedReceiveQueue {
   /** @internal Use {@link ProtectionDomain.createSrq}. */
   constructor(pd: ProtectionDomain, options: SrqOptions) {
     const { limits } = pd.device;
-    checkOptions(options);
+    checkObject('options', options);
     const maxWr = checkInteger('options.maxWr', options.maxWr, 1, limits.maxSrqWr);
     this.maxSge = checkInteger('options.maxSge', options.maxSge ?? Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge);
     this.#limit = checkInteger('options.limit', options.limit ?? 0, 0, maxWr); // VERBS-135
@@ -95,7 +94,7 @@ export class SharedReceiveQueue {
    */
   modify(change: { readonly maxWr?: number; readonly limit?: number }): void {
     this.#checkAlive();
-    checkOptions(change, 'change');
+    checkObject('change', change);
     const { maxWr, limit } = change;
     if (maxWr !== undefined) checkInteger('change.maxWr', maxWr, 1, this.pd.device.limits.maxSrqWr);
     if (limit !== undefined) checkInteger('change.limit', limit, 0, maxWr ?? this.maxWr); // VERBS-135

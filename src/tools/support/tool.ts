@@ -7,11 +7,11 @@ import { IwarpError } from '../../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../../cm/manager.ts';
 import { defaultCrc32cEngine } from '../../crc32c/engine.ts';
 import type { ConnectionPolicy } from '../../mpa/policy.ts';
+import { arrivals } from '../../transport/arrival.ts';
 import { wrapTransport } from '../../transport/middleware.ts';
+import { openPcapFile, pcapLayer, type PcapFile } from '../../transport/pcap-tap.ts';
 import type { Transport } from '../../transport/port.ts';
 import { TcpTransport } from '../../transport/tcp.ts';
-import { arrivals } from './arrival.ts';
-import { captureTransport, type Capture } from './capture.ts';
 import { atoi, textOption, type ParsedOptions } from './options.ts';
 import { policyFromFlags } from './policy-flags.ts';
 import { Session, type SessionOptions } from './session.ts';
@@ -91,7 +91,7 @@ export class Tool {
   readonly io: ToolIo;
   readonly rnic: Rnic;
   readonly policy: ConnectionPolicy;
-  readonly #capture: Capture | null;
+  readonly #capture: PcapFile | null;
   readonly #sessions = new Set<Session>();
   readonly #listeners = new Set<RequestQueue>();
   readonly #timeout: number;
@@ -114,7 +114,7 @@ export class Tool {
     this.policy = options.policy['relaxed'] === undefined ? { ...policy, ...defaults } : { ...policy, ...defaults, responder: policy.responder };
     const file = textOption(options, 'pcap');
     const worker = defaultEngine() === 'worker';
-    this.#capture = file === undefined || worker ? null : captureTransport(file);
+    this.#capture = file === undefined || worker ? null : openPcapFile(file);
     const arrived = (): void => this.#tellArrived();
     this.rnic = worker ? openHookedWorker({ capture: file, arrived }) : openRnic({ transport: this.#transport(arrived) });
     const seconds = textOption(options, 'timeout');
@@ -124,8 +124,8 @@ export class Tool {
   }
 
   #transport(arrived: () => void): Transport {
-    const transport = this.#capture?.transport ?? new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
-    return wrapTransport(transport, arrivals(arrived));
+    const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
+    return wrapTransport(tcp, ...(this.#capture === null ? [] : [pcapLayer(this.#capture)]), arrivals(arrived));
   }
 
   say(line: string): void {
@@ -224,7 +224,7 @@ export class Tool {
     this.io.signal?.removeEventListener('abort', this.#onAbort);
     for (const session of this.#sessions) session.fail(new IwarpError('ERR_CONNECTION_CLOSED', 'the tool has ended'));
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
-    await this.#capture?.close();
+    this.#capture?.close();
     retire(this.rnic);
   }
 

@@ -2,8 +2,8 @@
  * Middleware that tells when octets have arrived and been dealt with. An RDMA Write gives its target no completion; stock tools spin on
  * memory, and we look at it whenever something has come instead.
  */
-import { PassingPort, type PortMiddleware } from '../../transport/middleware.ts';
-import type { Port } from '../../transport/port.ts';
+import { PassingPort, type PortMiddleware } from './middleware.ts';
+import type { Port } from './port.ts';
 
 class ArrivalPort extends PassingPort {
   readonly #arrived: () => void;
@@ -11,6 +11,10 @@ class ArrivalPort extends PassingPort {
   constructor(inner: Port, arrived: () => void) {
     super(inner);
     this.#arrived = arrived;
+  }
+
+  readTarget(): Uint8Array | undefined {
+    return this.handler?.readTarget?.();
   }
 
   override onData(bytes: Uint8Array, start: number, end: number): void {
