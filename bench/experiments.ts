@@ -17,7 +17,7 @@ export function defaultInFlight(size: number): number {
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
   const inFlight = test === 'lat' ? 1 : peer === 'tcp-onread' || peer === 'tcp-data' ? 0 : defaultInFlight(size);
   return {
-    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', engine: 'thread', engines: 1, queue: 0,
+    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', engine: 'thread', engines: 1, queue: 0, busyPoll: null,
     ...more,
   };
 }
@@ -42,6 +42,10 @@ const SEND_OFF: Line = ['Send, no CRC', 'iwarp', { verb: 'send', crc: 'off' }];
 const worker = ([series, peer, more]: Line): Line => [`${series}, worker`, peer, { ...more, engine: 'worker' }];
 const TWO_WORKERS: Line = ['Write, CRC, 2 workers', 'iwarp', { verb: 'write', engine: 'worker', engines: 2 }];
 const BASES = [ONREAD, DATA];
+/** What the stack is without its polling, and TCP with it. */
+const asleep = ([series, peer, more]: Line): Line => [`${series}, never polling`, peer, { ...more, busyPoll: 0 }];
+const POLLING_US = 50;
+const AWAKE: Line = [`${ONREAD}, polling`, 'tcp-onread', { busyPoll: POLLING_US }];
 const FEW_CONNECTIONS = [1, 4, 16, 64];
 /** The smallest messages, as many under way as make the rate level off. */
 const deep = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: 2048, cqMod: 256 }];
@@ -74,7 +78,7 @@ export function goals(): Experiment[] {
     ({ id, title, test, axis: 'case', unit, about, groups, careful: true });
   return [
     goal('bulk', 'Large messages: 1 MiB', 'bw', 'GB/s', 'One connection, 16 messages of 1 MiB under way.',
-      [group('bulk', 'bw', MIB, MIB, [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, READ_OFF, SEND, SEND_OFF, MARKERS, MARKERS_OFF, worker(write()), ...OTHERS],
+      [group('bulk', 'bw', MIB, MIB, [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, READ_OFF, SEND, SEND_OFF, MARKERS, MARKERS_OFF, worker(write()), asleep(write()), asleep(WRITE_OFF), AWAKE, ...OTHERS],
         [...BASES, 'Write, CRC', 'Write, no CRC', 'ws', 'grpc-js'])]),
     goal('small', 'Small messages: 4 KiB', 'bw', 'GB/s', 'TCP writes each message by itself; ours may share a write, as requests posted together do.',
       [group('small', 'bw', 4 * KIB, 4 * KIB, [plain('tcp-onread'), plain('tcp-data'), BATCHED, write(), WRITE_OFF])]),
@@ -82,7 +86,7 @@ export function goals(): Experiment[] {
       'How many messages of 64 octets go through in a second, with a work request for each; 2,048 are under way, posted in lists of 256.',
       [group('rate', 'bw', 64, 64, [plain('tcp-onread'), plain('tcp-data'), BATCHED, ...[write(), WRITE_OFF, SEND, worker(write())].map(deep)])]),
     goal('latency', 'Latency: 64 octets', 'lat', 'us', 'One message at a time. Half a round trip, for Reads a whole one, as perftest counts.',
-      [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, SEND_OFF, write(), READ, worker(SEND), ...OTHERS])]),
+      [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, SEND_OFF, write(), READ, worker(SEND), asleep(SEND), AWAKE, ...OTHERS], [...BASES, AWAKE[0]])]),
     goal('spread', 'One connection against many', 'bw', 'GB/s', 'Writes of 4 KiB, 500 under way in all, over 1, 4, 16 and 64 connections of one process.',
       [{ cases: FEW_CONNECTIONS.map((connections) => connectionCase('spread', write(), connections)), bases: ['spread/1/Write, CRC'] }]),
   ];

@@ -25,6 +25,7 @@ One experiment of your own:
   --engine LIST           thread, worker (thread): where the stack runs
   --engines N             worker threads of each process, 1 to 64 (1)
   --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
+  --busy-poll US          how long the event loop stays awake behind what has come, 0 to 10000 (the stack's default)
   --cq-mod N              one completion for so many requests
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
 How, and where to:
@@ -70,7 +71,7 @@ function listOf<T extends string>(flag: string, text: string, known: readonly T[
 const FLAGS = {
   quick: { type: 'boolean' }, full: { type: 'boolean' }, only: { type: 'string' }, scenario: { type: 'string' }, list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' },
   test: { type: 'string' }, verb: { type: 'string' }, size: { type: 'string' }, 'in-flight': { type: 'string' }, connections: { type: 'string' },
-  crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, engine: { type: 'string' }, engines: { type: 'string' }, against: { type: 'string' },
+  crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, engine: { type: 'string' }, engines: { type: 'string' }, 'busy-poll': { type: 'string' }, against: { type: 'string' },
   rounds: { type: 'string' }, windows: { type: 'string' }, window: { type: 'string' }, 'native-crc': { type: 'string' },
   json: { type: 'string' }, html: { type: 'string' }, from: { type: 'string' }, continue: { type: 'boolean' }, compare: { type: 'boolean' }, baseline: { type: 'string' },
   'save-baseline': { type: 'boolean' },
@@ -120,7 +121,7 @@ function scenarioParts(text: string): string[] {
 }
 
 function wishOf(values: Values): Wish | null {
-  const details = ['verb', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'engine', 'engines', 'against'] as const;
+  const details = ['verb', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'engine', 'engines', 'busy-poll', 'against'] as const;
   if (values.test === undefined) {
     const stray = details.find((name) => values[name] !== undefined);
     if (stray !== undefined) throw wrong(`--${stray} needs --test bw or --test lat`);
@@ -129,7 +130,7 @@ function wishOf(values: Values): Wish | null {
   const [test] = listOf<TestKind>('--test', values.test, ['bw', 'lat']) as [TestKind];
   const sizes = (values.size ?? (test === 'bw' ? '65536' : '64')).split(',').map((text) => numberFlag('--size', text, 2, MAX_SIZE));
   const more: { -readonly [K in keyof CaseSpec]?: CaseSpec[K] } = { markers: values.markers === true };
-  const number = (flag: 'in-flight' | 'connections' | 'fpdu' | 'cq-mod' | 'engines', name: 'inFlight' | 'connections' | 'fpdu' | 'cqMod' | 'engines', min: number, max: number): void => {
+  const number = (flag: 'in-flight' | 'connections' | 'fpdu' | 'cq-mod' | 'engines' | 'busy-poll', name: 'inFlight' | 'connections' | 'fpdu' | 'cqMod' | 'engines' | 'busyPoll', min: number, max: number): void => {
     const text = values[flag];
     if (text !== undefined) more[name] = numberFlag(`--${flag}`, text, min, max);
   };
@@ -138,6 +139,7 @@ function wishOf(values: Values): Wish | null {
   number('fpdu', 'fpdu', 64, 65_535);
   number('cq-mod', 'cqMod', 1, 512);
   number('engines', 'engines', 1, 64);
+  number('busy-poll', 'busyPoll', 0, 10_000);
   if (values.crc !== undefined) [more.crc] = listOf<string>('--crc', values.crc, [...availableCrc32cEngines(), 'auto', 'off']) as [string];
   if (test === 'lat' && (more.inFlight ?? 1) !== 1) throw wrong('--in-flight is for bandwidth: latency has one message under way');
   if (test === 'lat' && (more.connections ?? 1) !== 1) throw wrong('--connections is for bandwidth: latency has one connection');

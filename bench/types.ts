@@ -45,6 +45,8 @@ export interface CaseSpec {
   readonly engines: number;
   /** Depth of the send queue; 0 for as many as are under way. */
   readonly queue: number;
+  /** Microseconds that the event loop stays awake behind octets that have come; null for what is usual: the stack's default, with TCP never. */
+  readonly busyPoll: number | null;
 }
 
 /** A case with its place in an experiment. */

@@ -72,7 +72,7 @@ export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): str
     '# Interop with stock tools on Linux siw', '',
     '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->', '',
     `${runs.length === 1 ? 'A whole run' : `${runs.length === 2 ? 'Two' : runs.length} whole runs behind each other`} of \`npm run interop\`: ${runs.map(said).join('; then ')}. The tables are those of the last. `
-      + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive} ([engines.md](engines.md)). [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
+      + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ([engines.md](engines.md)). [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
   ];
   for (const [topic, title] of Object.entries(TOPICS)) {
     const rows = cases.filter((each) => each.topic === topic);

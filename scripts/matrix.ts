@@ -115,7 +115,7 @@ type Counts = Pick<MatrixRun, 'passed' | 'skipped' | 'failed' | 'topic' | 'again
 async function runConfiguration(configuration: Configuration, options: Options): Promise<MatrixRun[]> {
   const { name } = configuration;
   const settings = await probe(configuration);
-  process.stdout.write(`${name}: engine ${settings.engine}, CRC32c ${settings.crc32c}, receive ${settings.receive}\n`);
+  process.stdout.write(`${name}: engine ${settings.engine}, CRC32c ${settings.crc32c}, receive ${settings.receive}, polling ${settings.busyPoll} us\n`);
   const runs: MatrixRun[] = [];
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-matrix-'));
   try {
@@ -145,7 +145,7 @@ function keep(file: string, runs: readonly MatrixRun[]): MatrixRecord {
 }
 
 function table(runs: readonly MatrixRun[]): string {
-  const rows = runs.map(({ name, kind, settings, passed, failed, seconds }) => [name, settings.engine, settings.crc32c, settings.receive, kind, passed, failed.length, seconds].map(String));
+  const rows = runs.map(({ name, kind, settings, passed, failed, seconds }) => [name, settings.engine, settings.crc32c, settings.receive, settings.busyPoll, kind, passed, failed.length, seconds].map(String));
   const all = [['configuration', 'engine', 'CRC32c', 'receive', 'run', 'passed', 'failed', 'seconds'], ...rows];
   const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)));
   return all.map((row) => row.map((cell, column) => (column < 5 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))).join('  ')).join('\n');

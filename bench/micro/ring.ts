@@ -7,6 +7,7 @@
  */
 import { MessageChannel, parentPort, Worker, workerData, type MessagePort } from 'node:worker_threads';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { BusyPoll, resolveBusyPoll } from '../../src/transport/busy-poll.ts';
 import { median, ratios } from '../stats.ts';
 
 const DEPTHS = [1, 16, 256, 2048] as const;
@@ -34,13 +35,14 @@ interface Start {
 function answer({ submissions, completions, doorbell }: Start): void {
   const reader = new RingReader(submissions);
   const writer = new RingWriter(completions);
-  const turn = (): void => {
-    for (;;) {
+  const poll = new BusyPoll(resolveBusyPoll());
+  const turn = (): boolean => {
+    for (let took = false; ; took = true) {
       const at = reader.peek();
       if (at < 0) {
         reader.release();
         if (writer.publish()) doorbell.postMessage(0);
-        if (reader.sleep()) return;
+        if ((took ? poll.arrived() : poll.awake) || reader.sleep()) return took;
         continue;
       }
       const to = writer.begin(REQUEST, ANSWER_WORDS);
@@ -48,6 +50,7 @@ function answer({ submissions, completions, doorbell }: Start): void {
       reader.next(at);
     }
   };
+  poll.watch({ look: turn, rest: turn });
   doorbell.on('message', turn);
   parentPort!.on('message', (request: unknown) => parentPort!.postMessage(request));
   reader.sleep();
@@ -59,6 +62,7 @@ class Bench {
   readonly #doorbell: MessagePort;
   readonly #writer: RingWriter;
   readonly #reader: RingReader;
+  readonly #poll = new BusyPoll(resolveBusyPoll());
   #answered: () => void = () => undefined;
 
   constructor() {
@@ -76,6 +80,7 @@ class Bench {
     await new Promise((resolve) => this.#worker.once('message', resolve));
     this.#worker.on('message', () => this.#answered());
     this.#doorbell.on('message', () => this.#turn());
+    this.#poll.watch({ look: () => this.#turn(), rest: () => this.#turn() });
     this.#reader.sleep();
   }
 
@@ -84,19 +89,22 @@ class Bench {
     return this.#worker.terminate();
   }
 
-  #turn(): void {
+  #turn(): boolean {
     const reader = this.#reader;
+    let took = false;
     for (;;) {
       const at = reader.peek();
       if (at >= 0) {
         reader.next(at);
         this.#answered();
+        took = true;
         continue;
       }
       reader.release();
-      if (reader.sleep()) break;
+      if ((took ? this.#poll.arrived() : this.#poll.awake) || reader.sleep()) break;
     }
     if (this.#writer.publish()) this.#doorbell.postMessage(0);
+    return took;
   }
 
   #postRing(): void {

@@ -43,12 +43,13 @@ export function completionEvery(spec: CaseSpec): number {
 
 function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
   const crc32c = spec.crc === 'off' || spec.crc === 'auto' ? {} : { crc32c: spec.crc as Crc32cEngineName };
+  const poll = spec.busyPoll === null ? {} : { busyPoll: spec.busyPoll };
   if (spec.engine === 'worker') {
     if (arrived !== null) throw new Error('with the engine in a worker only polling would tell when a Write has come');
-    return openRnic({ ...crc32c, engine: 'worker', engines: spec.engines });
+    return openRnic({ ...crc32c, ...poll, engine: 'worker', engines: spec.engines });
   }
-  if (arrived === null) return openRnic({ ...crc32c, engine: 'thread' });
-  const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
+  if (arrived === null) return openRnic({ ...crc32c, ...poll, engine: 'thread' });
+  const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets), ...poll });
   return openRnic({ ...crc32c, transport: wrapTransport(tcp, arrivals(arrived)) });
 }
 

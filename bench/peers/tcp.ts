@@ -5,6 +5,7 @@
 import { connect as netConnect, createServer, type OnReadOpts, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
+import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import type { CaseSpec } from '../types.ts';
 import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 
@@ -27,6 +28,16 @@ function onread(arrived: (octets: number) => void): OnReadOpts {
       arrived(octets);
       return true;
     },
+  };
+}
+
+/** With `busyPoll`, the event loop stays awake as the stack's does. */
+function heeding(spec: CaseSpec, arrived: (octets: number) => void): (octets: number) => void {
+  if (spec.busyPoll === null || spec.busyPoll === 0) return arrived;
+  const poll = new BusyPoll(spec.busyPoll);
+  return (octets) => {
+    poll.arrived();
+    arrived(octets);
   };
 }
 
@@ -60,12 +71,12 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   const share = headed ? spec.size / (spec.size + HEADER_OCTETS) : 1;
   const server = createServer({ noDelay: true, pauseOnConnect: true }, (accepted) => {
     let got = 0;
-    const socket = receive(spec, accepted, (octets) => {
+    const socket = receive(spec, accepted, heeding(spec, (octets) => {
       tally.add(octets * share);
       if (spec.test === 'bw') return;
       got += octets;
       for (; got >= spec.size; got -= spec.size) socket.write(answer);
-    });
+    }));
     sockets.add(socket);
   });
   server.listen(0, HOST);
@@ -86,12 +97,12 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
 async function connectLatency(spec: CaseSpec, place: Place): Promise<Side> {
   const message = Buffer.alloc(spec.size, 2);
   let got = 0;
-  const arrived = (octets: number): void => {
+  const arrived = heeding(spec, (octets) => {
     got += octets;
     if (got < spec.size) return;
     got -= spec.size;
     pingPong.answered();
-  };
+  });
   const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...(spec.peer === 'tcp-onread' && { onread: onread(arrived) }) });
   socket.on('error', quiet);
   if (spec.peer === 'tcp-data') socket.on('data', (chunk: Buffer) => arrived(chunk.length));

@@ -52,7 +52,7 @@ async function main(): Promise<number> {
   if (runnable.length < chosen.length) process.stdout.write(`left out: ${chosen.length - runnable.length} cases that need the guest\n`);
   const began = new Date();
   const ours = await ourSettings();
-  process.stdout.write(`our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}\n`);
+  process.stdout.write(`our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}, polling ${ours.busyPoll} us\n`);
   const outcomes: Outcome[] = [];
   let peer = '';
   for (let round = 0; round < Number(values.repeat ?? 1); round++) {

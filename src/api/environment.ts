@@ -11,6 +11,7 @@ import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { environmentCrc32c, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { WorkerProgress, type EngineOptions, type EngineSettings } from '../engine/progress.ts';
+import { resolveBusyPoll } from '../transport/busy-poll.ts';
 import { resolveReceive, TcpTransport } from '../transport/tcp.ts';
 import { Device, type DeviceOptions } from '../verbs/device.ts';
 
@@ -42,6 +43,12 @@ export interface RnicOptions extends DeviceOptions {
   readonly engine?: EngineKind;
   /** Worker threads; connections are spread over them. Default 1. */
   readonly engines?: number;
+  /**
+   * Microseconds for which the event loop, of the engines' threads and of this one, goes round without sleeping behind what has come from the
+   * network or the other thread: the next message then meets nobody asleep. It costs processor time, of which waiting in vain is a small part: polling rests
+   * where nothing comes of it. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50, with one processor 0.
+   */
+  readonly busyPoll?: number;
 }
 
 /** Where the streams of a device run. */
@@ -70,16 +77,19 @@ export function checkRnic(name: string, value: unknown): Rnic {
  */
 export function openRnic(options: RnicOptions = {}): Rnic {
   checkObject('options', options);
-  const { transport, scheduler = realScheduler, engine: _engine, engines = 1, ...deviceOptions } = options;
+  const { transport, scheduler = realScheduler, engine: _engine, engines = 1, busyPoll, ...deviceOptions } = options;
   const engine = chooseEngine(options);
   checkInteger('options.engines', engines, 1, MAX_ENGINES);
   if (engine === 'thread' && options.engines !== undefined) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', 'options.engines is for engine: worker');
   }
+  if (transport !== undefined && busyPoll !== undefined) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', 'options.busyPoll is for the TCP transport of the device, and there is a transport of your own');
+  }
   if (transport !== undefined) checkMethods('options.transport', transport, ['connect', 'listen']);
   checkMethods('options.scheduler', scheduler, ['now', 'at', 'defer']);
   const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
-  return announced({ device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler), scheduler });
+  return announced({ device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler, busyPoll), scheduler });
 }
 
 function announced(rnic: Rnic): Rnic {
@@ -122,7 +132,7 @@ export function settingsOf({ device }: Rnic): RnicSettings | null {
     return settings === null ? null : { engine: 'worker', ...settings };
   }
   const tcp = transports.get(device);
-  return tcp === undefined ? null : { engine: 'thread', crc32c: device.resources.crc.name, receive: tcp.receive };
+  return tcp === undefined ? null : { engine: 'thread', crc32c: device.resources.crc.name, receive: tcp.receive, busyPoll: tcp.poll.microseconds };
 }
 
 /** The TCP transport of devices in this thread. */
@@ -153,10 +163,10 @@ export function defaultEngine(): EngineKind {
   return checkEngine('IWARP_ENGINE', process.env['IWARP_ENGINE'] || 'thread');
 }
 
-function inThread(device: Device, transport: Transport | undefined, scheduler: Scheduler): ConnectionManager {
+function inThread(device: Device, transport: Transport | undefined, scheduler: Scheduler, busyPoll?: number): ConnectionManager {
   if (transport !== undefined) return new ConnectionManager(device, tappable(transport, scheduler), scheduler);
   // Reads land in memory of the CRC engine, where they are checked without a copy.
-  const tcp = new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets) });
+  const tcp = new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets), ...(busyPoll !== undefined && { busyPoll }) });
   transports.set(device, tcp);
   return new ConnectionManager(device, tappable(tcp, scheduler), scheduler);
 }
@@ -166,8 +176,8 @@ function overEngines(device: Device, options: RnicOptions, engines: number): Con
 }
 
 /** What the environment says is read and checked here, where a wrong word can be thrown at who has written it. */
-function engineOptions(device: Device, { crc32c }: RnicOptions): EngineOptions {
-  return { crc32c: crc32c ?? (environmentCrc32c() as Crc32cEngineName | 'auto'), receive: resolveReceive(), stagLimit: device.limits.maxMr };
+function engineOptions(device: Device, { crc32c, busyPoll }: RnicOptions): EngineOptions {
+  return { crc32c: crc32c ?? (environmentCrc32c() as Crc32cEngineName | 'auto'), receive: resolveReceive(), busyPoll: resolveBusyPoll(busyPoll), stagLimit: device.limits.maxMr };
 }
 
 function checkMethods(name: string, value: unknown, methods: readonly string[]): void {

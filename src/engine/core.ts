@@ -16,6 +16,7 @@ import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
+import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { arrivals } from '../transport/arrival.ts';
 import { PassingPort, wrapTransport, type PortMiddleware } from '../transport/middleware.ts';
 import { openPcapFile, pcapLayer } from '../transport/pcap-tap.ts';
@@ -43,7 +44,7 @@ export function runEngine(start: EngineStart): void {
 }
 
 /** Everything a connection and its events need of the engine. */
-class EngineCore {
+class EngineCore implements PolledSource {
   readonly elements: Elements;
   readonly stags: StagTable;
   readonly outbox: Outbox;
@@ -51,6 +52,8 @@ class EngineCore {
   readonly #reader: RingReader;
   readonly #objects: MessagePort;
   readonly #progress: ThreadProgress;
+  /** Keeps this thread awake for sockets and ring. */
+  readonly #poll: BusyPoll;
   readonly #links = new Map<number, CoreLink>();
   readonly #listeners = new Map<number, PortListener>();
   readonly #shared = new Map<number, ReceiveQueue>();
@@ -80,26 +83,41 @@ class EngineCore {
     // Never closed: writes are synchronous, and the thread may end at any time.
     if (start.capture !== undefined) layers.unshift(pcapLayer(openPcapFile(start.capture)));
     if (start.arrivals === true) layers.push(arrivals(this.#noteArrival));
-    const tcp = new TcpTransport({ allocate, receive: start.receive });
+    const tcp = new TcpTransport({ allocate, receive: start.receive, busyPoll: start.busyPoll });
+    this.#poll = tcp.poll;
+    this.#poll.watch(this);
     const transport = wrapTransport(tcp, ...layers);
     this.#progress = new ThreadProgress(transport, realScheduler, resources);
-    this.tell({ type: 'up', settings: { crc32c: crc.name, receive: tcp.receive } });
+    this.tell({ type: 'up', settings: { crc32c: crc.name, receive: tcp.receive, busyPoll: this.#poll.microseconds } });
   }
 
   // ------------------------------------------------------------------------------------------------------- reading
 
+  look(): boolean {
+    if (this.#reader.peek() < 0) return false;
+    this.turn();
+    return true;
+  }
+
+  rest(): void {
+    this.turn();
+  }
+
   readonly turn = (): void => {
     this.outbox.flush();
     const reader = this.#reader;
+    let took = false;
     for (;;) {
       const at = reader.peek();
       if (at < 0) {
         if (reader.release()) this.outbox.ringBell();
+        if (took ? this.#poll.arrived() : this.#poll.awake) break;
         if (reader.sleep()) break;
         continue;
       }
       this.#read(reader.words, at, reader.typeOf(at));
       reader.next(at);
+      took = true;
     }
     this.#flushSoon();
   };

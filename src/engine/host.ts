@@ -10,6 +10,7 @@ import { IwarpError } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import { COUNTER_COUNT, REPLY, takeCounters, type Command, type EngineEvent, type EngineStart } from './messages.ts';
+import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, TO_ENGINE } from './records.ts';
 import { createRing, RingReader, RingWriter } from './ring.ts';
@@ -42,6 +43,8 @@ export interface EngineUser {
 export interface EngineOptions {
   readonly crc32c: Crc32cEngineName | 'auto';
   readonly receive: 'onread' | 'data';
+  /** Microseconds that either thread stays awake behind what has come. */
+  readonly busyPoll: number;
   readonly stagLimit: number;
   /** A file for all that crosses the connections, in pcap format; one engine only. */
   readonly capture?: string | undefined;
@@ -50,10 +53,11 @@ export interface EngineOptions {
 }
 
 /** One engine, as the application's thread sees it. */
-export class EngineHost {
+export class EngineHost implements PolledSource {
   readonly outbox: Outbox;
   readonly worker: Worker;
   readonly #user: EngineUser;
+  readonly #poll: BusyPoll;
   readonly #reader: RingReader;
   readonly #replies: Int32Array;
   readonly #counters: Float64Array;
@@ -66,8 +70,9 @@ export class EngineHost {
   #retired = false;
   #state: 'running' | 'failed' | 'stopped' = 'running';
 
-  constructor(options: EngineOptions, user: EngineUser) {
+  constructor(options: EngineOptions, user: EngineUser, poll: BusyPoll) {
     this.#user = user;
+    this.#poll = poll;
     const doorbell = new MessageChannel();
     const objects = new MessageChannel();
     const submissions = createRing(RING_WORDS);
@@ -89,6 +94,7 @@ export class EngineHost {
     this.#doorbell.on('message', this.#turn);
     this.#doorbell.unref();
     this.#reader.sleep();
+    poll.watch(this);
   }
 
   get state(): 'running' | 'failed' | 'stopped' {
@@ -120,6 +126,7 @@ export class EngineHost {
   }
 
   #release(): void {
+    this.#poll.unwatch(this);
     this.#doorbell.close();
     this.#objects.close();
     void this.worker.terminate();
@@ -174,6 +181,16 @@ export class EngineHost {
 
   // ----------------------------------------------------------------------------------------------------- receiving
 
+  look(): boolean {
+    if (this.#state !== 'running' || this.#reader.peek() < 0) return false;
+    this.#turn();
+    return true;
+  }
+
+  rest(): void {
+    this.#turn();
+  }
+
   readonly #turn = (): void => {
     if (this.#state !== 'running') return;
     if (!this.#read(BATCH)) setImmediate(this.#turn);
@@ -189,6 +206,7 @@ export class EngineHost {
       if (at < 0 || left === 0) {
         if (reader.release()) this.outbox.ringBell();
         if (at >= 0) return false;
+        if (left < most ? this.#poll.arrived() : this.#poll.awake) return true;
         if (reader.sleep()) return true;
         continue;
       }

@@ -23,6 +23,8 @@ export interface EngineStart {
   readonly objects: MessagePort;
   readonly crc32c: Crc32cEngineName | 'auto';
   readonly receive: 'onread' | 'data';
+  /** Microseconds. */
+  readonly busyPoll: number;
   readonly stagLimit: number;
   /** Write all that crosses the engine's connections to this file. */
   readonly capture?: string | undefined;
@@ -34,6 +36,8 @@ export interface EngineStart {
 export interface EngineSettings {
   readonly crc32c: Crc32cEngineName;
   readonly receive: 'onread' | 'data';
+  /** Microseconds. */
+  readonly busyPoll: number;
 }
 
 /** Words of {@link EngineStart.replies}. */

@@ -11,6 +11,7 @@ import type { StagEntry } from '../ddp/stag-table.ts';
 import type { LocalOperation } from '../rdmap/local-work.ts';
 import type { StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveQueue } from '../rdmap/work.ts';
+import { BusyPoll } from '../transport/busy-poll.ts';
 import type { PortAddress, PortListener } from '../transport/port.ts';
 import type { Device, StagMirror } from '../verbs/device.ts';
 import { EngineLink } from './engine-link.ts';
@@ -32,7 +33,8 @@ export class WorkerProgress implements Progress, StagMirror {
 
   constructor(device: Device, count: number, options: EngineOptions) {
     this.#device = device;
-    this.engines = Array.from({ length: count }, () => new Engine(this, device, options));
+    const poll = new BusyPoll(options.busyPoll);
+    this.engines = Array.from({ length: count }, () => new Engine(this, device, options, poll));
     device.mirror = this;
     device.onClose = () => {
       for (const engine of this.engines) engine.host.stop();
@@ -134,10 +136,10 @@ export class Engine implements EngineUser {
   /** What the engine says it works with, as soon as it is up. */
   settings: EngineSettings | null = null;
 
-  constructor(progress: WorkerProgress, device: Device, options: EngineOptions) {
+  constructor(progress: WorkerProgress, device: Device, options: EngineOptions, poll: BusyPoll) {
     this.#progress = progress;
     this.#device = device;
-    this.host = new EngineHost(options, this);
+    this.host = new EngineHost(options, this, poll);
   }
 
   /** Connections. */

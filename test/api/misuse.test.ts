@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   captureTo, connect, Connection, createServer, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
 } from '../../src/index.ts';
+import { MemoryTransport } from '../../src/transport/memory.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
 import { pairOf, rnicOf, type Ends } from './support.ts';
 
 let ends: Ends;
@@ -164,6 +166,8 @@ add('openRnic', 'options', INVALID, NOT_OBJECT, (v) => openRnic(v));
 add('openRnic', 'transport', INVALID, [null, 1, {}], (v) => openRnic({ transport: v }));
 add('openRnic', 'engine', INVALID, [null, 1, 'gpu'], (v) => openRnic({ engine: v }));
 add('openRnic', 'engines', INVALID, [...NOT_INTEGER, 0], (v) => openRnic({ engines: v }));
+add('openRnic', 'busyPoll', INVALID, [...NOT_INTEGER, 10_001], (v) => openRnic({ busyPoll: v }));
+add('openRnic', 'busyPoll', INVALID, [0, 50], (v) => openRnic({ busyPoll: v, transport: new MemoryTransport(realScheduler) }));
 add('openRnic', 'scheduler', INVALID, [null, 1, {}], (v) => openRnic({ scheduler: v }));
 add('traceTransitions', 'listener', INVALID, NOT_FUNCTION, (v) => traceTransitions(v));
 add('traceFrames', 'listener', INVALID, NOT_FUNCTION, (v) => traceFrames(v));

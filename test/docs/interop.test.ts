@@ -10,7 +10,7 @@ const one = (name: string, more: Partial<RecordedCase> = {}): RecordedCase => ({
   driver: 'stock', topic: 'rping', tool: 'rping', name, ours: 'client', ok: true, detail: 'well', seconds: 1, ...more,
 });
 const run = (began: string, cases: readonly RecordedCase[]): InteropRecord => ({
-  began, seconds: 60, peer: 'guest up after 9.8 s (tcg): link siw0/1', ours: { engine: 'thread', crc32c: 'simd', receive: 'onread' }, cases,
+  began, seconds: 60, peer: 'guest up after 9.8 s (tcg): link siw0/1', ours: { engine: 'thread', crc32c: 'simd', receive: 'onread', busyPoll: 50 }, cases,
 });
 
 describe('the pages of the interop runs', () => {
