@@ -11,13 +11,17 @@ export class Stage {
   /** After {@link seal}: the write, `chunks[0..count)`. */
   readonly chunks: Uint8Array[] = [];
   count = 0;
+  /** Set with the write: where the FPDU stream stands behind its last octet. */
+  position = 0;
   /** Octets that stand in lent memory. */
   #lent = 0;
   /** Own octets that are in `chunks` already. */
   #cut = 0;
+  /** The view of the last write that was in one piece: writes of one length, as steady traffic makes them, share it. */
+  #whole: Uint8Array;
 
   constructor(memory: Uint8Array) {
-    this.bytes = memory;
+    this.bytes = this.#whole = memory;
     this.view = new DataView(memory.buffer, memory.byteOffset, memory.byteLength);
   }
 
@@ -36,13 +40,20 @@ export class Stage {
   /** Make the own octets behind the last chunk a chunk. */
   seal(): void {
     if (this.end === this.#cut) return;
-    this.chunks[this.count++] = this.bytes.subarray(this.#cut, this.end);
+    this.chunks[this.count++] = this.#cut === 0 ? this.#beginning() : this.bytes.subarray(this.#cut, this.end);
     this.#cut = this.end;
+  }
+
+  #beginning(): Uint8Array {
+    if (this.#whole.length !== this.end) this.#whole = this.bytes.subarray(0, this.end);
+    return this.#whole;
   }
 
   /** Empty it for its next use. A free stage keeps nobody's memory alive. */
   clear(): void {
-    this.chunks.length = this.count = 0;
+    // Not by its length, which would throw away what holds the list, and the next write would make it anew.
+    for (let i = 0; i < this.count; i++) this.chunks[i] = this.bytes;
+    this.count = 0;
     this.end = this.#lent = this.#cut = 0;
   }
 }

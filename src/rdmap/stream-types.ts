@@ -5,7 +5,6 @@ import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
-import type { Stage } from '../mpa/stage.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import type { InboundRights } from './receiver.ts';
 import type { StagePool } from './stages.ts';
@@ -87,13 +86,6 @@ export interface StreamConfig {
 export interface Transmission {
   readonly chunks: readonly Uint8Array[];
   readonly count: number;
-}
-
-/** A {@link Transmission} with what is to be done when the port has taken it. */
-export interface Write extends Transmission {
-  readonly stage: Stage | null;
-  /** Position in the FPDU stream behind the last octet; 0 for start-up frames. */
-  readonly position: number;
 }
 
 /** What the driver has to do with the port besides writing. */

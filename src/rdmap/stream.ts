@@ -15,12 +15,13 @@ import type { UlpduSink } from '../mpa/deframer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
+import { Stage } from '../mpa/stage.ts';
 import { messageCounters } from './counters.ts';
 import { IN_TURN, type Requester } from './receiver.ts';
 import { StreamOperation } from './stream-operation.ts';
 import { STREAM_TABLE, type StreamState } from './stream-states.ts';
 import { StreamStartup } from './stream-startup.ts';
-import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, Transmission, Write } from './stream-types.ts';
+import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, Transmission } from './stream-types.ts';
 import { plainTerminate, type TerminateInfo } from './terminate.ts';
 
 /** Code that stops the deframer without being an error: a Terminate has been received. */
@@ -33,7 +34,7 @@ export class RdmaStream implements UlpduSink, Requester {
   readonly #config: StreamConfig;
   readonly #machine = new Machine(STREAM_TABLE);
   readonly #events: StreamEvent[] = [];
-  readonly #writes: Write[] = [];
+  readonly #writes: Transmission[] = [];
   /** Until the stream is operational or on its way out. */
   #startup: StreamStartup | null = null;
   /** A start-up frame to be sent. */
@@ -226,9 +227,10 @@ export class RdmaStream implements UlpduSink, Requester {
     this.#now = now;
     const write = this.#writes.shift();
     if (write === undefined) return; // given up by `handleClose`
-    if (write.stage !== null) this.#config.resources.stages.release(write.stage);
-    if (!ok || write.stage === null) return;
-    this.#transmitted = write.position;
+    if (!(write instanceof Stage)) return; // a start-up frame
+    if (ok) this.#transmitted = write.position;
+    this.#config.resources.stages.release(write);
+    if (!ok) return;
     this.#operation!.sender.sweep(this.#transmitted);
     this.#armNudge();
   }
@@ -248,7 +250,7 @@ export class RdmaStream implements UlpduSink, Requester {
     }
     const clean = error === undefined && (before === 'closing' || before === 'leaving');
     const cause = this.#cause ?? (clean ? 'graceful' : error === undefined ? 'lost' : 'reset');
-    for (const write of this.#writes.splice(0)) if (write.stage !== null) this.#config.resources.stages.release(write.stage);
+    for (const write of this.#writes.splice(0)) if (write instanceof Stage) this.#config.resources.stages.release(write);
     const operation = this.#operation;
     if (operation !== null) {
       operation.deframer.dispose();
@@ -289,7 +291,7 @@ export class RdmaStream implements UlpduSink, Requester {
     const frame = this.#frame;
     if (frame !== null) {
       this.#frame = null;
-      return this.#send({ chunks: [frame], count: 1, stage: null, position: 0 }, frame.length);
+      return this.#send({ chunks: [frame], count: 1 }, frame.length);
     }
     const operation = this.#operation;
     if (operation === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
@@ -311,7 +313,8 @@ export class RdmaStream implements UlpduSink, Requester {
       return null;
     }
     stage.seal();
-    return this.#send({ chunks: stage.chunks, count: stage.count, stage, position: operation.framer.position }, stage.octets);
+    stage.position = operation.framer.position;
+    return this.#send(stage, stage.octets);
   }
 
   /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */
@@ -334,7 +337,7 @@ export class RdmaStream implements UlpduSink, Requester {
 
   // -------------------------------------------------------------------------------------------------------- start-up
 
-  #send(write: Write, octets: number): Transmission {
+  #send(write: Transmission, octets: number): Transmission {
     this.#writes.push(write);
     this.#counters.octetsOut += octets;
     return write;

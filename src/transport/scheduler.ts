@@ -26,27 +26,38 @@ export const realScheduler: Scheduler = {
   now: () => performance.now(),
   at: startTimer,
   defer: (task) => {
-    deferred.push(task);
+    deferred[count++] = task;
     if (running) return;
     running = true;
     process.nextTick(runDeferred);
   },
 };
 
+const nothing = (): void => undefined;
+/** What is deferred, `deferred[0..count)`. It is not emptied by its length: that would throw away what holds it, once a turn. */
 const deferred: (() => void)[] = [];
+let count = 0;
+/** Places kept for the next turns. */
+const KEEP = 1024;
 /** A tick for `deferred` has been asked for, or is at work. */
 let running = false;
 
 function runDeferred(): void {
   let next = 0;
   try {
-    while (next < deferred.length) deferred[next++]!();
-    deferred.length = 0;
+    while (next < count) {
+      const task = deferred[next]!;
+      deferred[next++] = nothing;
+      task();
+    }
+    count = 0;
+    if (deferred.length > KEEP) deferred.length = 0;
     running = false;
   } finally {
     // A task that throws does not take those behind it along.
     if (running) {
       deferred.splice(0, next);
+      count -= next;
       process.nextTick(runDeferred);
     }
   }
