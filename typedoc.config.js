@@ -38,7 +38,7 @@ export default {
   treatValidationWarningsAsErrors: true,
   intentionallyNotDocumented: Object.entries(inlineMembers).flatMap(([owner, names]) => names.map((name) => `${owner}.__type.${name}`)),
   // What the layers below see of these objects; its members are internal.
-  intentionallyNotExported: ['QpController', 'PostedMemory', 'WorkOwner', 'WindowBinder', 'LinkHandler', 'ListenHandler', 'Progress'],
+  intentionallyNotExported: ['QpController', 'PostedMemory', 'WindowBinder', 'LinkHandler', 'ListenHandler', 'Progress'],
   hidePageHeader: true,
   hideBreadcrumbs: true,
   useCodeBlocks: true,

@@ -31,6 +31,17 @@ export interface Transition {
 /** The trace hook: null, and then it costs one comparison a transition, of which a connection has less than a dozen. */
 export const trace: { transition: ((transition: Transition) => void) | null } = { transition: null };
 
+/**
+ * Where `input` leads from `from`; one that the table does not list throws ERR_INTERNAL. For owners that keep the state in a field of their own,
+ * where a {@link Machine} for each would be memory of an idle connection; `machine` is how the trace tells them apart.
+ */
+export function nextState<S extends string, I extends string>(table: MachineTable<S, I>, from: S, input: I, machine: object): S {
+  const to = table.transitions[from][input];
+  if (to === undefined) throw new IwarpError('ERR_INTERNAL', `${table.name}: input ${input} is not listed in state ${from}`);
+  if (trace.transition !== null) trace.transition({ table: table.name, machine, from, input, to });
+  return to;
+}
+
 /** One running machine over a table. */
 export class Machine<S extends string, I extends string> {
   readonly table: MachineTable<S, I>;
@@ -52,13 +63,7 @@ export class Machine<S extends string, I extends string> {
 
   /** Take the listed transition; an unlisted one throws ERR_INTERNAL and changes nothing. */
   step(input: I): S {
-    const next = this.table.transitions[this.#state][input];
-    if (next === undefined) {
-      throw new IwarpError('ERR_INTERNAL', `${this.table.name}: input ${input} is not listed in state ${this.#state}`);
-    }
-    const from = this.#state;
-    this.#state = next;
-    if (trace.transition !== null) trace.transition({ table: this.table.name, machine: this, from, input, to: next });
-    return next;
+    this.#state = nextState(this.table, this.#state, input, this);
+    return this.#state;
   }
 }

@@ -5,7 +5,10 @@ interface Waiter<T> {
   readonly resolve: (value: T) => void;
   readonly reject: (error: Error) => void;
   readonly stop: () => void;
+  readonly ready: () => boolean;
 }
+
+const always = (): boolean => true;
 
 export class Waiters<T> {
   readonly #line = new Set<Waiter<T>>();
@@ -14,14 +17,15 @@ export class Waiters<T> {
     return this.#line.size;
   }
 
-  wait(signal: AbortSignal | undefined): Promise<T> {
+  /** `ready` is what `settle` asks. */
+  wait(signal: AbortSignal | undefined, ready: () => boolean = always): Promise<T> {
     if (signal?.aborted) return Promise.reject(abortError(signal));
     return new Promise<T>((resolve, reject) => {
       const onAbort = (): void => {
         this.#line.delete(waiter);
         reject(abortError(signal!));
       };
-      const waiter: Waiter<T> = { resolve, reject, stop: () => signal?.removeEventListener('abort', onAbort) };
+      const waiter: Waiter<T> = { resolve, reject, stop: () => signal?.removeEventListener('abort', onAbort), ready };
       signal?.addEventListener('abort', onAbort, { once: true });
       this.#line.add(waiter);
     });
@@ -36,6 +40,16 @@ export class Waiters<T> {
       return true;
     }
     return false;
+  }
+
+  /** Give the value to everybody who is ready for it. */
+  settle(value: T): void {
+    for (const waiter of this.#line) {
+      if (!waiter.ready()) continue;
+      this.#line.delete(waiter);
+      waiter.stop();
+      waiter.resolve(value);
+    }
   }
 
   rejectAll(error: Error): void {

@@ -2,6 +2,7 @@
  * One connection of the connection manager, either side: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect.
  */
 import { checkBytes, checkFunction, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { LastEqual } from '../base/last-equal.ts';
 import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
 import { noCounters } from '../rdmap/counters.ts';
@@ -15,6 +16,8 @@ import type { CmEvent, ConnectionParameters } from './events.ts';
 import type { LinkHandler, StreamLink } from './link.ts';
 
 const NO_DATA = new Uint8Array(0);
+/** Peers that say the same without private data of their own share a record. */
+const lastParameters = new LastEqual<ConnectionParameters>();
 
 /** Connection parameters of the side that connects or accepts (rdma_conn_param). */
 export interface ConnParam {
@@ -213,7 +216,7 @@ export abstract class CmConnection implements QpController, LinkHandler {
   /** @internal */
   protected setParameters(privateData: Uint8Array, ird: number | undefined, ord: number | undefined, revision: number): ConnectionParameters {
     const known = (depth: number | undefined): number | undefined => (depth === DEPTH_NOT_NEGOTIATED ? undefined : depth);
-    this.#parameters = { privateData, responderResources: known(ird), initiatorDepth: known(ord), revision };
+    this.#parameters = lastParameters.of({ privateData, responderResources: known(ird), initiatorDepth: known(ord), revision });
     return this.#parameters;
   }
 

@@ -2,7 +2,7 @@
  * Couples a sans-I/O stream with a port and a scheduler: feeds inputs, drains outputs, keeps one timer.
  */
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
-import type { Port, PortHandler } from '../transport/port.ts';
+import type { Port, PortHandler, WriteDone } from '../transport/port.ts';
 import type { RdmaStream } from '../rdmap/stream.ts';
 import type { StreamEvent } from '../rdmap/stream-types.ts';
 
@@ -12,27 +12,39 @@ export interface StreamListener {
 }
 
 export class StreamDriver implements PortHandler {
-  readonly stream: RdmaStream;
-  readonly #port: Port;
   readonly #scheduler: Scheduler;
-  /** Set before `begin`. */
-  listener: StreamListener | null = null;
+  /** Null until there is a port. */
+  #stream: RdmaStream | null = null;
+  #port: Port | null = null;
+  #listener: StreamListener | null = null;
   #draining = false;
   #flushScheduled = false;
   #closed = false;
-  #timerAt = Number.POSITIVE_INFINITY;
+  /** Null while no timer is set: an Infinity would be a number object of its own. */
+  #timerAt: number | null = null;
   #cancelTimer: CancelTimer | null = null;
-  readonly #done = (ok: boolean): void => this.#transmitted(ok);
+  /** Bound, which is half the memory of a closure with its context. */
+  readonly #done: WriteDone = this.#transmitted.bind(this);
   /** Made for the first post: many a connection only serves its peer. */
   #flush: (() => void) | null = null;
 
-  constructor(stream: RdmaStream, port: Port, scheduler: Scheduler) {
-    this.stream = stream;
-    this.#port = port;
+  constructor(scheduler: Scheduler) {
     this.#scheduler = scheduler;
   }
 
-  get port(): Port {
+  /** What to drive, before the stream is started. */
+  drive(stream: RdmaStream, port: Port, listener: StreamListener): void {
+    this.#stream = stream;
+    this.#port = port;
+    this.#listener = listener;
+  }
+
+  /** Only behind `drive`. */
+  get stream(): RdmaStream {
+    return this.#stream!;
+  }
+
+  get port(): Port | null {
     return this.#port;
   }
 
@@ -42,13 +54,13 @@ export class StreamDriver implements PortHandler {
 
   /** Start delivery, after the stream has been started. */
   begin(): void {
-    this.#port.attach(this);
+    this.#port!.attach(this);
     this.drain();
   }
 
   /** Work was posted: drain once behind the present turn, so that a burst of posts becomes few writes. */
   kick(): void {
-    if (this.#flushScheduled || this.#closed) return;
+    if (this.#flushScheduled || this.#closed || this.#stream === null) return;
     this.#flushScheduled = true;
     this.#scheduler.defer((this.#flush ??= () => this.#flushNow()));
   }
@@ -104,17 +116,18 @@ export class StreamDriver implements PortHandler {
     let busy = false;
     const { stream } = this;
     if (!this.#closed) {
+      const port = this.#port!;
       for (let t = stream.pollTransmit(); t !== null; t = stream.pollTransmit()) {
-        this.#port.write(t.chunks, t.count, this.#done);
+        port.write(t.chunks, t.count, this.#done);
         busy = true;
       }
       const action = stream.pollClose();
-      if (action === 'end') this.#port.end();
-      else if (action === 'reset') this.#port.reset();
+      if (action === 'end') port.end();
+      else if (action === 'reset') port.reset();
       busy ||= action !== 'none';
     }
     for (let event = stream.pollEvent(); event !== null; event = stream.pollEvent()) {
-      this.listener!.event(event);
+      this.#listener!.event(event);
       busy = true;
     }
     return busy;
@@ -122,14 +135,15 @@ export class StreamDriver implements PortHandler {
 
   #armTimer(): void {
     if (this.#closed) return;
-    const at = this.stream.pollTimeout();
+    const wanted = this.stream.pollTimeout();
+    const at = wanted === Number.POSITIVE_INFINITY ? null : wanted;
     if (at === this.#timerAt) return;
     this.#cancelTimer?.();
     this.#cancelTimer = null;
     this.#timerAt = at;
-    if (at === Number.POSITIVE_INFINITY) return;
+    if (at === null) return;
     this.#cancelTimer = this.#scheduler.at(at, () => {
-      this.#timerAt = Number.POSITIVE_INFINITY;
+      this.#timerAt = null;
       if (this.#closed) return;
       this.stream.handleTimeout(this.now());
       this.drain();

@@ -6,10 +6,11 @@
  * events, in order, `closed` last.
  */
 import type { Scheduler } from '../base/clock.ts';
+import { LastEqual } from '../base/last-equal.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { RdmaStream } from '../rdmap/stream.ts';
-import type { StreamCounters, StreamEndpoint, StreamEvent, StreamResources } from '../rdmap/stream-types.ts';
+import type { StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, StreamResources } from '../rdmap/stream-types.ts';
 import type { ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from '../transport/port.ts';
 import { StreamDriver } from './driver.ts';
 
@@ -113,6 +114,7 @@ export function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAdd
 }
 
 const NO_DATA = new Uint8Array(0);
+const NO_WISHES: DepthWishes = { ird: 0, ord: 0 };
 const NOTHING = (): void => undefined;
 /** Handler of a port that is turned away. */
 const REFUSED = { onData: NOTHING, onEnd: NOTHING, onClose: NOTHING };
@@ -122,6 +124,7 @@ export class ThreadProgress implements Progress {
   readonly #transport: Transport;
   readonly #scheduler: Scheduler;
   readonly #resources: StreamResources;
+  readonly #configs: LastEqual<StreamConfig> = new LastEqual();
 
   constructor(transport: Transport, scheduler: Scheduler, resources: StreamResources) {
     this.#transport = transport;
@@ -130,18 +133,17 @@ export class ThreadProgress implements Progress {
   }
 
   connect(request: ConnectRequest, handler: LinkHandler): StreamLink {
-    const link = new ThreadLink();
+    const link = new ThreadLink(this.#scheduler);
     link.connecting(this.#transport.connect(request.target, (port, error) => {
       link.connecting(null);
       if (port === undefined) {
         handler.failed(error ?? new Error('connection failed'));
         return;
       }
-      const driver = this.#drive(link, 'initiator', request.policy, request.confirm, port);
-      driver.listener = handler;
+      link.drive(this.#stream('initiator', request.policy, request.confirm, port), port, handler);
       handler.opened();
-      link.stream.start(driver.now(), request.confirm ? null : request.endpoint, request.privateData, request.wishes);
-      driver.begin();
+      link.stream.start(link.now(), request.confirm ? null : request.endpoint, request.privateData, request.wishes);
+      link.begin();
     }));
     return link;
   }
@@ -154,66 +156,52 @@ export class ThreadProgress implements Progress {
         port.reset();
         return;
       }
-      const link = new ThreadLink();
-      const driver = this.#drive(link, 'responder', request.policy, false, port);
-      driver.listener = handler.incoming(link);
-      link.stream.start(driver.now(), null, NO_DATA, { ird: 0, ord: 0 });
-      driver.begin();
+      const link = new ThreadLink(this.#scheduler);
+      const stream = this.#stream('responder', request.policy, false, port);
+      link.drive(stream, port, handler.incoming(link));
+      link.stream.start(link.now(), null, NO_DATA, NO_WISHES);
+      link.begin();
     };
     this.#transport.listen(request.target, accept, ready, (error) => handler.acceptFailed(error));
   }
 
-  #drive(link: ThreadLink, role: 'initiator' | 'responder', policy: ConnectionPolicy, confirm: boolean, port: Port): StreamDriver {
-    const stream = new RdmaStream({ role, policy, emss: resolveEmss(policy, port), resources: this.#resources, confirm });
-    const driver = new StreamDriver(stream, port, this.#scheduler);
-    link.run(stream, driver);
-    return driver;
+  #stream(role: 'initiator' | 'responder', policy: ConnectionPolicy, confirm: boolean, port: Port): RdmaStream {
+    return new RdmaStream(this.#configs.of({ role, policy, emss: resolveEmss(policy, port), resources: this.#resources, confirm }));
   }
 }
 
-/** A stream and its driver in this thread. */
-class ThreadLink implements StreamLink {
+/** A stream and its driver in this thread: one object, for each idle connection has it. */
+class ThreadLink extends StreamDriver implements StreamLink {
   readonly elsewhere = false;
   #cancel: (() => void) | null = null;
-  #stream: RdmaStream | null = null;
-  #driver: StreamDriver | null = null;
 
   /** The attempt that `cancel` ends; null when it is over. */
   connecting(cancel: (() => void) | null): void {
     this.#cancel = cancel;
   }
 
-  run(stream: RdmaStream, driver: StreamDriver): void {
-    this.#stream = stream;
-    this.#driver = driver;
-  }
-
-  get stream(): RdmaStream {
-    return this.#stream!;
-  }
-
   get opened(): boolean {
-    return this.#driver !== null;
+    return this.port !== null;
   }
 
   get localAddress(): PortAddress | undefined {
-    return this.#driver?.port.localAddress;
+    return this.port?.localAddress;
   }
 
   get remoteAddress(): PortAddress | undefined {
-    return this.#driver?.port.remoteAddress;
+    return this.port?.remoteAddress;
   }
 
   get deciding(): boolean {
-    return this.#stream?.state === 'deciding';
+    return this.opened && this.stream.state === 'deciding';
   }
 
   get ord(): number {
-    return this.#stream?.ord ?? 0;
+    return this.opened ? this.stream.ord : 0;
   }
 
   setOrd(ord: number): void {
-    if (this.#stream !== null) this.#stream.ord = ord;
+    if (this.opened) this.stream.ord = ord;
   }
 
   cancel(): boolean {
@@ -224,40 +212,36 @@ class ThreadLink implements StreamLink {
   }
 
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
-    this.stream.accept(this.#driver!.now(), endpoint, privateData, wishes);
-    this.#driver!.drain();
+    this.stream.accept(this.now(), endpoint, privateData, wishes);
+    this.drain();
   }
 
   reject(privateData: Uint8Array): void {
-    this.stream.reject(this.#driver!.now(), privateData);
-    this.#driver!.drain();
+    this.stream.reject(this.now(), privateData);
+    this.drain();
   }
 
   confirm(endpoint: StreamEndpoint, code?: number): void {
-    const now = this.#driver!.now();
+    const now = this.now();
     this.stream.confirm(now, endpoint);
     if (code !== undefined) this.stream.terminate(now, code);
-    this.#driver!.drain();
+    this.drain();
   }
 
   close(): void {
-    this.stream.close(this.#driver!.now());
+    this.stream.close(this.now());
     // The state change is the queue pair's at once; the wire follows.
-    this.#driver!.drain();
+    this.drain();
   }
 
   terminate(code: number): void {
-    this.stream.terminate(this.#driver!.now(), code);
-    this.#driver!.drain();
+    this.stream.terminate(this.now(), code);
+    this.drain();
   }
 
   abort(): void {
-    this.stream.abort(this.#driver!.now());
-    this.#driver!.kick();
-  }
-
-  kick(): void {
-    this.#driver?.kick();
+    this.stream.abort(this.now());
+    this.kick();
   }
 
   counters(): StreamCounters {

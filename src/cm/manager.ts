@@ -180,7 +180,7 @@ export class ActiveConnection extends CmConnection {
   open(progress: Progress, target: Target): void {
     const { policy } = this.context;
     this.link = progress.connect({
-      target, policy, confirm: this.#confirm, endpoint: this.#qp.endpoint, privateData: this.#privateData, wishes: this.#wishes,
+      target, policy, confirm: this.#confirm, endpoint: this.#qp, privateData: this.#privateData, wishes: this.#wishes,
     }, this);
   }
 
@@ -193,12 +193,12 @@ export class ActiveConnection extends CmConnection {
     if (this.link?.deciding !== true) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
     }
-    this.link.confirm(this.#qp.endpoint);
+    this.link.confirm(this.#qp);
   }
 
   /** Between `connect-response` and `establish()` the Terminate goes out as the first FPDU (ENH-046). */
   override terminate(code: number): void {
-    if (this.link?.deciding === true) this.link.confirm(this.#qp.endpoint, code);
+    if (this.link?.deciding === true) this.link.confirm(this.#qp, code);
     else super.terminate(code);
   }
 
@@ -258,7 +258,7 @@ export class PassiveConnection extends CmConnection {
     qp.attach(this);
     this.qpInUse = qp;
     const wishes = { ...(ird === undefined ? {} : { ird }), ...(ord === undefined ? {} : { ord }) };
-    this.link!.accept(qp.endpoint, privateData, wishes);
+    this.link!.accept(qp, privateData, wishes);
   }
 
   /**

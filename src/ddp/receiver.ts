@@ -33,13 +33,17 @@ export interface DdpUlp {
  */
 const current = createSegment();
 
+/** Where the octets received begin in a receiver's list, behind an MSN for each queue. */
+const RECEIVED = 4;
+
 export class DdpReceiver {
   readonly #ulp: DdpUlp;
   readonly #version: number;
-  /** MSN of the message in progress or the next one, per queue. */
-  readonly #msn: number[] = [FIRST_MSN, FIRST_MSN, FIRST_MSN, FIRST_MSN];
-  /** Octets of the open message received so far; -1 with no message open. */
-  readonly #received: number[] = [-1, -1, -1, -1];
+  /**
+   * For each queue the MSN of the message in progress or the next one; from RECEIVED on, the octets of the open message received so far, -1 with no
+   * message open. One list for both, for idle connections keep it.
+   */
+  readonly #queues: number[] = [FIRST_MSN, FIRST_MSN, FIRST_MSN, FIRST_MSN, -1, -1, -1, -1];
 
   constructor(ulp: DdpUlp, version: number) {
     this.#ulp = ulp;
@@ -53,12 +57,12 @@ export class DdpReceiver {
 
   /** True while a message of this queue is half received. */
   messageOpen(qn: number): boolean {
-    return this.#received[qn]! >= 0;
+    return this.#queues[RECEIVED + qn]! >= 0;
   }
 
   /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
   presetMsn(qn: number, msn: number): void {
-    this.#msn[qn] = msn;
+    this.#queues[qn] = msn;
   }
 
   handleUlpdu(bytes: Uint8Array, start: number, length: number): number {
@@ -76,14 +80,14 @@ export class DdpReceiver {
     const ulp = this.#ulp;
     const qn = segment.qn;
     if (qn !== ulp.queueOf(segment)) return TERM.DDP_INVALID_QN; // DDP-039, RDMAP-009
-    if (segment.msn !== this.#msn[qn]) return TERM.DDP_MSN_RANGE; // DDP-043
-    if (this.#received[qn]! < 0) {
+    if (segment.msn !== this.#queues[qn]) return TERM.DDP_MSN_RANGE; // DDP-043
+    if (this.#queues[RECEIVED + qn]! < 0) {
       const code = ulp.openMessage(segment); // DDP-040
       if (code !== FINE) return code;
-      this.#received[qn] = 0;
+      this.#queues[RECEIVED + qn] = 0;
     }
     // A gap or overlap cannot come from an in-order sender (DDP-027 lets a receiver say so).
-    if (segment.mo !== this.#received[qn]) return TERM.DDP_INVALID_MO; // DDP-041
+    if (segment.mo !== this.#queues[RECEIVED + qn]) return TERM.DDP_INVALID_MO; // DDP-041
     const fixed = ulp.checkUntagged(segment);
     if (fixed !== FINE) return fixed;
     if (segment.mo + segment.payloadLength > ulp.capacity(qn)) return TERM.DDP_TOO_LONG; // DDP-042
@@ -91,11 +95,11 @@ export class DdpReceiver {
     if (placed !== FINE) return placed;
     const length = segment.mo + segment.payloadLength;
     if (!segment.last) {
-      this.#received[qn] = length;
+      this.#queues[RECEIVED + qn] = length;
       return FINE;
     }
-    this.#received[qn] = -1;
-    this.#msn[qn] = (this.#msn[qn]! + 1) >>> 0; // from 0xFFFFFFFF to 0 (DDP-015)
+    this.#queues[RECEIVED + qn] = -1;
+    this.#queues[qn] = (this.#queues[qn]! + 1) >>> 0; // from 0xFFFFFFFF to 0 (DDP-015)
     return ulp.deliverUntagged(segment, length); // DDP-034
   }
 }

@@ -389,10 +389,10 @@ class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
   }
 
   attach(state: EndpointState, shared: ReceiveQueue | undefined): void {
-    const { sendDepth, receiveDepth, srq: _srq, ...rest } = state;
+    const { pd, qp, sendDepth, receiveDepth, srq: _srq, ...rest } = state;
     this.endpoint = {
       ...rest,
-      stags: this.#engine.stags,
+      pdHandle: pd, number: qp, stags: this.#engine.stags,
       sq: new SendQueue(sendDepth),
       rq: shared ?? new ReceiveQueue(receiveDepth),
       rqShared: shared !== undefined,

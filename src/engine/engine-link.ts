@@ -75,7 +75,7 @@ export class EngineLink implements StreamLink {
   attach(endpoint: StreamEndpoint, then: Command): void {
     const srq = endpoint.rqShared ? this.#engine.sharedNumber(endpoint.rq) : 0;
     this.#endpoint = endpoint;
-    const { pd, qp, rights, extensions, maxOrd, sinkRight, sq, rq } = endpoint;
+    const { pdHandle: pd, number: qp, rights, extensions, maxOrd, sinkRight, sq, rq } = endpoint;
     this.#sendDepth = sq.depth;
     this.#receiveDepth = rq.depth;
     this.#engine.host.command({

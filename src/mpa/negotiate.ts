@@ -135,8 +135,12 @@ export function negotiateAsResponder(
 function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, ird: number): RtrKind | null {
   if (!theirs.peerToPeer) return null;
   const canRead = ird > 0 || policy.maxIrd > 0;
-  const usable = policy.rtrAccepted.filter((kind) => kind !== 'read' || canRead);
-  const requested = usable.find((kind) => hasRtr(theirs, kind));
+  let usable: RtrKind | null = null;
+  for (const kind of policy.rtrAccepted) {
+    if (kind === 'read' && !canRead) continue;
+    if (hasRtr(theirs, kind)) return kind;
+    usable ??= kind;
+  }
   // ENH-036: nothing in common, so name one that we do support; the initiator will end the connection with 2/0/07.
-  return requested ?? usable[0] ?? policy.rtrAccepted[0]!;
+  return usable ?? policy.rtrAccepted[0]!;
 }

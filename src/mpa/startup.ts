@@ -43,10 +43,14 @@ export const HIGHEST_REVISION = 2;
 
 const NO_DATA = new Uint8Array(0);
 
+/** The frame that is being read: a reader is asked to its end before another one is, so all share it. */
+const frameBytes = new Uint8Array(MAX_STARTUP_FRAME);
+
 /** Collects one start-up frame out of a stream cut anywhere (MPA-023). */
 export class StartupFrameReader {
   readonly #key: Uint8Array;
-  readonly #bytes: Uint8Array = new Uint8Array(MAX_STARTUP_FRAME);
+  /** What has come so far, while the frame is not whole; nearly every frame comes in one piece. */
+  #kept: Uint8Array = NO_DATA;
   #have = 0;
   #need: number = STARTUP_HEADER_OCTETS;
   failure: StartupFailure | null = null;
@@ -63,6 +67,7 @@ export class StartupFrameReader {
 
   /** Take octets up to the end of the frame; returns the index behind the last one taken. Stops at the first octet that is wrong. */
   push(bytes: Uint8Array, start: number, end: number): number {
+    frameBytes.set(this.#kept);
     let at = start;
     while (at < end && this.frame === null && this.failure === null) {
       const octet = bytes[at++]!;
@@ -71,23 +76,24 @@ export class StartupFrameReader {
         this.failure = 'bad-key';
         break;
       }
-      this.#bytes[this.#have++] = octet;
+      frameBytes[this.#have++] = octet;
       if (this.#have === STARTUP_HEADER_OCTETS) this.#checkHeader();
       if (this.#have === this.#need && this.failure === null) this.#complete();
     }
+    this.#kept = this.frame === null && this.failure === null ? frameBytes.slice(0, this.#have) : NO_DATA;
     return at;
   }
 
   #checkHeader(): void {
-    const pdLength = startupPdLength(this.#bytes, 0);
+    const pdLength = startupPdLength(frameBytes, 0);
     // MPA-019: an announced length above 512 is malformed; nothing of it is waited for.
     if (pdLength > MAX_PRIVATE_DATA) this.failure = 'private-data-too-long';
     else this.#need = STARTUP_HEADER_OCTETS + pdLength;
   }
 
   #complete(): void {
-    const flags = this.#bytes[STARTUP_FLAGS_OFFSET]!;
-    const revision = this.#bytes[STARTUP_REVISION_OFFSET]!;
+    const flags = frameBytes[STARTUP_FLAGS_OFFSET]!;
+    const revision = frameBytes[STARTUP_REVISION_OFFSET]!;
     // S is a reserved bit, and so not looked at, below revision 2 (MPA-011, ENH-001).
     const hasEnhanced = revision >= 2 && (flags & STARTUP_FLAG.ENHANCED) !== 0;
     if (hasEnhanced && this.#have < STARTUP_HEADER_OCTETS + ENHANCED_OCTETS) {
@@ -101,9 +107,9 @@ export class StartupFrameReader {
       crc: (flags & STARTUP_FLAG.CRC) !== 0,
       reject: (flags & STARTUP_FLAG.REJECT) !== 0,
       revision,
-      enhanced: hasEnhanced ? decodeEnhanced(this.#bytes, STARTUP_HEADER_OCTETS) : null,
+      enhanced: hasEnhanced ? decodeEnhanced(frameBytes, STARTUP_HEADER_OCTETS) : null,
       // MPA-022, ENH-006: exactly the ULP's octets, in memory of their own.
-      privateData: ulpStart === this.#have ? NO_DATA : this.#bytes.slice(ulpStart, this.#have),
+      privateData: ulpStart === this.#have ? NO_DATA : frameBytes.slice(ulpStart, this.#have),
     };
   }
 }

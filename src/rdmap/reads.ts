@@ -131,32 +131,33 @@ function takeFree(): InboundRequest {
 
 /** Outstanding Read and Atomic Requests of ours, in order; null stands for the Read RTR, which is nobody's work request. */
 export class OutstandingRequests {
-  readonly #queue: (SendWqe | null)[] = [];
+  /** Made for the first request: many a connection only serves its peer. */
+  #queue: (SendWqe | null)[] | null = null;
 
   get size(): number {
-    return this.#queue.length;
+    return this.#queue === null ? 0 : this.#queue.length;
   }
 
   push(wqe: SendWqe | null): void {
-    this.#queue.push(wqe);
+    (this.#queue ??= []).push(wqe);
   }
 
   /** The oldest; undefined if there is none. */
   get first(): SendWqe | null | undefined {
-    return this.#queue[0];
+    return this.#queue === null ? undefined : this.#queue[0];
   }
 
   shift(): void {
     // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
-    this.#queue.shift();
+    this.#queue!.shift();
   }
 
   /** The request sent with this MSN, if it is outstanding. */
   withMsn(msn: number): SendWqe | null {
-    return this.#queue.find((wqe) => wqe !== null && wqe.msn === msn) ?? null;
+    return this.#queue?.find((wqe) => wqe !== null && wqe.msn === msn) ?? null;
   }
 
   clear(): void {
-    this.#queue.length = 0;
+    this.#queue = null;
   }
 }

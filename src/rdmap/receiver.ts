@@ -9,7 +9,7 @@ import type { DdpUlp } from '../ddp/receiver.ts';
 import { ACCESS, FAULT, REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
-import { noMessages } from './counters.ts';
+import { countReceived } from './counters.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
 import { scatter } from './gather.ts';
 import type { InboundRequests, OutstandingRequests } from './reads.ts';
@@ -68,6 +68,8 @@ export interface ReceiverConfig {
   readonly inbound: InboundRequests;
   readonly outstanding: OutstandingRequests;
   readonly requester: Requester;
+  /** Counts of messages, see `counters.ts`. */
+  readonly messages: number[];
 }
 
 export class Receiver implements DdpUlp {
@@ -90,14 +92,15 @@ export class Receiver implements DdpUlp {
   /** FIN, reset or a fault closed reception: receives then end as flushed. */
   segments = 0;
   payloadOctets = 0;
-  /** Messages received, by opcode: counted with their last segment. */
-  readonly messages: number[] = noMessages();
+  /** Messages of the stream: counted with their last segment. */
+  readonly messages: number[];
 
   constructor(config: ReceiverConfig) {
     this.#endpoint = config.endpoint;
     this.#inbound = config.inbound;
     this.#outstanding = config.outstanding;
     this.#requester = config.requester;
+    this.messages = config.messages;
     this.#version = config.version << RDMAP_VERSION_SHIFT;
   }
 
@@ -112,7 +115,7 @@ export class Receiver implements DdpUlp {
     if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE; // RDMAP-007
     this.segments++;
     if (row.qn <= QN.SEND) this.payloadOctets += segment.payloadLength; // tagged, or for the ULP; not requests and Terminates
-    if (segment.last) this.messages[opcode]!++;
+    if (segment.last) countReceived(this.messages, opcode);
     return FINE;
   }
 
@@ -125,9 +128,9 @@ export class Receiver implements DdpUlp {
   handleTagged(segment: Segment): number {
     if ((segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_RESPONSE) return this.#handleReadResponse(segment);
     if (segment.payloadLength === 0) return FINE; // DDP-026: STag and TO of a zero-length Write are not looked at
-    const { stags, pd, qp, rights } = this.#endpoint;
+    const { stags, pdHandle, number, rights } = this.#endpoint;
     const length = segment.payloadLength;
-    const fault = stags.check(segment.stag, segment.toHi, segment.toLo, length, ACCESS.REMOTE_WRITE, pd, qp);
+    const fault = stags.check(segment.stag, segment.toHi, segment.toLo, length, ACCESS.REMOTE_WRITE, pdHandle, number);
     if (fault !== FAULT.NONE) return TAGGED_FAULT_CODES[fault]!;
     if (!rights.write) return TERM.DDP_NOT_ASSOCIATED; // VERBS-142
     copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);
@@ -292,11 +295,11 @@ export class Receiver implements DdpUlp {
 
   /** RDMAP-066..068; the reading of the conflicting texts is in wire-formats section 11. */
   #invalidateFor(wqe: ReceiveWqe, stag: number): number {
-    const { stags, pd, qp, rights } = this.#endpoint;
+    const { stags, pdHandle, number, rights } = this.#endpoint;
     const entry = stags.find(stag);
     let code: number = FINE;
     if (entry === null) code = TERM.RDMAP_INVALID_STAG;
-    else if (entry.pd !== pd || (entry.qp !== 0 && entry.qp !== qp)) code = TERM.RDMAP_CANNOT_INVALIDATE;
+    else if (entry.pd !== pdHandle || (entry.qp !== 0 && entry.qp !== number)) code = TERM.RDMAP_CANNOT_INVALIDATE;
     else if ((entry.access & REMOTE_ACCESS) === 0 || !(rights.read || rights.write)) code = TERM.RDMAP_ACCESS; // VERBS-155
     else if (entry.shared || entry.windows > 0) code = TERM.RDMAP_CANNOT_INVALIDATE; // SEC-008
     if (code !== FINE) {
@@ -309,7 +312,7 @@ export class Receiver implements DdpUlp {
   }
 
   #deliverReadRequest(segment: Segment): number {
-    const { stags, pd, qp } = this.#endpoint;
+    const { stags, pdHandle, number } = this.#endpoint;
     const inbound = this.#inbound;
     const request = inbound.blank;
     request.fillRead(segment);
@@ -317,7 +320,7 @@ export class Receiver implements DdpUlp {
     if (request.size > 0 && !this.#endpoint.rights.read) return TERM.DDP_INVALID_QN;
     // RDMAP-032, SEC-017: nothing of the source is looked at for zero octets.
     if (request.size > 0) {
-      const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pd, qp);
+      const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pdHandle, number);
       if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;
     }
     inbound.push();
@@ -325,7 +328,7 @@ export class Receiver implements DdpUlp {
   }
 
   #deliverAtomicRequest(segment: Segment): number {
-    const { stags, pd, qp } = this.#endpoint;
+    const { stags, pdHandle, number } = this.#endpoint;
     const inbound = this.#inbound;
     const { bytes, payload } = segment;
     const u32 = (field: number): number => getU32(bytes, payload + field);
@@ -335,7 +338,7 @@ export class Receiver implements DdpUlp {
     }
     const toHi = u32(ATOMIC_REQUEST.TO);
     const toLo = u32(ATOMIC_REQUEST.TO + 4);
-    const fault = stags.check(u32(ATOMIC_REQUEST.STAG), toHi, toLo, 8, ACCESS.REMOTE_ATOMIC, pd, qp);
+    const fault = stags.check(u32(ATOMIC_REQUEST.STAG), toHi, toLo, 8, ACCESS.REMOTE_ATOMIC, pdHandle, number);
     if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035
     if (!this.#endpoint.rights.write) return TERM.RDMAP_ACCESS | DELIVERED | IN_TURN; // VERBS-142: it would write
     const target = stags.entry!.bytes;

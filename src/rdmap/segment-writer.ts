@@ -2,38 +2,47 @@
  * Puts segments into a stage: what every message needs, whichever it is. RFC 5041 4.2 and 4.3 (headers), RFC 5040 4.1 (control field), RFC
  * 5041 5.1 (MSNs). Sender decides what to send and when; this knows how a segment is begun and whether it still fits.
  */
-import { FIRST_MSN, DDP_CONTROL, putTaggedHeader, putUntaggedHeader, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
+import { FIRST_MSN, DDP_CONTROL, putTaggedHeader, putUntaggedHeader, QN, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
 import type { Framer } from '../mpa/framer.ts';
 import type { Stage } from '../mpa/stage.ts';
-import { noMessages } from './counters.ts';
+import { countSent } from './counters.ts';
 import { LENT_WRITE_OCTETS } from './stages.ts';
 import { OPCODE, RDMAP_VERSION_SHIFT } from './wire.ts';
 
 export class SegmentWriter {
   readonly framer: Framer;
   readonly #version: 0 | 1;
-  readonly #control: number;
-  readonly #msn: number[] = [FIRST_MSN, FIRST_MSN, FIRST_MSN, FIRST_MSN];
+  // The next MSN of each queue that may see more than one message: a list would be two objects more for each idle connection.
+  #sendMsn: number = FIRST_MSN;
+  #requestMsn: number = FIRST_MSN;
+  #responseMsn: number = FIRST_MSN;
   /** Octets of messages for the peer's memory or its ULP. */
   payloadOctets = 0;
-  /** Messages sent, by opcode: counted with their last segment. */
-  readonly messages: number[] = noMessages();
+  /** Messages of the stream: counted with their last segment. */
+  readonly #messages: number[];
 
-  constructor(framer: Framer, version: 0 | 1) {
+  constructor(framer: Framer, version: 0 | 1, messages: number[]) {
     this.framer = framer;
+    this.#messages = messages;
     this.#version = version;
-    this.#control = version << RDMAP_VERSION_SHIFT;
   }
 
-  /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
+  /** Set the next MSN of a queue; from outside only for tests near the wrap (DDP-015). Queue 2 has one message. */
   presetMsn(qn: number, msn: number): void {
-    this.#msn[qn] = msn;
+    if (qn === QN.SEND) this.#sendMsn = msn;
+    else if (qn === QN.READ_REQUEST) this.#requestMsn = msn;
+    else if (qn === QN.ATOMIC_RESPONSE) this.#responseMsn = msn;
   }
 
   nextMsn(qn: number): number {
-    const msn = this.#msn[qn]!;
-    this.#msn[qn] = (msn + 1) >>> 0; // from 0xFFFFFFFF to 0 (DDP-015)
+    const msn = qn === QN.SEND ? this.#sendMsn : qn === QN.READ_REQUEST ? this.#requestMsn : qn === QN.ATOMIC_RESPONSE ? this.#responseMsn : FIRST_MSN;
+    this.presetMsn(qn, (msn + 1) >>> 0); // from 0xFFFFFFFF to 0 (DDP-015)
     return msn;
+  }
+
+  /** The last segment of a message has been written. */
+  count(opcode: number): void {
+    countSent(this.#messages, opcode);
   }
 
   fits(stage: Stage, ulpduLength: number): boolean {
@@ -51,7 +60,7 @@ export class SegmentWriter {
   beginTagged(stage: Stage, opcode: number, last: boolean, stag: number, toHi: number, toLo: number, payload: number): number {
     const { framer } = this;
     framer.begin(stage, TAGGED_HEADER_OCTETS + payload);
-    putTaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(last), this.#control | opcode, stag, toHi, toLo);
+    putTaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(last), (this.#version << RDMAP_VERSION_SHIFT) | opcode, stag, toHi, toLo);
     return framer.ulpdu + TAGGED_HEADER_OCTETS;
   }
 
@@ -59,19 +68,19 @@ export class SegmentWriter {
   beginUntagged(stage: Stage, opcode: number, last: boolean, word: number, qn: number, msn: number, mo: number, payload: number): number {
     const { framer } = this;
     framer.begin(stage, UNTAGGED_HEADER_OCTETS + payload);
-    putUntaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(last), this.#control | opcode, word, qn, msn, mo);
+    putUntaggedHeader(framer.view, framer.ulpdu, this.#ddpControl(last), (this.#version << RDMAP_VERSION_SHIFT) | opcode, word, qn, msn, mo);
     return framer.ulpdu + UNTAGGED_HEADER_OCTETS;
   }
 
   /** Begin an untagged message of one segment, which it counts. */
   beginMessage(stage: Stage, opcode: number, qn: number, msn: number, payload: number): number {
-    this.messages[opcode]!++;
+    this.count(opcode);
     return this.beginUntagged(stage, opcode, true, 0, qn, msn, 0, payload);
   }
 
   /** A zero-length RDMA Write: nobody may check its STag or offset (DDP-026). */
   putEmptyWrite(stage: Stage): void {
-    this.messages[OPCODE.RDMA_WRITE]!++;
+    this.count(OPCODE.RDMA_WRITE);
     this.beginTagged(stage, OPCODE.RDMA_WRITE, true, 0, 0, 0, 0);
     this.framer.finish(stage, TAGGED_HEADER_OCTETS);
   }

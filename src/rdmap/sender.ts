@@ -29,7 +29,7 @@ import { IMMEDIATE, WORK, type SendWqe, type WcStatus } from './work.ts';
 const RESPONSE_QUANTUM = 65_536;
 
 /** What the sender needs of the queue pair. */
-export type SenderEndpoint = Pick<StreamEndpoint, 'stags' | 'pd' | 'qp' | 'sq' | 'owner'>;
+export type SenderEndpoint = Pick<StreamEndpoint, 'stags' | 'pdHandle' | 'number' | 'sq' | 'owner'>;
 
 export interface SenderConfig {
   readonly framer: Framer;
@@ -40,6 +40,8 @@ export interface SenderConfig {
   readonly endpoint: SenderEndpoint;
   readonly inbound: InboundRequests;
   readonly outstanding: OutstandingRequests;
+  /** Counts of messages, see `counters.ts`. */
+  readonly messages: number[];
 }
 
 /** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
@@ -67,7 +69,8 @@ export class Sender {
   #responding: InboundRequest | null = null;
   #quantum = 0;
   #responseServedLast = false;
-  #lastPost = Number.POSITIVE_INFINITY;
+  /** Queue position behind which nothing is sent any more; null while there is no such. */
+  #lastPost: number | null = null;
   #transmitted = 0;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
@@ -81,7 +84,7 @@ export class Sender {
     this.#interleave = config.interleave;
     this.#inbound = config.inbound;
     this.#outstanding = config.outstanding;
-    this.#out = new SegmentWriter(config.framer, config.version);
+    this.#out = new SegmentWriter(config.framer, config.version, config.messages);
     this.ord = config.ord;
   }
 
@@ -92,11 +95,6 @@ export class Sender {
 
   get payloadOctets(): number {
     return this.#out.payloadOctets;
-  }
-
-  /** Messages sent, by opcode. */
-  get messages(): number[] {
-    return this.#out.messages;
   }
 
   get terminateSent(): boolean {
@@ -124,7 +122,8 @@ export class Sender {
 
   /** The queue position behind the last entry that may be sent. */
   get #workEnd(): number {
-    return Math.min(this.#endpoint.sq.head, this.#lastPost);
+    const { head } = this.#endpoint.sq;
+    return this.#lastPost === null ? head : Math.min(head, this.#lastPost);
   }
 
   /** Put the Terminate at the head of everything, at the next segment boundary; or behind the responses already owed (VERBS-069). */
@@ -296,7 +295,7 @@ export class Sender {
     wqe.sent += payload;
     this.#out.payloadOctets += payload;
     if (last) {
-      this.messages[wqe.wireOpcode]!++;
+      this.#out.count(wqe.wireOpcode);
       if (wqe.immediate === IMMEDIATE.AFTER) {
         this.#turnImmediate(wqe);
         return true;
@@ -354,7 +353,7 @@ export class Sender {
 
   /** One segment of a Read Response (RDMAP-030, RDMAP-031). */
   #respond(stage: Stage, request: InboundRequest): boolean {
-    const { stags, pd, qp } = this.#endpoint;
+    const { stags, pdHandle, number } = this.#endpoint;
     const framer = this.#framer;
     const left = request.size - request.sent;
     const payload = Math.min(left, this.#mulpdu - TAGGED_HEADER_OCTETS);
@@ -363,7 +362,7 @@ export class Sender {
       // Checked again for every segment: the region may have gone since (SEC-007, RDMAP-086).
       const toHi = addHi(request.sourceHi, request.sourceLo, request.sent);
       const toLo = addLo(request.sourceLo, request.sent);
-      const fault = stags.check(request.sourceStag, toHi, toLo, payload, ACCESS.REMOTE_READ, pd, qp);
+      const fault = stags.check(request.sourceStag, toHi, toLo, payload, ACCESS.REMOTE_READ, pdHandle, number);
       if (fault !== FAULT.NONE) {
         this.fault = terminateForRead(
           READ_FAULT_CODES[fault]!, request.segmentLength, request.ddpHeader(), request.advancedHeader(),
@@ -381,7 +380,7 @@ export class Sender {
     this.#out.payloadOctets += payload;
     this.#quantum += payload;
     if (last) {
-      this.messages[OPCODE.READ_RESPONSE]!++;
+      this.#out.count(OPCODE.READ_RESPONSE);
       this.#finishResponse();
     } else {
       this.#responding = request;

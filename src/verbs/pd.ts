@@ -1,10 +1,12 @@
 /** Protection domains: verbs draft 5.2. */
 import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { LastEqual } from '../base/last-equal.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import type { Device } from './device.ts';
 import { checkAccess, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
 import { QueuePair } from './qp.ts';
+import type { CheckedQpOptions } from './qp-options.ts';
 import type { QueuePairOptions } from './qp-types.ts';
 import { SharedReceiveQueue, type SrqOptions } from './srq.ts';
 import { MemoryWindow } from './window.ts';
@@ -23,6 +25,8 @@ export class ProtectionDomain {
   readonly handle: number;
   /** @internal Objects that belong to this domain. */
   users = 0;
+  /** @internal */
+  readonly qpOptions: LastEqual<CheckedQpOptions> = new LastEqual();
   #deallocated = false;
 
   /** @internal Use {@link Device.allocatePd}. */

@@ -61,7 +61,7 @@ export function fillFastRegister(name: string, request: FastRegisterRequest, wqe
   const { mr } = request;
   if (!(mr instanceof MemoryRegion)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mr must be a MemoryRegion, got ${show(mr)}`);
   checkRegion(`${name}.mr`, mr, context);
-  if (!context.allowFastRegister) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow fast registration`);
+  if (!context.limits.allowFastRegister) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow fast registration`);
   if (mr.entry.shared) throw new IwarpError('ERR_INVALID_STATE', `${name}.mr is a shared region, which stays as it is`);
   const bytes = checkBytes(`${name}.memory`, request.memory);
   if (bytes.length > mr.maxLength) {
@@ -93,7 +93,7 @@ export function fillBind(name: string, request: BindRequest, wqe: SendWqe, conte
   if (!(mr instanceof MemoryRegion)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.mr must be a MemoryRegion, got ${show(mr)}`);
   checkWindow(`${name}.mw`, mw, context);
   checkRegion(`${name}.mr`, mr, context);
-  if (!context.allowBind) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow binding`);
+  if (!context.limits.allowBind) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow binding`);
   const { access } = request;
   if (!isAccess(access) || (access & ~REMOTE_ACCESS) !== 0) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.access must be a union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC, got ${show(access)}`);

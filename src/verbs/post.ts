@@ -188,6 +188,13 @@ export interface ReceiveWorkRequest {
 export interface PostContext extends WindowBinder {
   readonly pd: ProtectionDomain;
   readonly number: number;
+  readonly limits: PostLimits;
+  /** False if the peer is known to lack RFC 7306. */
+  readonly peerExtensions: boolean | undefined;
+}
+
+/** What a queue pair was made for. */
+export interface PostLimits {
   readonly maxSge: number;
   readonly maxRecvSge: number;
   readonly maxInline: number;
@@ -195,8 +202,6 @@ export interface PostContext extends WindowBinder {
   /** Windows may be bound, regions registered, through this queue pair (VERBS-148, VERBS-161). */
   readonly allowBind: boolean;
   readonly allowFastRegister: boolean;
-  /** False if the peer is known to lack RFC 7306. */
-  readonly peerExtensions: boolean | undefined;
 }
 
 /**
@@ -255,7 +260,7 @@ export function fillSend(name: string, request: SendWorkRequest, wqe: SendWqe, c
   }
   const { wrId, signaled, fence } = request;
   wqe.wrId = wrId === undefined ? 0 : isU64(wrId) ? wrId : checkU64(`${name}.wrId`, wrId);
-  wqe.signaled = signaled === undefined ? context.signalAll : flag(name, 'signaled', signaled);
+  wqe.signaled = signaled === undefined ? context.limits.signalAll : flag(name, 'signaled', signaled);
   wqe.fence = flag(name, 'fence', fence);
   wqe.opcode = request.opcode;
   switch (request.opcode) {
@@ -355,15 +360,15 @@ function fillRemote(name: string, request: { rkey: number; remoteAddr: bigint | 
 
 function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: SendWqe, context: PostContext): void {
   if (request.inline === undefined) {
-    fillSges(name, request.sges ?? NO_SGES, wqe, context.pd, context.maxSge, 0);
+    fillSges(name, request.sges ?? NO_SGES, wqe, context.pd, context.limits.maxSge, 0);
     return;
   }
   if (request.sges !== undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} has both inline and sges`);
   const bytes = checkBytes(`${name}.inline`, request.inline);
-  if (bytes.length > context.maxInline) {
-    throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${context.maxInline}`);
+  if (bytes.length > context.limits.maxInline) {
+    throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${context.limits.maxInline}`);
   }
-  wqe.inline ??= new Uint8Array(context.maxInline);
+  wqe.inline ??= new Uint8Array(context.limits.maxInline);
   wqe.inline.set(bytes);
   wqe.sges.add(null, wqe.inline, 0, bytes.length);
 }

@@ -4,7 +4,7 @@ import { ACCESS } from '../ddp/stag-table.ts';
 import type { InboundRights } from '../rdmap/receiver.ts';
 import { CompletionQueue } from './cq.ts';
 import type { ProtectionDomain } from './pd.ts';
-import type { PostContext } from './post.ts';
+import type { PostLimits } from './post.ts';
 import type { QueuePairOptions } from './qp-types.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
@@ -12,9 +12,8 @@ const DEFAULT_WR = 128;
 const DEFAULT_SGE = 4;
 const DEFAULT_INLINE = 256;
 
-/** Options with every default filled in; what requests are checked against later is as {@link PostContext} has it. */
-export interface CheckedQpOptions
-  extends Pick<PostContext, 'maxSge' | 'maxRecvSge' | 'maxInline' | 'signalAll' | 'allowBind' | 'allowFastRegister'> {
+/** Options with every default filled in; what requests are checked against later is as {@link PostLimits} has it. */
+export interface CheckedQpOptions extends PostLimits {
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
   readonly srq: SharedReceiveQueue | null;
@@ -28,16 +27,26 @@ export interface CheckedQpOptions
   readonly rqLimit: number;
 }
 
+/** Names as errors tell them, here so that they are not put together for each queue pair. */
+const INTEGERS = {
+  maxSendWr: 'options.maxSendWr', maxRecvWr: 'options.maxRecvWr', maxSendSge: 'options.maxSendSge', maxRecvSge: 'options.maxRecvSge',
+  maxInline: 'options.maxInline', ird: 'options.ird', ord: 'options.ord',
+} as const;
+const BOOLEANS = {
+  signalAll: 'options.signalAll', inboundWrite: 'options.inboundWrite', inboundRead: 'options.inboundRead', extensions: 'options.extensions',
+  allowBind: 'options.allowBind', allowFastRegister: 'options.allowFastRegister',
+} as const;
+const SINKS = ['local-write', 'remote-write'] as const;
+
 export function checkQpOptions(pd: ProtectionDomain, options: QueuePairOptions): CheckedQpOptions {
   checkObject('options', options);
   const { limits } = pd.device;
   const sendCq = checkCq('options.sendCq', options.sendCq, pd);
   const recvCq = checkCq('options.recvCq', options.recvCq, pd);
   const srq = options.srq === undefined ? null : checkSrq('options.srq', options.srq, pd);
-  const integer = (name: 'maxSendWr' | 'maxRecvWr' | 'maxSendSge' | 'maxRecvSge' | 'maxInline' | 'ird' | 'ord', value: number, min: number, max: number): number =>
-    checkInteger(`options.${name}`, options[name] ?? value, min, max);
-  const boolean = (name: 'signalAll' | 'inboundWrite' | 'inboundRead' | 'extensions' | 'allowBind' | 'allowFastRegister'): boolean =>
-    checkBoolean(`options.${name}`, options[name] ?? true);
+  const integer = (name: keyof typeof INTEGERS, value: number, min: number, max: number): number =>
+    checkInteger(INTEGERS[name], options[name] ?? value, min, max);
+  const boolean = (name: keyof typeof BOOLEANS): boolean => checkBoolean(BOOLEANS[name], options[name] ?? true);
   const sendDepth = integer('maxSendWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
   const recvDepth = integer('maxRecvWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
   return {
@@ -62,7 +71,7 @@ export function checkQpOptions(pd: ProtectionDomain, options: QueuePairOptions):
 }
 
 function sinkRightOf({ readSink }: QueuePairOptions): number {
-  const sink = checkOneOf('options.readSink', readSink ?? 'local-write', ['local-write', 'remote-write']);
+  const sink = checkOneOf('options.readSink', readSink ?? 'local-write', SINKS);
   return sink === 'remote-write' ? ACCESS.REMOTE_WRITE : ACCESS.LOCAL_WRITE;
 }
 

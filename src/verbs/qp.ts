@@ -1,23 +1,24 @@
 /**
  * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in `qp-states.ts`.
  */
-import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
+import { signalOf, type WaitOptions } from '../base/abort.ts';
 import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError } from '../base/errors.ts';
-import { Machine } from '../base/fsm.ts';
+import { nextState } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
+import { Waiters } from '../base/waiters.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { flushReceives } from '../rdmap/receiver.ts';
-import type { StreamCounters, StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
+import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
+import type { ReceiveWqe, SendWqe } from '../rdmap/work.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, fillSend, postList, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
+import { QpEndpoint } from './qp-endpoint.ts';
 import { checkQpOptions } from './qp-options.ts';
-import { MODIFY_TABLE, QP_STATES, QP_TABLE, type QpState } from './qp-states.ts';
+import { MODIFY_TABLE, QP_STATES, QP_TABLE, type QpInput, type QpState } from './qp-states.ts';
 import type { QpAttributes, QpChange, QpController, QueuePairOptions } from './qp-types.ts';
-import type { SharedReceiveQueue } from './srq.ts';
 
 /**
  * A queue pair.
@@ -26,104 +27,51 @@ import type { SharedReceiveQueue } from './srq.ts';
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair implements WorkOwner, WindowBinder {
-  /** The protection domain; its regions and windows can be used here. */
-  readonly pd: ProtectionDomain;
-  /** Number of the queue pair on its device, as completions tell it. */
-  readonly number: number;
-  /** Where requests complete. */
-  readonly sendCq: CompletionQueue;
-  /** Where receives complete. */
-  readonly recvCq: CompletionQueue;
-  /** The shared receive queue, if it has one. */
-  readonly srq: SharedReceiveQueue | null;
-  /** @internal */
-  readonly sq: SendQueue;
-  /** @internal */
-  readonly rq: ReceiveQueue;
-  /** @internal The queue pair as a stream sees it. */
-  readonly endpoint: StreamEndpoint;
-  /** @internal */
-  readonly maxSge: number;
-  /** @internal */
-  readonly maxRecvSge: number;
-  /** @internal */
-  readonly maxInline: number;
-  /** @internal */
-  readonly signalAll: boolean;
-  /** @internal */
-  readonly allowBind: boolean;
-  /** @internal */
-  readonly allowFastRegister: boolean;
+export class QueuePair extends QpEndpoint implements WindowBinder {
   /** @internal False if the peer is known to lack RFC 7306. */
   peerExtensions: boolean | undefined = undefined;
-  readonly #machine = new Machine(QP_TABLE);
+  #state: QpState = QP_TABLE.initial;
   #controller: QpController | null = null;
   #flushing = false;
   #terminate: TerminateInfo | undefined;
   #negotiated: Negotiated | undefined;
   #destroyed = false;
   #overflowed = false;
-  #maxOrd: number;
-  readonly #maxIrd: number;
+  /** @internal May be lowered (VERBS-024). */
+  override maxOrd: number;
   #rqLimit: number;
   /** Receives: taken by messages, taken and not polled, posted and completed on this queue pair. */
   #recvTaken = 0;
   #recvInProgress = 0;
   #recvPosted = 0;
   #recvCompleted = 0;
-  #waiters: Set<{ readonly done: () => boolean; readonly resolve: () => void }> | null = null;
+  #drains: Waiters<void> | null = null;
   /** @internal Memory windows bound through this queue pair. */
   boundWindows = 0;
 
   /** @internal Use {@link ProtectionDomain.createQp}. */
   constructor(pd: ProtectionDomain, options: QueuePairOptions) {
-    const checked = checkQpOptions(pd, options);
-    const { srq } = checked;
-    pd.use();
-    try {
-      this.number = pd.device.takeQpNumber();
-    } catch (error) {
-      pd.users--;
-      throw error;
-    }
-    this.pd = pd;
-    this.sendCq = checked.sendCq;
-    this.recvCq = checked.recvCq;
-    this.srq = srq;
-    this.#maxIrd = checked.ird;
-    this.#maxOrd = checked.ord;
+    const checked = pd.qpOptions.of(checkQpOptions(pd, options));
+    super(pd, checked, takeNumber(pd));
+    this.maxOrd = checked.ord;
     this.#rqLimit = checked.rqLimit;
-    this.maxSge = checked.maxSge;
-    this.maxRecvSge = checked.maxRecvSge;
-    this.maxInline = checked.maxInline;
-    this.signalAll = checked.signalAll;
-    this.allowBind = checked.allowBind;
-    this.allowFastRegister = checked.allowFastRegister;
-    this.sq = new SendQueue(checked.sendDepth);
-    this.rq = srq === null ? new ReceiveQueue(checked.recvDepth) : srq.queue;
-    this.endpoint = {
-      stags: pd.device.stags,
-      pd: pd.handle,
-      qp: this.number,
-      sq: this.sq,
-      rq: this.rq,
-      rqShared: srq !== null,
-      rights: checked.rights,
-      extensions: checked.extensions,
-      owner: this,
-      maxOrd: this.#maxOrd,
-      sinkRight: checked.sinkRight,
-    };
     this.sendCq.users++;
     this.recvCq.users++;
-    if (srq !== null) srq.users++;
+    if (this.srq !== null) this.srq.users++;
     pd.device.objects.qp.add(this);
   }
 
   /** State (verbs draft 6.2): `idle` before and after a connection, `rts` with one. */
   get state(): QpState {
-    return this.#machine.state;
+    return this.#state;
+  }
+
+  #step(input: QpInput): void {
+    this.#state = nextState(QP_TABLE, this.#state, input, this);
+  }
+
+  #accepts(input: QpInput): boolean {
+    return QP_TABLE.transitions[this.#state][input] !== undefined;
   }
 
   // ------------------------------------------------------------------------------------------------------- posting
@@ -173,7 +121,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
   }
 
   #postOneReceive(name: string, request: ReceiveWorkRequest): void {
-    fillReceive(name, request, this.rq, this.pd, this.maxRecvSge);
+    fillReceive(name, request, this.rq, this.pd, this.options.maxRecvSge);
     this.#recvPosted++;
   }
 
@@ -208,7 +156,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
     const { state: target, ord, maxSendWr, maxRecvWr, rqLimit } = change;
     const { limits } = this.pd.device;
     if (target !== undefined) checkOneOf('change.state', target, QP_STATES);
-    if (ord !== undefined) checkInteger('change.ord', ord, 0, this.#controller?.ord ?? this.#maxOrd);
+    if (ord !== undefined) checkInteger('change.ord', ord, 0, this.#controller?.ord ?? this.maxOrd);
     if (maxSendWr !== undefined) checkInteger('change.maxSendWr', maxSendWr, 1, limits.maxQpWr);
     if (maxRecvWr !== undefined) checkInteger('change.maxRecvWr', maxRecvWr, 1, limits.maxQpWr);
     if (rqLimit !== undefined) checkInteger('change.rqLimit', rqLimit, 0, this.rq.depth);
@@ -236,12 +184,12 @@ export class QueuePair implements WorkOwner, WindowBinder {
         this.#controller!.terminate(TERM.LOCAL_CATASTROPHIC);
         return;
       case 'error':
-        this.#machine.step('modify-error');
+        this.#step('modify-error');
         if (this.#controller !== null) this.#controller.abort();
         else this.#flushAll();
         return;
       default: // idle
-        this.#machine.step('reset');
+        this.#step('reset');
         this.#terminate = undefined;
         this.#overflowed = false;
     }
@@ -261,13 +209,13 @@ export class QueuePair implements WorkOwner, WindowBinder {
   }
 
   #setOrd(ord: number): void {
-    if (this.#controller === null) this.#maxOrd = ord;
+    if (this.#controller === null) this.maxOrd = ord;
     else this.#controller.setOrd(ord);
   }
 
   /** @internal A wish for IRD or ORD cut to what the queue pair was made for (VERBS-018); undefined if neither says anything. */
   capDepth(kind: 'ird' | 'ord', wish: number | undefined): number | undefined {
-    const own = kind === 'ird' ? this.#maxIrd : this.#maxOrd;
+    const own = kind === 'ird' ? this.options.ird : this.maxOrd;
     const { maxQpRdAtom, maxQpInitRdAtom } = this.pd.device.limits;
     const unlimited = own === (kind === 'ird' ? maxQpRdAtom : maxQpInitRdAtom);
     return unlimited ? wish : Math.min(wish ?? own, own);
@@ -286,20 +234,20 @@ export class QueuePair implements WorkOwner, WindowBinder {
       state: this.state,
       maxSendWr: this.sq.depth,
       maxRecvWr: this.rq.depth,
-      maxSendSge: this.maxSge,
-      maxRecvSge: this.maxRecvSge,
-      maxInline: this.maxInline,
-      ird: this.#negotiated?.ird ?? this.#maxIrd,
-      ord: this.#negotiated === undefined ? this.#maxOrd : (this.#controller?.ord ?? this.#negotiated.ord),
+      maxSendSge: this.options.maxSge,
+      maxRecvSge: this.options.maxRecvSge,
+      maxInline: this.options.maxInline,
+      ird: this.#negotiated?.ird ?? this.options.ird,
+      ord: this.#negotiated === undefined ? this.maxOrd : (this.#controller?.ord ?? this.#negotiated.ord),
       sendOutstanding: this.sq.outstanding,
       recvPosted: this.rq.posted,
       recvTaken: this.#recvTaken,
       recvInProgress: this.#recvInProgress,
       rqLimit: this.#rqLimit,
-      signalAll: this.signalAll,
-      inboundWrite: this.endpoint.rights.write,
-      inboundRead: this.endpoint.rights.read,
-      extensions: this.endpoint.extensions,
+      signalAll: this.options.signalAll,
+      inboundWrite: this.options.rights.write,
+      inboundRead: this.options.rights.read,
+      extensions: this.options.extensions,
       peerExtensions: this.peerExtensions,
       boundWindows: this.boundWindows,
       terminate: this.#terminate,
@@ -329,32 +277,8 @@ export class QueuePair implements WorkOwner, WindowBinder {
   }
 
   #wait(done: () => boolean, signal: AbortSignal | undefined): Promise<void> {
-    if (signal?.aborted === true) return Promise.reject(abortError(signal));
-    if (done()) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const onAbort = (): void => {
-        this.#waiters!.delete(waiter);
-        reject(abortError(signal!));
-      };
-      const waiter = {
-        done,
-        resolve: () => {
-          signal?.removeEventListener('abort', onAbort);
-          resolve();
-        },
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
-      (this.#waiters ??= new Set()).add(waiter);
-    });
-  }
-
-  #wake(): void {
-    if (this.#waiters === null) return;
-    for (const waiter of this.#waiters) {
-      if (!waiter.done()) continue;
-      this.#waiters.delete(waiter);
-      waiter.resolve();
-    }
+    if (signal?.aborted !== true && done()) return Promise.resolve();
+    return (this.#drains ??= new Waiters<void>()).wait(signal, done);
   }
 
   /** Counts of the present connection; undefined without one. */
@@ -400,7 +324,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
   detach(): void {
     this.#controller = null;
     if (this.state === 'error' || this.#destroyed) this.#flushAll();
-    this.#wake();
+    this.#drains?.settle();
   }
 
   /** @internal What happened on the stream. */
@@ -409,11 +333,11 @@ export class QueuePair implements WorkOwner, WindowBinder {
     switch (event.type) {
       case 'established':
         this.#negotiated = event.negotiated;
-        this.#machine.step('attach');
+        this.#step('attach');
         break;
       case 'terminate':
         this.#terminate = event.terminate;
-        if (this.#machine.accepts('terminate')) this.#machine.step('terminate');
+        if (this.#accepts('terminate')) this.#step('terminate');
         device.raise(
           event.terminate.origin === 'remote'
             ? { type: 'terminate-received', qp: this, terminate: event.terminate }
@@ -421,7 +345,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
         );
         break;
       case 'closing':
-        if (this.#machine.accepts('llp-close')) this.#machine.step('llp-close');
+        if (this.#accepts('llp-close')) this.#step('llp-close');
         device.raise({ type: 'llp-closing', qp: this, by: event.by });
         break;
       case 'closed':
@@ -437,11 +361,11 @@ export class QueuePair implements WorkOwner, WindowBinder {
     this.#controller = null;
     if (this.state === 'idle' && this.#negotiated === undefined) return; // never attached
     this.peerExtensions = undefined;
-    if (cause === 'graceful' && this.#machine.accepts('llp-closed')) {
-      this.#machine.step('llp-closed');
+    if (cause === 'graceful' && this.#accepts('llp-closed')) {
+      this.#step('llp-closed');
       device.raise({ type: 'llp-close-complete', qp: this });
     } else {
-      this.#machine.step('fail');
+      this.#step('fail');
       if (cause === 'bad-close') device.raise({ type: 'bad-close', qp: this });
       else if (cause === 'reset') device.raise({ type: 'llp-connection-reset', qp: this, error });
       else if (cause === 'lost' || cause === 'timeout') device.raise({ type: 'llp-connection-lost', qp: this, error });
@@ -461,13 +385,13 @@ export class QueuePair implements WorkOwner, WindowBinder {
     }
     if (this.srq === null) flushReceives(this.rq, this);
     this.#flushing = false;
-    this.#wake();
+    this.#drains?.settle();
   }
 
   // ------------------------------------------------------------------------------------------------ for the stream
 
   /** @internal */
-  sendCompleted(wqe: SendWqe): void {
+  override sendCompleted(wqe: SendWqe): void {
     if (wqe.memory !== null) {
       wqe.memory.settled();
       wqe.memory = null;
@@ -478,11 +402,11 @@ export class QueuePair implements WorkOwner, WindowBinder {
       this.sq.release(wqe);
       this.#overflow(this.sendCq);
     }
-    this.#wake();
+    this.#drains?.settle();
   }
 
   /** @internal */
-  receiveTaken(): void {
+  override receiveTaken(): void {
     this.#recvTaken++;
     this.#recvInProgress++;
     if (this.#rqLimit === 0 || this.#recvInProgress <= this.#rqLimit) return;
@@ -491,7 +415,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
   }
 
   /** @internal */
-  receiveCompleted(wqe: ReceiveWqe): void {
+  override receiveCompleted(wqe: ReceiveWqe): void {
     this.#recvCompleted++;
     if (this.#destroyed) {
       wqe.queue.release(wqe);
@@ -500,7 +424,7 @@ export class QueuePair implements WorkOwner, WindowBinder {
       this.receivePolled(wqe);
       this.#overflow(this.recvCq);
     }
-    this.#wake();
+    this.#drains?.settle();
   }
 
   /** @internal Its completion has been polled, or lost. */
@@ -525,5 +449,16 @@ export class QueuePair implements WorkOwner, WindowBinder {
 
   #checkAlive(): void {
     if (this.#destroyed) throw new IwarpError('ERR_DESTROYED', 'the queue pair has been destroyed');
+  }
+}
+
+/** One object of the domain more, and its number on the device. */
+function takeNumber(pd: ProtectionDomain): number {
+  pd.use();
+  try {
+    return pd.device.takeQpNumber();
+  } catch (error) {
+    pd.users--;
+    throw error;
   }
 }

@@ -7,6 +7,7 @@ import { DdpReceiver, type DdpUlp } from '../../src/ddp/receiver.ts';
 import { ACCESS, StagTable, type StagEntry } from '../../src/ddp/stag-table.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
 import { createStage, type Stage } from '../../src/mpa/stage.ts';
+import { noMessages } from '../../src/rdmap/counters.ts';
 import { InboundRequests, OutstandingRequests } from '../../src/rdmap/reads.ts';
 import { Sender } from '../../src/rdmap/sender.ts';
 import { SendQueue, WORK, type SendWqe } from '../../src/rdmap/work.ts';
@@ -32,8 +33,8 @@ function bench(mulpdu: number): Bench {
   };
   const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
   const sender = new Sender({
-    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, endpoint: { stags, pd: 1, qp: 1, sq, owner }, inbound,
-    outstanding: new OutstandingRequests(),
+    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, endpoint: { stags, pdHandle: 1, number: 1, sq, owner }, inbound,
+    outstanding: new OutstandingRequests(), messages: noMessages(),
   });
   sender.mayTransmit = true;
   return { sender, sq, stags, inbound, completed };

@@ -107,7 +107,7 @@ describe('our receiver', () => {
         s.receives(3, 16);
         s.send(send(1), send(2));
         const { entry } = s.region(8).mr;
-        const { stags } = s.side.qp.endpoint;
+        const { stags } = s.side.qp;
         const find = stags.find.bind(stags);
         stags.find = (stag) => (stag === 0x1234_5678 ? (seen++, entry) : find(stag)); // this STag cannot be had from the generator
       });
