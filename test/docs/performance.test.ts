@@ -1,15 +1,21 @@
-/** docs/performance.md shows the goals of the run that bench/baseline.json keeps, and nothing typed by hand. */
+/** docs/performance.md and the README show the goals of the run that bench/baseline.json keeps, and nothing typed by hand. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { judgeGoals } from '../../bench/goals.ts';
 import type { BaselineRun } from '../../bench/compare.ts';
-import { keptRun, PERFORMANCE_PAGE, withFigures } from '../../scripts/docs-performance.ts';
+import { keptRun, PERFORMANCE_PAGE, README, withFigures, withShortFigures } from '../../scripts/docs-performance.ts';
 
 describe('docs/performance.md', () => {
   const page = readFileSync(PERFORMANCE_PAGE, 'utf8');
 
   it('is what scripts/docs-performance.ts makes of the kept run', () => {
     expect(page).toBe(withFigures(page, keptRun()));
+  });
+
+  it('has its figures in the README too', () => {
+    const readme = readFileSync(README, 'utf8');
+    expect(readme).toBe(withShortFigures(readme, keptRun()));
+    expect(withShortFigures(readme, undefined)).toContain('– times ws');
   });
 
   it('gets a row for each goal, and again the same when made twice', () => {
