@@ -85,14 +85,10 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   counters(): StreamCounters {
     const operation = this.#operation;
     return {
-      fpdusIn: operation?.receiver.segments ?? 0,
-      fpdusOut: operation?.sender.fpdus ?? 0,
-      payloadIn: operation?.receiver.payloadOctets ?? 0,
-      payloadOut: operation?.sender.payloadOctets ?? 0,
-      octetsIn: this.#octetsIn,
-      octetsOut: this.octetsOut,
-      messagesIn: messagesReceived(operation?.receiver.messages),
-      messagesOut: messagesSent(operation?.receiver.messages),
+      fpdusIn: operation?.receiver.segments ?? 0, fpdusOut: operation?.sender.fpdus ?? 0,
+      payloadIn: operation?.receiver.payloadOctets ?? 0, payloadOut: operation?.sender.payloadOctets ?? 0,
+      octetsIn: this.#octetsIn, octetsOut: this.octetsOut,
+      messagesIn: messagesReceived(operation?.receiver.messages), messagesOut: messagesSent(operation?.receiver.messages),
       crcErrors: this.#badFpdu === TERM.MPA_CRC ? 1 : 0,
       markerErrors: this.#badFpdu === TERM.MPA_MARKER ? 1 : 0,
       nudges: this.#nudges,
