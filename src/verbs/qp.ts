@@ -43,6 +43,8 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
   /** Receives: taken by messages, taken and not polled, posted and completed on this queue pair. */
   #recvTaken = 0;
   #recvInProgress = 0;
+  /** A message has taken a receive and is not whole yet. */
+  #receiving = false;
   #recvPosted = 0;
   #recvCompleted = 0;
   #drains: Waiters<void> | null = null;
@@ -131,7 +133,8 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
     if (this.#controller !== null) {
       this.#controller.kick();
       // VERBS-042: the receive queue has been flushed already when a close is under way.
-      if (state === 'closing' && this.srq === null && !this.#controller.elsewhere) flushReceives(this.rq, this);
+      // With a message half received they wait for its end, behind which they complete (RDMAP-087).
+      if (state === 'closing' && this.srq === null && !this.#receiving && !this.#controller.elsewhere) flushReceives(this.rq, this);
     } else if (state === 'error') {
       this.#flushAll();
     }
@@ -409,6 +412,7 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
   override receiveTaken(): void {
     this.#recvTaken++;
     this.#recvInProgress++;
+    this.#receiving = true;
     if (this.#rqLimit === 0 || this.#recvInProgress <= this.#rqLimit) return;
     this.#rqLimit = 0; // one-shot (VERBS-134)
     this.pd.device.raise({ type: 'rq-limit', qp: this });
@@ -417,6 +421,7 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
   /** @internal */
   override receiveCompleted(wqe: ReceiveWqe): void {
     this.#recvCompleted++;
+    if (wqe.taken) this.#receiving = false;
     if (this.#destroyed) {
       wqe.queue.release(wqe);
     } else if (!this.recvCq.push(wqe, this)) {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { connectedPair } from '../support/pair.ts';
 import { rawInitiatorUp, rawResponderUp } from '../support/raw-peer.ts';
-import { taggedUlpdu } from '../support/naive/encoder.ts';
+import { taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import { codeOf, LOCAL_WRITE, outcomes, pattern, REMOTE_READ, secondConnection, terminateOf } from './support.ts';
 import type { RawBench, RawPeer } from '../support/raw-peer.ts';
 import type { QueuePair } from '../../src/verbs/index.ts';
@@ -44,6 +44,24 @@ describe('one send queue', () => {
     pair.run();
     expect(client.sent().map((wc) => wc.wrId)).toEqual([1, 2, 3, 4, 5]);
     expect(server.received().map((wc) => [wc.wrId, wc.byteLength])).toEqual([[10, 5000], [11, 1], [12, 0]]);
+  });
+
+  it('VERBS-058 VERBS-095: a receive posted in Closing does not complete in front of the message that is half received', () => {
+    const { bench, peer, qp, answer } = scripted();
+    const mr = bench.side.register(64);
+    qp.postRecv({ wrId: 10, sges: [{ mr }] });
+    // A Read without an answer keeps the close from going through.
+    qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr, length: 8 }], rkey: 0x100, remoteAddr: 0 });
+    bench.settle();
+    peer.sendFpdus([untaggedUlpdu({ opcode: OP.send, qn: 0, msn: 1, last: false }, pattern(8))]);
+    bench.settle();
+    qp.modify({ state: 'closing' });
+    qp.postRecv({ wrId: 11, sges: [{ mr }] });
+    expect(bench.side.received()).toEqual([]);
+    peer.sendFpdus([untaggedUlpdu({ opcode: OP.send, qn: 0, msn: 1, mo: 8 }, pattern(8))]);
+    bench.settle();
+    answer();
+    expect(outcomes(bench.side.received())).toEqual(['10 success', '11 flushed']);
   });
 
   it('VERBS-096: when a receive completes, all earlier Sends and Writes of the stream are in place', async () => {
