@@ -9,13 +9,12 @@
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
-import { ThreadProgress, type LinkHandler, type StreamLink } from '../cm/link.ts';
+import { ThreadProgress } from '../cm/link.ts';
 import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
 import { FreeListSlabPool } from '../mpa/deframer.ts';
-import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
+import type { LocalOperation } from '../rdmap/local-work.ts';
 import { FreeListStagePool } from '../rdmap/stages.ts';
-import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
+import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { arrivals } from '../transport/arrival.ts';
 import { PassingPort, wrapTransport, type PortMiddleware } from '../transport/middleware.ts';
@@ -23,11 +22,12 @@ import { openPcapFile, pcapLayer } from '../transport/pcap-tap.ts';
 import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
+import { CoreLink } from './core-link.ts';
 import {
-  packError, putCounters, REPLY, type Command, type EndpointState, type EngineEvent, type EngineStart, type EntryState, type OperationState,
+  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type OperationState,
 } from './messages.ts';
 import { Outbox } from './outbox.ts';
-import { FROM_ENGINE, hasOperation, NUMBER_OF_STATUS, readReceive, readSend, RECEIVED, TO_ENGINE, type Elements } from './records.ts';
+import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE, type Elements } from './records.ts';
 import { RingReader, RingWriter } from './ring.ts';
 
 const EMPTY = new Uint8Array(0);
@@ -44,7 +44,7 @@ export function runEngine(start: EngineStart): void {
 }
 
 /** Everything a connection and its events need of the engine. */
-class EngineCore implements PolledSource {
+export class EngineCore implements PolledSource {
   readonly elements: Elements;
   readonly stags: StagTable;
   readonly outbox: Outbox;
@@ -371,146 +371,4 @@ class HeedingPort extends PassingPort {
     this.#before();
     super.onEnd();
   }
-}
-
-/** One connection: its queues, and its stream through a link. */
-class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
-  readonly id: number;
-  readonly #engine: EngineCore;
-  link: StreamLink | null = null;
-  endpoint: StreamEndpoint | null = null;
-  boundWindows = 0;
-  /** A listener counts this link until it has been answered or is gone. */
-  decided: (() => void) | null = null;
-
-  constructor(engine: EngineCore, id: number) {
-    this.#engine = engine;
-    this.id = id;
-  }
-
-  attach(state: EndpointState, shared: ReceiveQueue | undefined): void {
-    const { pd, qp, sendDepth, receiveDepth, srq: _srq, ...rest } = state;
-    this.endpoint = {
-      ...rest,
-      pdHandle: pd, number: qp, stags: this.#engine.stags,
-      sq: new SendQueue(sendDepth),
-      rq: shared ?? new ReceiveQueue(receiveDepth),
-      rqShared: shared !== undefined,
-      owner: this,
-    };
-  }
-
-  send(words: Int32Array, at: number, operation: OperationState | null): void {
-    const wqe = readSend(words, at, this.endpoint!.sq, this.#engine.elements);
-    if (operation !== null) {
-      const { stags, elements } = this.#engine;
-      const local = this.#engine.operation(operation, this);
-      wqe.local = () => {
-        if (local.type === 'register') elements.promised.delete(((local.entry.stag & 0xffff_ff00) | local.key) >>> 0);
-        return executeLocal(stags, local);
-      };
-    }
-    this.link?.kick();
-  }
-
-  receive(words: Int32Array, at: number): void {
-    readReceive(words, at, this.endpoint!.rq, this.#engine.elements);
-  }
-
-  obey(command: Extract<Command, { link: number }>): void {
-    const link = this.link!;
-    switch (command.type) {
-      case 'resize':
-        this.endpoint!.sq.resize(command.send);
-        if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
-        break;
-      case 'accept':
-        this.#settle();
-        link.accept(this.endpoint!, command.privateData, command.wishes);
-        break;
-      case 'reject':
-        this.#settle();
-        link.reject(command.privateData);
-        break;
-      case 'confirm':
-        link.confirm(this.endpoint!, command.code);
-        break;
-      case 'set-ord':
-        link.setOrd(command.ord);
-        break;
-      case 'preset-msn':
-        link.presetMsn(command.qn, command.msn);
-        break;
-      case 'cancel':
-        if (!link.cancel() && link.opened) link.abort();
-        if (!link.opened) this.#engine.forget(this);
-        break;
-      default:
-        if (!link.opened) break;
-        if (command.type === 'terminate') link.terminate(command.code);
-        else if (command.type === 'close') link.close();
-        else if (command.type === 'abort') link.abort();
-    }
-  }
-
-  #settle(): void {
-    this.decided?.();
-    this.decided = null;
-  }
-
-  // --------------------------------------------------------------------------------------------------- LinkHandler
-
-  opened(): void {
-    this.#engine.tell({ type: 'opened', link: this.id, local: this.link!.localAddress!, remote: this.link!.remoteAddress! });
-  }
-
-  failed(error: Error): void {
-    this.#engine.tell({ type: 'failed', link: this.id, error: packError(error) });
-    this.#engine.forget(this);
-  }
-
-  event(event: StreamEvent): void {
-    const link = this.link!;
-    const closed = event.type === 'closed';
-    const { ord, deciding } = link;
-    this.#engine.tell({
-      type: 'stream',
-      link: this.id,
-      event: closed ? { ...event, error: event.error === undefined ? undefined : packError(event.error) } : compact(event),
-      ord,
-      deciding,
-      counters: closed ? link.counters() : undefined,
-    });
-    if (!closed) return;
-    this.#settle();
-    this.#engine.forget(this);
-  }
-
-  // ----------------------------------------------------------------------------------------------------- WorkOwner
-
-  sendCompleted(wqe: SendWqe): void {
-    const status = NUMBER_OF_STATUS.get(wqe.status)!;
-    this.endpoint!.sq.complete(true); // the application's own entry waits to be polled; this one is free
-    this.#engine.sent(this, status);
-  }
-
-  receiveTaken(): void {
-    // A queue of our own is taken in order: its completion says it all.
-    if (this.endpoint!.rqShared) this.#engine.taken(this.id);
-  }
-
-  receiveCompleted(wqe: ReceiveWqe): void {
-    const flags =
-      NUMBER_OF_STATUS.get(wqe.status)! | (wqe.taken ? RECEIVED.TAKEN : 0) | (wqe.solicited ? RECEIVED.SOLICITED : 0) |
-      (wqe.hasImmediate ? RECEIVED.IMMEDIATE : 0);
-    this.#engine.received(this.id, flags, wqe);
-    wqe.queue.release(wqe);
-  }
-}
-
-/** An event whose octets do not drag the buffers that they are part of through the port. */
-function compact<T>(value: T): T {
-  if (value instanceof Uint8Array) return value.slice() as T;
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, compact(field as unknown)])) as T;
 }

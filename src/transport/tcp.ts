@@ -1,11 +1,10 @@
 /**
  * TCP through `node:net`, as ports.
  *
- * Read first: `port.ts` (the contract), `adopt.ts` (the one place that leaves the documented API).
+ * Read first: `port.ts` (the contract), `tcp-port.ts` (one connection), `adopt.ts` (the one place that leaves the documented API).
  *
  * Receiving: all sockets of a transport read into one buffer, because a port's data is borrowed and consumed inside the read
  * callback; a handler in the middle of a large FPDU may name the place where the rest belongs. That is as fast as a C program's read loop, twice as fast as 'data' events, and an idle connection costs no buffer.
- * Sending: several chunks become one writev through cork and uncork; one chunk is one write.
  */
 
 import { connect, createServer } from 'node:net';
@@ -13,18 +12,8 @@ import type { OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
 import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { adopt } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
-import { interfaceMtu } from './interface-mtu.ts';
-import type {
-  CancelConnect,
-  ConnectTarget,
-  ListenTarget,
-  Port,
-  PortAddress,
-  PortHandler,
-  PortListener,
-  Transport,
-  WriteDone,
-} from './port.ts';
+import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
+import { codeOf, TcpPort } from './tcp-port.ts';
 
 /** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
 export type ReceiveMode = 'auto' | 'onread' | 'data';
@@ -33,20 +22,6 @@ const RECEIVE_MODES: readonly ReceiveMode[] = ['auto', 'onread', 'data'];
 
 /** 64 KiB stays in the second-level cache; larger read buffers measured slower, smaller ones need more system calls. */
 const READ_OCTETS = 65_536;
-
-const EMPTY = new Uint8Array(0);
-
-/**
- * Writes that may end, one behind the other, before the event loop gets a turn. While the peer reads, the system takes every write at
- * once and Node calls back without leaving the tick queue; a user who writes from the callback would never let anything be read again.
- */
-const WRITES_A_TURN = 16;
-
-/**
- * Milliseconds that full reads of one socket may take before the event loop gets a turn. libuv reads a socket that keeps up to 32 times in a
- * row; where the peer fills those reads with the smallest messages there are, that is tens of milliseconds in which other connections wait.
- */
-const READING_MS = 0.5;
 
 /** Options of a {@link TcpTransport}. */
 export interface TcpTransportOptions {
@@ -196,289 +171,6 @@ function ignore(): void {
   // An error on a socket that was never given to anybody.
 }
 
-function addressOf(address: string | undefined, port: number | undefined): PortAddress | undefined {
-  if (address === undefined || port === undefined) return undefined;
-  return { address, port, family: address.includes(':') ? 'IPv6' : 'IPv4' };
-}
-
-/** The port of a socket, for the listeners of its events: they are the same functions for all sockets. */
-const PORT = Symbol('port');
-type PortSocket = Socket & { [PORT]: TcpPort };
-
-/**
- * One connection. The port is made before its socket, which wants to be told at birth where octets go; `open` brings them together. What
- * stands here stands in every idle connection: no closure where a function of the module will do, and nothing that the socket knows itself.
- */
-class TcpPort implements Port {
-  readonly #poll: BusyPoll;
-  #socket!: Socket;
-  #handler: PortHandler | undefined;
-  #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
-  /** What the user asked for; the socket itself is also paused before `attach`. */
-  #paused = false;
-  /** The peer's FIN: not seen, being told from a reset, waiting for the handler, told to it. */
-  #peerEnd: 'none' | 'probed' | 'held' | 'told' = 'none';
-  /** The socket closed in order while the peer's FIN was held back. */
-  #closeHeld = false;
-  #error: Error | undefined;
-  /** Callbacks of writes under way, oldest at `#firstDone`. */
-  #dones: WriteDone[] = [];
-  #firstDone = 0;
-  /** Writes that have ended in this turn, and those of them whose callback waits for the next one. */
-  #burst = 0;
-  #late = 0;
-  /** Milliseconds spent on full reads since the event loop had its turn. */
-  #reading = 0;
-  /** Node has asked for a read buffer. */
-  asked = false;
-
-  constructor(poll: BusyPoll) {
-    this.#poll = poll;
-  }
-
-  /** False if the socket has lost its peer already. */
-  open(socket: Socket): boolean {
-    this.#socket = socket;
-    return addressOf(socket.localAddress, socket.localPort) !== undefined && addressOf(socket.remoteAddress, socket.remotePort) !== undefined;
-  }
-
-  /** The socket keeps its addresses when it is closed: it has been asked once, in `open`. */
-  get localAddress(): PortAddress {
-    return addressOf(this.#socket.localAddress, this.#socket.localPort)!;
-  }
-
-  get remoteAddress(): PortAddress {
-    return addressOf(this.#socket.remoteAddress, this.#socket.remotePort)!;
-  }
-
-  get mtu(): number | undefined {
-    return interfaceMtu(this.localAddress.address);
-  }
-
-  /** Start listening to the socket's events. */
-  watch(dataEvents: boolean): void {
-    const socket = this.#socket;
-    (socket as PortSocket)[PORT] = this;
-    if (dataEvents) socket.on('data', onData);
-    socket.on('end', onEnd);
-    socket.on('error', onError);
-    socket.on('close', onClose);
-  }
-
-  /** False if the socket shall not be read again in this turn. */
-  received(bytes: Uint8Array, octets: number): boolean {
-    this.#burst = 0;
-    this.#poll.arrived();
-    if (this.#state !== 'open' && this.#state !== 'ended') return true;
-    if (octets < bytes.length) {
-      // Behind a read that was not full libuv goes on to the next socket by itself.
-      this.#handler?.onData(bytes, 0, octets);
-      return true;
-    }
-    const began = performance.now();
-    this.#handler?.onData(bytes, 0, octets);
-    this.#reading += performance.now() - began;
-    if (this.#reading < READING_MS) return true;
-    setImmediate(readOn, this);
-    return false;
-  }
-
-  readOn(): void {
-    this.#reading = 0;
-    if (!this.#paused && !this.#socket.destroyed) this.#socket.resume();
-  }
-
-  /** Memory that the handler wants the next read in. */
-  readTarget(): Uint8Array | undefined {
-    this.asked = true;
-    return this.#handler?.readTarget?.();
-  }
-
-  attach(handler: PortHandler): void {
-    if (this.#handler !== undefined) throw new IwarpError('ERR_INVALID_STATE', 'the port has a handler already');
-    this.#handler = handler;
-    if (this.#state === 'closed') process.nextTick(() => handler.onClose(this.#closeError()));
-    else if (!this.#paused) this.#start();
-  }
-
-  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
-    if (this.#state === 'ended') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
-    if (this.#state === 'closed') {
-      process.nextTick(done, false);
-      return;
-    }
-    this.#dones.push(done);
-    const socket = this.#socket;
-    // A destroyed socket answers all that is left from its 'close' event, in order.
-    if (socket.destroyed) return;
-    if (count <= 1) {
-      socket.write(chunks[0] ?? EMPTY, this.#written);
-      return;
-    }
-    socket.cork();
-    for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? EMPTY);
-    socket.write(chunks[count - 1] ?? EMPTY, this.#written);
-    socket.uncork();
-  }
-
-  end(): void {
-    if (this.#state !== 'open') return;
-    this.#state = 'ended';
-    this.#socket.end();
-  }
-
-  reset(): void {
-    if (this.#state === 'resetting' || this.#state === 'closed') return;
-    this.#state = 'resetting';
-    const socket = this.#socket;
-    if (this.#closeHeld) process.nextTick(() => this.closed());
-    this.#error ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side');
-    // libuv refuses to reset a handle while a shutdown is under way, and Node would then leave the handle open for ever.
-    const shuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
-    if (shuttingDown || socket.destroyed) socket.destroy();
-    else socket.resetAndDestroy();
-  }
-
-  pause(): void {
-    this.#paused = true;
-    // A resume that is undone in the same turn still starts a read one tick later; this takes it back.
-    if (this.#socket.listenerCount('resume', onResume) === 0) this.#socket.on('resume', onResume);
-    this.#socket.pause();
-  }
-
-  resume(): void {
-    if (!this.#paused) return;
-    this.#paused = false;
-    if (this.#handler === undefined) return;
-    this.#start();
-  }
-
-  #start(): void {
-    if (this.#peerEnd === 'held') process.nextTick(() => this.#tellEnd());
-    this.#socket.resume();
-  }
-
-  /** Node calls back in the order of the writes; one function for all of them saves a closure per write. Bound, which is half the memory of a closure with its context. */
-  readonly #written: (error?: Error | null) => void = this.#settleWritten.bind(this);
-
-  #settleWritten(error?: Error | null): void {
-    // After a destroy Node reports success for writes that were cancelled: leave those to `#closed`.
-    if (this.#socket.destroyed || error) return;
-    if (this.#burst < WRITES_A_TURN) {
-      this.#burst++;
-      this.#settle(true);
-      return;
-    }
-    if (this.#late++ === 0) setImmediate(nextTurn, this);
-  }
-
-  nextTurn(): void {
-    this.#burst = 0;
-    for (; this.#late > 0; this.#late--) this.#settle(true);
-  }
-
-  #settle(ok: boolean): void {
-    const done = this.#dones[this.#firstDone];
-    if (done === undefined) return;
-    this.#firstDone++;
-    if (this.#firstDone === this.#dones.length) {
-      this.#dones.length = 0;
-      this.#firstDone = 0;
-    } else if (this.#firstDone === 1024) {
-      this.#dones.splice(0, 1024);
-      this.#firstDone = 0;
-    }
-    done(ok);
-  }
-
-  /**
-   * The socket says that the peer has finished. libuv says so too when a reset finds data that has not been read yet: it delivers the
-   * data and then an end of stream. A write of no octets tells the two apart, for the system answers it with the error it has kept.
-   * Where the probe cannot be made it is not needed as much: writes under way meet the error themselves, and after our own FIN
-   * there is nothing left to lose.
-   */
-  ended(): void {
-    if (this.#peerEnd !== 'none') return;
-    const socket = this.#socket;
-    if (this.#state !== 'open' || socket.writableLength > 0) {
-      this.#peerEnd = 'held';
-      this.#tellEnd();
-      return;
-    }
-    this.#peerEnd = 'probed';
-    socket.write(EMPTY, (error) => {
-      if (error || this.#peerEnd !== 'probed') return;
-      this.#peerEnd = 'held';
-      this.#tellEnd();
-    });
-  }
-
-  /** Tells the handler of the peer's FIN, and of a close that waited behind it, unless delivery is paused. */
-  #tellEnd(): void {
-    if (this.#peerEnd !== 'held' || this.#paused || this.#handler === undefined) return;
-    if (this.#state !== 'open' && this.#state !== 'ended') return;
-    this.#peerEnd = 'told';
-    this.#handler.onEnd();
-    if (this.#closeHeld) this.closed();
-  }
-
-  failed(error: Error): void {
-    this.#error ??= error;
-  }
-
-  resumed(): void {
-    if (this.#paused) this.#socket.pause();
-  }
-
-  closed(): void {
-    if (this.#state === 'ended' && this.#error === undefined && (this.#peerEnd === 'held' || this.#peerEnd === 'probed')) {
-      this.#peerEnd = 'held';
-      this.#closeHeld = true;
-      this.#tellEnd();
-      return;
-    }
-    const orderly = this.#state === 'ended' && this.#peerEnd === 'told';
-    if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
-    this.#state = 'closed';
-    this.nextTurn();
-    while (this.#dones.length > 0) this.#settle(false);
-    this.#handler?.onClose(this.#closeError());
-  }
-
-  #closeError(): Error | undefined {
-    return this.#error === undefined ? undefined : streamError(this.#error);
-  }
-}
-
-// Node calls listeners with the socket as `this`, as it documents.
-function onData(this: Socket, chunk: Uint8Array): void {
-  (this as PortSocket)[PORT].received(chunk, chunk.length);
-}
-
-function onEnd(this: Socket): void {
-  (this as PortSocket)[PORT].ended();
-}
-
-function onError(this: Socket, error: Error): void {
-  (this as PortSocket)[PORT].failed(error);
-}
-
-function onClose(this: Socket): void {
-  (this as PortSocket)[PORT].closed();
-}
-
-function onResume(this: Socket): void {
-  (this as PortSocket)[PORT].resumed();
-}
-
-function readOn(port: TcpPort): void {
-  port.readOn();
-}
-
-function nextTurn(port: TcpPort): void {
-  port.nextTurn();
-}
-
 class TcpListener implements PortListener {
   readonly address: PortAddress;
   readonly #server: Server;
@@ -497,19 +189,7 @@ class TcpListener implements PortListener {
   }
 }
 
-function streamError(cause: Error): IwarpError {
-  if (cause instanceof IwarpError) return cause;
-  if (codeOf(cause) === 'ETIMEDOUT') return new IwarpError('ERR_TIMEOUT', 'the peer stopped answering', { cause });
-  return new IwarpError('ERR_CONNECTION_RESET', `the connection was lost (${codeOf(cause)})`, { cause });
-}
-
 function connectError(what: string, cause: Error | undefined): IwarpError {
   if (cause === undefined) return new IwarpError('ERR_CONNECT', what);
   return new IwarpError('ERR_CONNECT', `${what} (${codeOf(cause)})`, { cause });
-}
-
-/** The system's name for an error; an attempt at several addresses fails with a list of which the first says why. */
-function codeOf(error: Error): string {
-  const { code } = error as NodeJS.ErrnoException;
-  return code ?? error.message;
 }
