@@ -5,7 +5,7 @@
  * cards (SO_BUSY_POLL) and its idle processors (haltpoll).
  *
  * It has to pay: what comes within the window is a hit, a window in which nothing comes is a miss and costs its length in processor time.
- * After a few misses in a row polling rests for a number of arrivals, twice as many each time, until a trial hits again. That is also the
+ * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again. That is also the
  * way out where the sender waits for the very processor on which this thread is looking out for it.
  */
 import { availableParallelism } from 'node:os';
@@ -17,11 +17,15 @@ import { checkInteger } from '../base/errors.ts';
 /** Long enough for a peer that reads, answers and is awake itself; three quarters of what a wake-up costs where it is dear. */
 const DEFAULT_US = 50;
 const MAX_US = 10_000;
-/** Misses in a row, behind as many hits, until polling rests. */
-const CREDIT = 4;
-/** Arrivals to let pass: the first time, and at most. */
+/**
+ * A hit earns one, up to so many, a miss takes several: a hit saves the wake-up, half a window, while a miss costs a window, and where several
+ * threads want one processor another thread's time too. With none left polling rests.
+ */
+const CREDIT = 8;
+const MISS = 4;
+/** Arrivals to let pass: the first time, and at most. Longer rests overlook for milliseconds that polling pays again. */
 const FIRST_REST = 8;
-const LONGEST_REST = 256;
+const LONGEST_REST = 1024;
 
 /** The loop's turns and the clock, in milliseconds; replaced in tests. */
 export interface BusyPollClock {
@@ -110,7 +114,7 @@ export class BusyPoll {
   }
 
   #miss(): void {
-    if (this.#credit > 0) this.#credit--;
+    this.#credit = Math.max(0, this.#credit - MISS);
     if (this.#credit > 0) return;
     this.#skip = this.#nextRest;
     this.#nextRest = Math.min(2 * this.#nextRest, LONGEST_REST);

@@ -47,7 +47,7 @@ function missUntilRest({ loop, poll }: { loop: Loop; poll: BusyPoll }): number {
 
 /** Arrivals that pass until one keeps the loop awake again. */
 function passUntilTrial({ poll }: { poll: BusyPoll }): number {
-  for (let n = 0; n < 1000; n++) if (poll.arrived()) return n;
+  for (let n = 0; n < 5000; n++) if (poll.arrived()) return n;
   throw new Error('it never tries again');
 }
 
@@ -105,16 +105,16 @@ describe('a loop kept awake', () => {
 });
 
 describe('polling that does not pay', () => {
-  it('rests after four misses, twice as long each time, and for 256 arrivals at most', () => {
+  it('rests after two misses, twice as long each time, and for 1024 arrivals at most', () => {
     const both = pollOf(50);
-    expect(missUntilRest(both)).toBe(4);
+    expect(missUntilRest(both)).toBe(2);
     const passed = [1 + passUntilTrial(both)];
     both.loop.untilAsleep();
-    for (let n = 0; n < 7; n++) {
+    for (let n = 0; n < 9; n++) {
       passed.push(passUntilTrial(both));
       both.loop.untilAsleep();
     }
-    expect(passed).toEqual([8, 16, 32, 64, 128, 256, 256, 256]);
+    expect(passed).toEqual([8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024]);
   });
 
   it('tries again, and is what it was behind some hits', () => {
@@ -128,18 +128,32 @@ describe('polling that does not pay', () => {
       expect(poll.arrived()).toBe(true);
     }
     loop.untilAsleep();
-    expect(missUntilRest(both)).toBe(3); // one of four has just been missed
+    expect(missUntilRest(both)).toBe(1); // the one that made it sleep was the first of two
     expect(1 + passUntilTrial(both)).toBe(8);
   });
 
-  it('costs a silent process with an arrival now and then under one window in two hundred arrivals', () => {
+  it('costs a silent process with an arrival now and then under one window in eight hundred arrivals', () => {
     const both = pollOf(50);
     const { loop, poll } = both;
-    for (let n = 0; n < 2000; n++) if (poll.arrived()) loop.untilAsleep();
+    for (let n = 0; n < 5000; n++) if (poll.arrived()) loop.untilAsleep();
     const before = loop.turns;
-    for (let n = 0; n < 10_000; n++) if (poll.arrived()) loop.untilAsleep();
-    expect((loop.turns - before) / 10_000).toBeLessThan(50 / 200);
+    for (let n = 0; n < 20_000; n++) if (poll.arrived()) loop.untilAsleep();
+    expect((loop.turns - before) / 20_000).toBeLessThan(50 / 800);
     expect(loop.turns).toBeGreaterThan(before);
+  });
+
+  it('rests where one arrival in two is a hit, and goes on where it is nine in ten', () => {
+    for (const [every, rests] of [[2, true], [10, false]] as const) {
+      const { loop, poll } = pollOf(50);
+      let slept = 0;
+      for (let n = 1; n <= 4000; n++) {
+        if (!poll.arrived()) slept++;
+        else if (n % every === 0) loop.untilAsleep();
+        else loop.turn();
+      }
+      expect(slept > 2000).toBe(rests);
+      expect(slept === 0).toBe(!rests);
+    }
   });
 
   it('one lucky arrival between misses does not make it pay', () => {
