@@ -16,7 +16,8 @@ export class StreamDriver implements PortHandler {
   /** Null until there is a port. */
   #stream: RdmaStream | null = null;
   #port: Port | null = null;
-  #listener: StreamListener | null = null;
+  /** Set before `begin`. */
+  listener: StreamListener | null = null;
   #draining = false;
   #flushScheduled = false;
   #closed = false;
@@ -33,10 +34,9 @@ export class StreamDriver implements PortHandler {
   }
 
   /** What to drive, before the stream is started. */
-  drive(stream: RdmaStream, port: Port, listener: StreamListener): void {
+  drive(stream: RdmaStream, port: Port): void {
     this.#stream = stream;
     this.#port = port;
-    this.#listener = listener;
   }
 
   /** Only behind `drive`. */
@@ -127,7 +127,7 @@ export class StreamDriver implements PortHandler {
       busy ||= action !== 'none';
     }
     for (let event = stream.pollEvent(); event !== null; event = stream.pollEvent()) {
-      this.#listener!.event(event);
+      this.listener!.event(event);
       busy = true;
     }
     return busy;

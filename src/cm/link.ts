@@ -140,7 +140,8 @@ export class ThreadProgress implements Progress {
         handler.failed(error ?? new Error('connection failed'));
         return;
       }
-      link.drive(this.#stream('initiator', request.policy, request.confirm, port), port, handler);
+      link.drive(this.#stream('initiator', request.policy, request.confirm, port), port);
+      link.listener = handler;
       handler.opened();
       link.stream.start(link.now(), request.confirm ? null : request.endpoint, request.privateData, request.wishes);
       link.begin();
@@ -157,8 +158,9 @@ export class ThreadProgress implements Progress {
         return;
       }
       const link = new ThreadLink(this.#scheduler);
-      const stream = this.#stream('responder', request.policy, false, port);
-      link.drive(stream, port, handler.incoming(link));
+      // With its port first: whoever is told of the link asks it for its addresses.
+      link.drive(this.#stream('responder', request.policy, false, port), port);
+      link.listener = handler.incoming(link);
       link.stream.start(link.now(), null, NO_DATA, NO_WISHES);
       link.begin();
     };

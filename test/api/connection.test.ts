@@ -22,6 +22,16 @@ describe.each(WORLDS)('over %s', (world) => {
     expect((await server.receive())!.data.length).toBe(0);
   });
 
+  it('each side knows both ends, and a close in order waits for no time-out', async () => {
+    const patient = { policy: { closeTimeout: 3_600_000 } };
+    const { client, server } = await pair(world, patient, patient);
+    expect(server.remoteAddress).toEqual(client.localAddress);
+    expect(client.remoteAddress).toEqual(server.localAddress);
+    expect(client.remoteAddress.port).toBeGreaterThan(0);
+    await client.close();
+    expect([(await client.closed).cause, (await server.closed).cause]).toEqual(['graceful', 'graceful']);
+  });
+
   it('Write and Read move a megabyte without a word from the other program', async () => {
     const { client, server } = await pair(world);
     const region = server.allocate(1 << 20);
