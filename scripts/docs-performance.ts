@@ -26,7 +26,7 @@ const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (..
   ['RDMA Writes of 1 MiB, GB/s', ['write-off', 'write-on'], (off, on) => `${off} of bare \`node:net\` without CRC, ${on} with CRC32c`],
   ['the same with CRC32c', ['ws', 'grpc'], (ws, grpc) => `${ws} times ws, ${grpc} times grpc-js`],
   ['Writes of 4 KiB and of 64 octets, messages a second, with CRC32c', ['small-on', 'rate'], (small, rate) => `${small} and ${rate} times one bare write each`],
-  ['a round trip of 64 octets, with CRC32c', ['latency'], (trip) => `${trip} of bare \`node:net\`, by staying awake for it`],
+  ['a round trip of 64 octets, with CRC32c', ['latency'], (trip) => `${trip} of bare \`node:net\``],
   ['CRC32c of 64 KiB in WebAssembly', ['crc-64k', 'crc-native'], (js, native) => `${js} times the package crc-32, ${native} times the native fast-crc32c`],
   ['a Read of a server whose main thread computes, engine in a worker', ['busy'], (p99) => `99th percentile ${p99} of that of an idle server`],
 ];
