@@ -5,8 +5,11 @@
  * cards (SO_BUSY_POLL) and its idle processors (haltpoll).
  *
  * It has to pay: what comes within the window is a hit, a window in which nothing comes is a miss and costs its length in processor time.
- * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again. That is also the
- * way out where the sender waits for the very processor on which this thread is looking out for it.
+ * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again.
+ *
+ * The sender may wait for the very processor on which this thread is looking out for it: two threads that wake each other in turn are kept on one
+ * processor, and nothing can come within the window. So after longer rests a trial lasts for milliseconds, in which the system finds that
+ * two want to run, and moves one of them.
  */
 import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
@@ -23,9 +26,12 @@ const MAX_US = 10_000;
  */
 const CREDIT = 8;
 const MISS = 4;
-/** Arrivals to let pass: the first time, and at most. Longer rests overlook for milliseconds that polling pays again. */
+/** Arrivals to let pass: the first time, and at most. */
 const FIRST_REST = 8;
-const LONGEST_REST = 1024;
+const LONGEST_REST = 16_384;
+/** Behind a rest of at least so many arrivals a trial lasts so many milliseconds at least, in which the system's scheduler looks around. */
+const LONG_TRIAL_FROM = 64;
+const LONG_TRIAL_MS = 2;
 
 /** The loop's turns and the clock, in milliseconds; replaced in tests. */
 export interface BusyPollClock {
@@ -56,6 +62,8 @@ export class BusyPoll {
   #credit = CREDIT;
   /** Arrivals to let pass without polling. */
   #skip = 0;
+  /** This is a trial behind a long rest, and nothing has come yet. */
+  #longTrial = false;
   #nextRest = FIRST_REST;
 
   constructor(microseconds: number, clock: BusyPollClock = REAL) {
@@ -98,7 +106,8 @@ export class BusyPoll {
     if (this.#seen) {
       this.#seen = false;
       if (this.#until !== Number.POSITIVE_INFINITY) this.#hit();
-      this.#until = now + this.microseconds / 1000;
+      const window = this.microseconds / 1000;
+      this.#until = now + (this.#longTrial ? Math.max(window, LONG_TRIAL_MS) : window);
     } else if (now >= this.#until) {
       this.#awake = false;
       this.#miss();
@@ -109,6 +118,7 @@ export class BusyPoll {
   };
 
   #hit(): void {
+    this.#longTrial = false;
     if (this.#credit < CREDIT) this.#credit++;
     else this.#nextRest = FIRST_REST;
   }
@@ -117,6 +127,7 @@ export class BusyPoll {
     this.#credit = Math.max(0, this.#credit - MISS);
     if (this.#credit > 0) return;
     this.#skip = this.#nextRest;
+    this.#longTrial = this.#skip >= LONG_TRIAL_FROM;
     this.#nextRest = Math.min(2 * this.#nextRest, LONGEST_REST);
   }
 }
