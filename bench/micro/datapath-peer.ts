@@ -8,6 +8,7 @@ import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import type { PassiveConnection } from '../../src/cm/index.ts';
 import type { Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import type { ConnectionPolicy } from '../../src/mpa/policy.ts';
+import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import { ACCESS, createWorkCompletion, type CompletionQueue, type QueuePair, type SendWorkRequest } from '../../src/verbs/index.ts';
 
 /** What a pair of processes does. */
@@ -26,6 +27,8 @@ export interface Case {
   readonly pingPong?: boolean;
   /** Bare TCP: how many writes become one writev. */
   readonly cork?: number;
+  /** Bare TCP by `onread`: stay awake for so many microseconds behind what has come, as the stack does. */
+  readonly busyPoll?: number;
 }
 
 /** What a process says when it is asked. */
@@ -71,7 +74,8 @@ function receiveBare(socket: Socket, c: Case, take: (socket: Socket, n: number) 
   const handle = (socket as Handled)._handle;
   (socket as Handled)._handle = null;
   socket.destroy();
-  const onread: OnReadOpts = { buffer: new Uint8Array(READ_OCTETS), callback: (n) => (take(own, n), true) };
+  const poll = new BusyPoll(c.busyPoll ?? 0);
+  const onread: OnReadOpts = { buffer: new Uint8Array(READ_OCTETS), callback: (n) => (poll.arrived(), take(own, n), true) };
   const own: Socket = new Socket({ handle, onread } as object);
   own.setNoDelay(true).on('error', () => undefined);
   own.resume();

@@ -43,6 +43,7 @@ const SETS: Readonly<Record<string, CaseSet>> = {
     cases: [
       { name: 'bare onread, write 1 MiB', kind: 'raw-onread', size: MIB },
       { name: "bare 'data', write 1 MiB", kind: 'raw-data', size: MIB },
+      { name: 'bare onread, polling, 1 MiB', kind: 'raw-onread', size: MIB, busyPoll: 50 },
       bulk('Write, CRC off', { crc: 'off' }),
       bulk('Write, CRC on', {}),
       bulk('Read, CRC off', { kind: 'read', crc: 'off' }),

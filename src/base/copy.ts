@@ -1,10 +1,48 @@
 /**
- * Copy between octet arrays without a view object for short lengths: a `subarray` with its `set` costs 35 ns at any length up to some
- * hundred octets, and an object; a loop over a header-sized run costs less.
+ * Copying octets without an object for each copy. A `subarray` with its `set` costs 35 ns at any length up to some hundred octets, and an
+ * object; a loop over a short run costs less, by words half of what it costs by octets.
  */
 
-// Below this the loop wins over subarray + set (measured on V8 11: 23 ns at 32 octets, 83 at 64).
+/** Up to here the loop by octets wins over subarray + set (measured on V8 11: 23 ns at 32 octets, 83 at 64). */
 const LOOP_MAX = 32;
+/** The same for words of four octets through two views (20 ns at 64 octets, 37 at 128). */
+const WORDS_MAX = 128;
+
+const NO_BYTES = new Uint8Array(0);
+
+/** Octets, and a view of the same ones. */
+export interface Octets {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+}
+
+/** Octets that may be exchanged for others; the view is made when it is first asked for. */
+export class ChangingOctets implements Octets {
+  #bytes: Uint8Array = NO_BYTES;
+  #view: DataView | null = null;
+
+  get bytes(): Uint8Array {
+    return this.#bytes;
+  }
+
+  set bytes(bytes: Uint8Array) {
+    if (this.#bytes === bytes) return;
+    this.#bytes = bytes;
+    this.#view = null;
+  }
+
+  /** Ask for it only where there are octets: memory that was transferred away has no view. */
+  get view(): DataView {
+    return (this.#view ??= viewOf(this.#bytes));
+  }
+}
+
+/** A view of the same octets. One over memory that can shrink goes to its end, for a view of some length is of no use at all once that is gone. */
+function viewOf(bytes: Uint8Array): DataView {
+  const { buffer, byteOffset, byteLength } = bytes;
+  const resizable = (buffer as { resizable?: boolean }).resizable === true;
+  return resizable ? new DataView(buffer, byteOffset) : new DataView(buffer, byteOffset, byteLength);
+}
 
 /** Copy `length` octets from `source[from]` to `target[to]`. Bounds are the caller's duty. */
 export function copyBytes(source: Uint8Array, from: number, target: Uint8Array, to: number, length: number): void {
@@ -20,4 +58,22 @@ export function copyBytes(source: Uint8Array, from: number, target: Uint8Array, 
     target[to + i + 3] = source[from + i + 3]!;
   }
   for (; i < length; i++) target[to + i] = source[from + i]!;
+}
+
+/** The same where views are at hand. */
+export function copyOctets(source: Octets, from: number, target: Octets, to: number, length: number): void {
+  if (length > WORDS_MAX) target.bytes.set(source.bytes.subarray(from, from + length), to);
+  else copyWords(source.view, from, target.view, to, length);
+}
+
+function copyWords(source: DataView, from: number, target: DataView, to: number, length: number): void {
+  const whole = length & ~15;
+  let i = 0;
+  for (; i < whole; i += 16) {
+    target.setUint32(to + i, source.getUint32(from + i, true), true);
+    target.setUint32(to + i + 4, source.getUint32(from + i + 4, true), true);
+    target.setUint32(to + i + 8, source.getUint32(from + i + 8, true), true);
+    target.setUint32(to + i + 12, source.getUint32(from + i + 12, true), true);
+  }
+  for (; i < length; i++) target.setUint8(to + i, source.getUint8(from + i));
 }

@@ -4,6 +4,7 @@
  * An STag is a 24-bit index, drawn at random (SEC-009), and an 8-bit key that moves on with every reuse and invalidation. Every access
  * from the network comes through {@link StagTable.check}; local work requests hold the entry itself and look at its validity.
  */
+import { ChangingOctets } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { addWraps, distance } from '../base/u64.ts';
@@ -44,8 +45,8 @@ export interface WindowBinder {
   boundWindows: number;
 }
 
-/** One registered region or bound window. */
-export class StagEntry {
+/** One registered region or bound window, and its memory: empty where it has none. */
+export class StagEntry extends ChangingOctets {
   stag: number;
   readonly kind: 'region' | 'window';
   /** Handle of the protection domain. */
@@ -55,7 +56,6 @@ export class StagEntry {
   /** False from invalidation until the next bind or fast registration. */
   valid = true;
   access = 0;
-  bytes: Uint8Array = EMPTY;
   /** Tagged offset of the first octet. */
   baseHi = 0;
   baseLo = 0;
@@ -70,6 +70,7 @@ export class StagEntry {
   binder: WindowBinder | null = null;
 
   constructor(stag: number, kind: 'region' | 'window', pd: number) {
+    super();
     this.stag = stag;
     this.kind = kind;
     this.pd = pd;

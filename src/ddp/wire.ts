@@ -1,6 +1,7 @@
 /**
  * DDP on the wire: RFC 5041 4. The one place for DDP's offsets and masks; offsets count from the first octet of the ULPDU.
  */
+import { ChangingOctets } from '../base/copy.ts';
 
 /** The DDP control octet. */
 export const DDP_CONTROL_OFFSET = 0;
@@ -92,47 +93,43 @@ export function putUntaggedHeader(
  * One received segment, decoded. A single object is filled again for every segment; which fields mean something depends on `tagged`.
  * The octets are borrowed.
  */
-export interface Segment {
-  /** Where the segment lies. */
-  bytes: Uint8Array;
+export class Segment extends ChangingOctets {
+  // `bytes`: where the segment lies.
   /** Index in `bytes` of the first octet of the DDP header. */
-  start: number;
+  start = 0;
   /** Octets of the whole segment, header and payload. */
-  length: number;
+  length = 0;
   /** T: which of the fields below were filled. */
-  tagged: boolean;
+  tagged = false;
   /** L: the last segment of its message. */
-  last: boolean;
+  last = false;
   /** DV. */
-  version: number;
+  version = 0;
   /** RsvdULP octet 0: the RDMAP control octet. */
-  ulpControl: number;
+  ulpControl = 0;
   /** STag of a tagged segment. */
-  stag: number;
+  stag = 0;
   /** Upper half of the Tagged Offset of a tagged segment. */
-  toHi: number;
+  toHi = 0;
   /** Lower half of the Tagged Offset. */
-  toLo: number;
+  toLo = 0;
   /** RsvdULP octets 1..4 of an untagged segment: the STag to invalidate. */
-  ulpWord: number;
+  ulpWord = 0;
   /** Queue Number of an untagged segment. */
-  qn: number;
+  qn = 0;
   /** Message Sequence Number of an untagged segment. */
-  msn: number;
+  msn = 0;
   /** Message Offset of an untagged segment. */
-  mo: number;
+  mo = 0;
   /** Index in `bytes` of the first octet of payload. */
-  payload: number;
+  payload = 0;
   /** Octets of payload. */
-  payloadLength: number;
+  payloadLength = 0;
 }
 
 /** An empty segment to decode into. */
 export function createSegment(): Segment {
-  return {
-    bytes: new Uint8Array(0), start: 0, length: 0, tagged: false, last: false, version: 0, ulpControl: 0,
-    stag: 0, toHi: 0, toLo: 0, ulpWord: 0, qn: 0, msn: 0, mo: 0, payload: 0, payloadLength: 0,
-  };
+  return new Segment();
 }
 
 /**

@@ -6,7 +6,7 @@
  * framer has no need to see the payload (`lends`), the caller may write only the header, call `openLent`, lend the stage the payload, and call
  * `closeLent`.
  */
-import { copyBytes } from '../base/copy.ts';
+import { copyOctets, type Octets } from '../base/copy.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
 import type { Stage } from './stage.ts';
@@ -118,8 +118,7 @@ export class PlainFramer extends Framer {
  * written where it belongs, for the two copies would cost more than all the rest.
  */
 export class MarkerFramer extends Framer {
-  readonly #scratch: Uint8Array;
-  readonly #scratchView: DataView;
+  readonly #scratch: Octets;
   /** The FPDU that has been begun has no marker inside. */
   #direct = false;
   readonly #runs: RunKernel | null;
@@ -127,8 +126,8 @@ export class MarkerFramer extends Framer {
   constructor(crc: Crc32cEngine | null, runs: RunKernel | null) {
     super(crc);
     this.#runs = runs;
-    this.#scratch = runs === null ? new Uint8Array(fpduOctets(MAX_MULPDU)) : runs.spreadScratch();
-    this.#scratchView = new DataView(this.#scratch.buffer, this.#scratch.byteOffset, this.#scratch.byteLength);
+    const bytes = runs === null ? new Uint8Array(fpduOctets(MAX_MULPDU)) : runs.spreadScratch();
+    this.#scratch = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength) };
   }
 
   override room(ulpduLength: number): number {
@@ -138,8 +137,8 @@ export class MarkerFramer extends Framer {
   override begin(stage: Stage, ulpduLength: number): void {
     const lead = this.position % MARKER_SPACING === 0 ? MARKER_OCTETS : 0;
     this.#direct = markersWithin(this.position + lead, fpduOctets(ulpduLength)) === 0;
-    this.bytes = this.#direct ? stage.bytes : this.#scratch;
-    this.view = this.#direct ? stage.view : this.#scratchView;
+    this.bytes = this.#direct ? stage.bytes : this.#scratch.bytes;
+    this.view = this.#direct ? stage.view : this.#scratch.view;
     this.ulpdu = (this.#direct ? stage.end + lead : 0) + ULPDU_LENGTH_OCTETS;
   }
 
@@ -161,7 +160,7 @@ export class MarkerFramer extends Framer {
   }
 
   #finishSpread(stage: Stage, ulpduLength: number): void {
-    const body = this.frame(this.#scratch, 0, ulpduLength);
+    const body = this.frame(this.#scratch.bytes, 0, ulpduLength);
     const start = stage.end;
     let out = start;
     let position = this.position;
@@ -177,7 +176,7 @@ export class MarkerFramer extends Framer {
       const phase = position % MARKER_SPACING;
       if (phase === 0) {
         const runs = Math.floor((body - taken) / MARKER_RUN);
-        if (runs > 0 && this.#runs?.spread(this.#scratch, taken, stage.bytes, out, runs, position - lengthField) === true) {
+        if (runs > 0 && this.#runs?.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField) === true) {
           taken += runs * MARKER_RUN;
           out += runs * MARKER_SPACING;
           position += runs * MARKER_SPACING;
@@ -190,7 +189,7 @@ export class MarkerFramer extends Framer {
         continue;
       }
       const run = Math.min(MARKER_SPACING - phase, body - taken);
-      copyBytes(this.#scratch, taken, stage.bytes, out, run);
+      copyOctets(this.#scratch, taken, stage, out, run);
       taken += run;
       out += run;
       position += run;

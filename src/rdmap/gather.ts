@@ -1,5 +1,5 @@
 /** Scatter/gather lists against octets in a row: gather for the sender, scatter for the receiver. Verbs draft 8.1.2. */
-import { copyBytes } from '../base/copy.ts';
+import { copyBytes, copyOctets, type Octets } from '../base/copy.ts';
 import type { ReceiveWqe, SendWqe } from './work.ts';
 
 /** True if the next `octets` lie in one element of the list; moves the cursor to it. */
@@ -12,8 +12,8 @@ export function inOnePiece(wqe: SendWqe, octets: number): boolean {
   return sges.at(wqe.sgeIndex).length - wqe.sgeOffset >= octets;
 }
 
-/** Copy the next `octets` of the entry's scatter/gather list to `target[at]`, moving its cursor. */
-export function gather(wqe: SendWqe, target: Uint8Array, at: number, octets: number): void {
+/** Copy the next `octets` of the entry's scatter/gather list, which is usable, to `target[at]`, moving its cursor. */
+export function gather(wqe: SendWqe, target: Octets, at: number, octets: number): void {
   const { sges } = wqe;
   let left = octets;
   let out = at;
@@ -26,15 +26,16 @@ export function gather(wqe: SendWqe, target: Uint8Array, at: number, octets: num
       continue;
     }
     const take = Math.min(have, left);
-    copyBytes(element.bytes, element.offset + wqe.sgeOffset, target, out, take);
+    if (element.entry === null) copyBytes(element.bytes, element.offset + wqe.sgeOffset, target.bytes, out, take);
+    else copyOctets(element.entry, element.offset + wqe.sgeOffset, target, out, take);
     wqe.sgeOffset += take;
     out += take;
     left -= take;
   }
 }
 
-/** Copy `octets` into the receive's list at message offset `mo`. */
-export function scatter(wqe: ReceiveWqe, bytes: Uint8Array, at: number, mo: number, octets: number): void {
+/** Copy `octets` into the receive's list, which is usable, at message offset `mo`. */
+export function scatter(wqe: ReceiveWqe, source: Octets, at: number, mo: number, octets: number): void {
   const { sges } = wqe;
   let skip = mo;
   let from = at;
@@ -47,7 +48,7 @@ export function scatter(wqe: ReceiveWqe, bytes: Uint8Array, at: number, mo: numb
       continue;
     }
     const take = Math.min(length - skip, left);
-    copyBytes(bytes, from, element.bytes, element.offset + skip, take);
+    copyOctets(source, from, element.entry!, element.offset + skip, take);
     from += take;
     left -= take;
     skip = 0;

@@ -2,7 +2,7 @@
  * RDMAP on the receiving side: what DDP asks of the layer above, per opcode. RFC 5040 4.1 (opcodes), 5 (operations), 7.2 (checks);
  * RFC 7306 for Immediate Data and Atomics; order of checks in wire-formats section 10.
  */
-import { copyBytes } from '../base/copy.ts';
+import { copyBytes, copyOctets } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo, toBigInt } from '../base/u64.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
@@ -133,7 +133,7 @@ export class Receiver implements DdpUlp {
     const fault = stags.check(segment.stag, segment.toHi, segment.toLo, length, ACCESS.REMOTE_WRITE, pdHandle, number);
     if (fault !== FAULT.NONE) return TAGGED_FAULT_CODES[fault]!;
     if (!rights.write) return TERM.DDP_NOT_ASSOCIATED; // VERBS-142
-    copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);
+    copyOctets(segment, segment.payload, stags.entry!, stags.offset, length);
     return FINE;
   }
 
@@ -158,7 +158,7 @@ export class Receiver implements DdpUlp {
     const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
     if (!inPlace || wqe.received + length > wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
     if (segment.last && wqe.received + length < wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
-    copyBytes(segment.bytes, segment.payload, entry.bytes, offset, length);
+    copyOctets(segment, segment.payload, entry, offset, length);
     wqe.received += length;
     return segment.last ? this.#finishRequest(wqe) : FINE;
   }
@@ -244,7 +244,7 @@ export class Receiver implements DdpUlp {
         wqe.status = 'local-protection-error'; // VERBS-049, VERBS-169
         return TERM.LOCAL_CATASTROPHIC;
       }
-      scatter(wqe, segment.bytes, segment.payload, segment.mo, segment.payloadLength);
+      scatter(wqe, segment, segment.payload, segment.mo, segment.payloadLength);
     } else if (segment.qn === QN.TERMINATE) {
       const take = Math.min(segment.payloadLength, MAX_TERMINATE_OCTETS);
       if (this.#terminate === NO_OCTETS) this.#terminate = new Uint8Array(MAX_TERMINATE_OCTETS);

@@ -6,7 +6,7 @@
  * RESPONSE_QUANTUM lets one untagged message in after each quantum (tagged messages are never mixed, DDP-036); with `interleave` off a
  * message always goes out whole. So a flood of inbound Reads delays a Send by at most one quantum, or one response.
  */
-import { copyBytes } from '../base/copy.ts';
+import { copyOctets } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo } from '../base/u64.ts';
 import { ACCESS, FAULT } from '../ddp/stag-table.ts';
@@ -288,7 +288,7 @@ export class Sender {
         framer.view.setUint32(at, wqe.dataHi);
         framer.view.setUint32(at + 4, wqe.dataLo);
       } else {
-        gather(wqe, framer.bytes, at, payload);
+        gather(wqe, framer, at, payload);
       }
       framer.finish(stage, header + payload);
     }
@@ -374,7 +374,7 @@ export class Sender {
     const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);
     const sinkLo = addLo(request.sinkLo, request.sent);
     const at = this.#out.beginTagged(stage, OPCODE.READ_RESPONSE, last, request.sinkStag, sinkHi, sinkLo, payload);
-    if (payload > 0) copyBytes(stags.entry!.bytes, stags.offset, framer.bytes, at, payload);
+    if (payload > 0) copyOctets(stags.entry!, stags.offset, framer, at, payload);
     framer.finish(stage, TAGGED_HEADER_OCTETS + payload);
     request.sent += payload;
     this.#out.payloadOctets += payload;

@@ -193,6 +193,39 @@ describe('registration', () => {
     expect([terminateOf(pair.client.qp), terminateOf(pair.server.qp)]).toEqual(['0/0/00', '0/0/00']);
   });
 
+  it('VERBS-151: memory whose buffer was transferred to another thread is no memory any more, whoever uses it', async () => {
+    const gone = (mr: MemoryRegion): MemoryRegion => {
+      structuredClone(null, { transfer: [mr.bytes.buffer as ArrayBuffer] });
+      return mr;
+    };
+    for (const octets of [8, 100, 1000]) {
+      expect(await serverTerminate((pair) => write(pair, gone(pair.server.register(octets)).rkey, 0, 8))).toBe('1/1/01');
+      expect(await serverTerminate((pair) => void read(pair, gone(pair.server.register(octets, LOCAL_WRITE | REMOTE_READ)).rkey, 0, octets))).toBe('0/1/01');
+
+      const sending = await connectedPair();
+      const target = sending.server.register(octets);
+      const source = sending.client.register(octets);
+      sending.client.qp.postSend({ wrId: 1, opcode: 'rdma-write', sges: [{ mr: source }], rkey: target.rkey, remoteAddr: 0 });
+      gone(source);
+      sending.run();
+      expect(outcomes(sending.client.sent())).toEqual(['1 local-protection-error']);
+
+      const reading = await connectedPair();
+      const sink = read(reading, reading.server.register(octets, LOCAL_WRITE | REMOTE_READ).rkey, 0, octets);
+      gone(sink);
+      reading.run();
+      expect(outcomes(reading.client.sent())).toEqual(['2 local-protection-error']);
+
+      const receiving = await connectedPair();
+      const buffer = receiving.server.register(octets);
+      receiving.server.qp.postRecv({ wrId: 3, sges: [{ mr: buffer }] });
+      receiving.client.qp.postSend({ wrId: 1, opcode: 'send', inline: pattern(8) });
+      gone(buffer);
+      receiving.run();
+      expect(outcomes(receiving.server.received())).toEqual(['3 local-protection-error']);
+    }
+  });
+
   it('VERBS-152: a query tells key, state, type, rights, domain, range', () => {
     const pd = new Device().allocatePd();
     const mr = pd.registerMemory(new Uint8Array(10), LOCAL_WRITE | REMOTE_READ, { iova: 4096, key: 9 });
