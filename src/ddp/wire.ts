@@ -93,43 +93,64 @@ export function putUntaggedHeader(
  * One received segment, decoded. A single object is filled again for every segment; which fields mean something depends on `tagged`.
  * The octets are borrowed.
  */
-export class Segment extends ChangingOctets {
-  // `bytes`: where the segment lies.
+export interface Segment {
+  /** Where the segment lies. */
+  bytes: Uint8Array;
+  /** The same octets. */
+  readonly view: DataView;
   /** Index in `bytes` of the first octet of the DDP header. */
-  start = 0;
+  start: number;
   /** Octets of the whole segment, header and payload. */
-  length = 0;
+  length: number;
   /** T: which of the fields below were filled. */
-  tagged = false;
+  tagged: boolean;
   /** L: the last segment of its message. */
-  last = false;
+  last: boolean;
   /** DV. */
-  version = 0;
+  version: number;
   /** RsvdULP octet 0: the RDMAP control octet. */
-  ulpControl = 0;
+  ulpControl: number;
   /** STag of a tagged segment. */
-  stag = 0;
+  stag: number;
   /** Upper half of the Tagged Offset of a tagged segment. */
-  toHi = 0;
+  toHi: number;
   /** Lower half of the Tagged Offset. */
-  toLo = 0;
+  toLo: number;
   /** RsvdULP octets 1..4 of an untagged segment: the STag to invalidate. */
-  ulpWord = 0;
+  ulpWord: number;
   /** Queue Number of an untagged segment. */
-  qn = 0;
+  qn: number;
   /** Message Sequence Number of an untagged segment. */
-  msn = 0;
+  msn: number;
   /** Message Offset of an untagged segment. */
-  mo = 0;
+  mo: number;
   /** Index in `bytes` of the first octet of payload. */
-  payload = 0;
+  payload: number;
   /** Octets of payload. */
+  payloadLength: number;
+}
+
+class DecodedSegment extends ChangingOctets implements Segment {
+  start = 0;
+  length = 0;
+  tagged = false;
+  last = false;
+  version = 0;
+  ulpControl = 0;
+  stag = 0;
+  toHi = 0;
+  toLo = 0;
+  ulpWord = 0;
+  qn = 0;
+  msn = 0;
+  mo = 0;
+  payload = 0;
   payloadLength = 0;
 }
 
 /** An empty segment to decode into. */
 export function createSegment(): Segment {
-  return new Segment();
+  return new DecodedSegment();
 }
 
 /**
