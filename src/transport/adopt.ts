@@ -1,27 +1,35 @@
 /**
  * Gives an accepted socket a caller-owned read buffer.
  *
- * `net.connect` documents the `onread` option; `net.createServer` has no counterpart up to the newest Node looked at. The way round is
- * to take the operating system's handle out of the accepted socket and to build a socket of our own over it. That needs two things
- * Node does not document, the property `_handle` and the constructor option `handle`. They appear in this file only, and every
- * step is checked at run time: when a check fails the connection goes on with 'data' events.
+ * `net.connect` documents the `onread` option; `net.createServer` has no counterpart up to the newest Node looked at. Two ways round: to build
+ * a socket of our own over the operating system's handle of a new connection before the server makes one ({@link acceptHandles}); or, where that
+ * cannot be had, to take the handle out of the socket that the server has made ({@link adopt}). They need three things Node does not
+ * document: the property `_handle` of sockets and servers, the call-back `onconnection` of a server's handle, and the constructor option
+ * `handle`. They appear in this file only, and every step is checked at run time: when a check fails the connection goes the next way, in the
+ * end on with 'data' events.
  *
  * Worth it: 'data' events allocate for each read and reach about half the throughput of a reused buffer; they also cost three times
- * the resident memory per connection that has seen traffic.
+ * the resident memory per connection that has seen traffic. A socket made only to be taken apart is some 4 KiB of garbage a connection.
  */
 
 import { Socket } from 'node:net';
-import type { OnReadOpts, SocketConstructorOpts } from 'node:net';
+import type { OnReadOpts, Server, SocketConstructorOpts } from 'node:net';
 
-/** What we expect behind `_handle`; `useUserBuffer` is what the `onread` option ends in. */
-interface StreamHandle {
+/** What we expect behind `_handle` of a socket; `useUserBuffer` is what the `onread` option ends in. */
+export interface StreamHandle {
   useUserBuffer(buffer: Uint8Array): void;
   readStart(): number;
   readStop(): number;
 }
 
-/** The two undocumented doors, typed. */
+/** What we expect behind `_handle` of a listening server: it calls this for each connection, or each that could not be accepted. */
+interface ListeningHandle {
+  onconnection: (this: ListeningHandle, error: number, handle: unknown) => void;
+}
+
+/** The undocumented doors, typed. */
 type OpenedSocket = Socket & { _handle: StreamHandle | null };
+type OpenedServer = Server & { _handle?: Partial<ListeningHandle> | null };
 type HandleOptions = SocketConstructorOpts & { handle: StreamHandle; pauseOnCreate: boolean; onread: OnReadOpts };
 
 /** What became of an accepted socket. */
@@ -33,6 +41,29 @@ export interface Adopted {
 }
 
 /**
+ * Offers each connection of `server`, which is listening, to `take` before a socket is made for it, where this Node allows it. What `take` does
+ * not take, by returning false, becomes a 'connection' event; so does everything where this Node does not. The server does not count what has been taken.
+ */
+export function acceptHandles(server: Server, take: (handle: StreamHandle) => boolean): void {
+  const listening = (server as OpenedServer)._handle;
+  const made = listening?.onconnection;
+  if (typeof made !== 'function') return;
+  (listening as ListeningHandle).onconnection = function (error, handle) {
+    if (error || !isStreamHandle(handle) || !take(handle)) made.call(this, error, handle);
+  };
+}
+
+/** A socket over `handle` that reads into `onread`'s buffer, paused, half-open connections allowed; null, and `handle` as it was, if this Node makes none. */
+export function socketOver(handle: StreamHandle, onread: OnReadOpts): Socket | null {
+  const options: HandleOptions = { handle, onread, allowHalfOpen: true, pauseOnCreate: true };
+  const socket = new Socket(options);
+  if ((socket as OpenedSocket)._handle === handle) return socket;
+  // The option `handle` was ignored: what we made is an unconnected socket.
+  socket.destroy();
+  return null;
+}
+
+/**
  * Moves the connection of `accepted` to a socket which reads into `onread`'s buffer, where this Node allows it. `accepted` must come
  * from a server with `pauseOnConnect`, so that nothing has been read from it yet; after a move it is an empty shell that the server
  * no longer counts. `asked` tells whether the buffer has been asked for; without it that is taken for granted. After a failed check `socket` is one that works with 'data' events, usually `accepted` itself.
@@ -40,13 +71,10 @@ export interface Adopted {
 export function adopt(accepted: Socket, onread: OnReadOpts, asked: () => boolean = () => true): Adopted {
   const handle = (accepted as OpenedSocket)._handle;
   if (!isStreamHandle(handle)) return { socket: accepted, userBuffer: false };
-  const options: HandleOptions = { handle, onread, allowHalfOpen: true, pauseOnCreate: true };
   (accepted as OpenedSocket)._handle = null;
-  const socket = new Socket(options);
-  if ((socket as OpenedSocket)._handle !== handle) {
-    // The option `handle` was ignored: what we made is an unconnected socket.
+  const socket = socketOver(handle, onread);
+  if (socket === null) {
     (accepted as OpenedSocket)._handle = handle;
-    socket.destroy();
     return { socket: accepted, userBuffer: false };
   }
   accepted.destroy();

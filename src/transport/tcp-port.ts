@@ -66,7 +66,7 @@ export class TcpPort implements Port {
   /** False if the socket has lost its peer already. */
   open(socket: Socket): boolean {
     this.#socket = socket;
-    return addressOf(socket.localAddress, socket.localPort) !== undefined && addressOf(socket.remoteAddress, socket.remotePort) !== undefined;
+    return socket.localAddress !== undefined && socket.localPort !== undefined && socket.remoteAddress !== undefined && socket.remotePort !== undefined;
   }
 
   /** The socket keeps its addresses when it is closed: it has been asked once, in `open`. */

@@ -10,7 +10,7 @@
 import { connect, createServer } from 'node:net';
 import type { OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
 import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
-import { adopt } from './adopt.ts';
+import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
 import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
 import { codeOf, TcpPort } from './tcp-port.ts';
@@ -99,14 +99,23 @@ export class TcpTransport implements Transport {
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
     server.on('connection', (socket) => {
       const accepted = this.#accepted(socket);
-      if (accepted !== undefined) accept(accepted);
+      if (accepted !== null) accept(accepted);
     });
+    const take = (handle: StreamHandle): boolean => {
+      const port = new TcpPort(this.poll);
+      const socket = socketOver(handle, this.#onread(port));
+      if (socket === null) return false;
+      socket.setNoDelay(true);
+      if (opened(port, socket, port.asked)) accept(port);
+      return true;
+    };
     const unbound = (error: Error): void => {
       ready(undefined, connectError(`cannot listen on ${target.host ?? '*'}:${port}`, error));
     };
     server.once('error', unbound);
     server.once('listening', () => {
       server.off('error', unbound);
+      if (this.receive === 'onread') acceptHandles(server, take);
       // What fails now is accepting a single connection (out of descriptors, say): the listener stays.
       server.on('error', (error) => failed?.(connectError('cannot accept a connection', error)));
       ready(new TcpListener(server));
@@ -132,22 +141,11 @@ export class TcpTransport implements Transport {
     };
   }
 
-  #accepted(accepted: Socket): TcpPort | undefined {
+  #accepted(accepted: Socket): TcpPort | null {
     const port = new TcpPort(this.poll);
-    const { socket, userBuffer } =
-      this.receive === 'onread' ? adopt(accepted, this.#onread(port), () => port.asked) : { socket: accepted, userBuffer: false };
-    // Until the port listens, an error must not be thrown at the process.
-    socket.on('error', ignore);
-    const alive = port.open(socket);
-    socket.off('error', ignore);
-    if (!alive) {
-      // Reset by the peer before we looked: there is nothing to accept.
-      socket.on('error', ignore);
-      socket.destroy();
-      return undefined;
-    }
-    port.watch(!userBuffer);
-    return port;
+    if (this.receive === 'data') return opened(port, accepted, false) ? port : null;
+    const { socket, userBuffer } = adopt(accepted, this.#onread(port), () => port.asked);
+    return opened(port, socket, userBuffer) ? port : null;
   }
 
   #onread(port: TcpPort): OnReadOpts {
@@ -165,6 +163,18 @@ export function resolveReceive(asked?: ReceiveMode): 'onread' | 'data' {
   const mode = checkOneOf(name, asked ?? (process.env['IWARP_RECEIVE'] || 'auto') as ReceiveMode, RECEIVE_MODES);
   // A shared buffer is right only where the system fills it at the moment of the callback, as POSIX read() does.
   return mode === 'auto' ? (process.platform === 'win32' ? 'data' : 'onread') : mode;
+}
+
+/** Bring a port and its accepted socket together. False if the peer has reset the connection before we looked: there is nothing to accept. */
+function opened(port: TcpPort, socket: Socket, userBuffer: boolean): boolean {
+  if (port.open(socket)) {
+    port.watch(!userBuffer);
+    return true;
+  }
+  // Nobody listens to this socket, and an error must not be thrown at the process.
+  socket.on('error', ignore);
+  socket.destroy();
+  return false;
 }
 
 function ignore(): void {
