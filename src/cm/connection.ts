@@ -42,6 +42,10 @@ export function checkDepth(name: string, depth: number | undefined, limit: numbe
   return depth === undefined ? undefined : checkInteger(name, depth, 0, Math.min(limit, DEPTH_NOT_NEGOTIATED - 1));
 }
 
+function known(depth: number | undefined): number | undefined {
+  return depth === DEPTH_NOT_NEGOTIATED ? undefined : depth;
+}
+
 /** What both sides need to make a connection. */
 export interface ConnectionContext {
   readonly policy: ConnectionPolicy;
@@ -215,7 +219,6 @@ export abstract class CmConnection implements QpController, LinkHandler {
 
   /** @internal */
   protected setParameters(privateData: Uint8Array, ird: number | undefined, ord: number | undefined, revision: number): ConnectionParameters {
-    const known = (depth: number | undefined): number | undefined => (depth === DEPTH_NOT_NEGOTIATED ? undefined : depth);
     this.#parameters = lastParameters.of({ privateData, responderResources: known(ird), initiatorDepth: known(ord), revision });
     return this.#parameters;
   }

@@ -142,11 +142,15 @@ export class StreamDriver implements PortHandler {
     this.#cancelTimer = null;
     this.#timerAt = at;
     if (at === null) return;
-    this.#cancelTimer = this.#scheduler.at(at, () => {
-      this.#timerAt = null;
-      if (this.#closed) return;
-      this.stream.handleTimeout(this.now());
-      this.drain();
-    });
+    this.#cancelTimer = this.#scheduler.at(at, this.#expired.bind(this));
+  }
+
+  #expired(): void {
+    this.#timerAt = null;
+    // What cancels a timer holds its parts, and an idle connection would hold them for good.
+    this.#cancelTimer = null;
+    if (this.#closed) return;
+    this.stream.handleTimeout(this.now());
+    this.drain();
   }
 }

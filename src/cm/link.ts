@@ -174,12 +174,15 @@ export class ThreadProgress implements Progress {
 
 /** A stream and its driver in this thread: one object, for each idle connection has it. */
 class ThreadLink extends StreamDriver implements StreamLink {
-  readonly elsewhere = false;
   #cancel: (() => void) | null = null;
 
   /** The attempt that `cancel` ends; null when it is over. */
   connecting(cancel: (() => void) | null): void {
     this.#cancel = cancel;
+  }
+
+  get elsewhere(): boolean {
+    return false;
   }
 
   get opened(): boolean {

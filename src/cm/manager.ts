@@ -4,6 +4,7 @@
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { checkHost, checkTarget, type Target, type TargetOptions } from './target.ts';
+import type { DepthWishes } from '../mpa/negotiate.ts';
 import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
@@ -156,7 +157,6 @@ export class ConnectionManager {
 
 /** The side that connects. */
 export class ActiveConnection extends CmConnection {
-  override readonly role = 'active';
   readonly #qp: QueuePair;
   readonly #privateData: Uint8Array;
   readonly #wishes: { readonly ird: number; readonly ord: number };
@@ -174,6 +174,10 @@ export class ActiveConnection extends CmConnection {
     };
     this.#confirm = checkBoolean('options.confirm', options.confirm === undefined ? false : options.confirm);
     this.qpInUse = qp;
+  }
+
+  override get role(): 'active' {
+    return 'active';
   }
 
   /** @internal */
@@ -210,9 +214,16 @@ export class ActiveConnection extends CmConnection {
   }
 }
 
+const NO_WISHES: Partial<DepthWishes> = {};
+
+/** What is undefined is left to the peer's wishes. */
+function wishesOf(ird: number | undefined, ord: number | undefined): Partial<DepthWishes> {
+  if (ird === undefined) return ord === undefined ? NO_WISHES : { ord };
+  return ord === undefined ? { ird } : { ird, ord };
+}
+
 /** The side that is connected to: a Request has come and waits for an answer. */
 export class PassiveConnection extends CmConnection {
-  override readonly role = 'passive';
   readonly #listener: CmListener;
   #pending = true;
 
@@ -220,6 +231,10 @@ export class PassiveConnection extends CmConnection {
   constructor(context: ConnectionContext, listener: CmListener) {
     super(context);
     this.#listener = listener;
+  }
+
+  override get role(): 'passive' {
+    return 'passive';
   }
 
   /** @internal */
@@ -257,8 +272,7 @@ export class PassiveConnection extends CmConnection {
     if (!this.link!.deciding) return;
     qp.attach(this);
     this.qpInUse = qp;
-    const wishes = { ...(ird === undefined ? {} : { ird }), ...(ord === undefined ? {} : { ord }) };
-    this.link!.accept(qp, privateData, wishes);
+    this.link!.accept(qp, privateData, wishesOf(ird, ord));
   }
 
   /**

@@ -5,6 +5,7 @@
  * goes back as soon as nothing is held, so idle connections hold none. Nothing is believed before its CRC has been checked (MPA-071).
  */
 import { copyBytes } from '../base/copy.ts';
+import { FreeList } from '../base/free-list.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
@@ -39,24 +40,23 @@ export interface SlabPool {
 /** A pool that keeps up to `keep` free slabs. */
 export class FreeListSlabPool implements SlabPool {
   readonly #allocate: (octets: number) => Uint8Array;
-  readonly #free: Uint8Array[] = [];
-  readonly #keep: number;
+  readonly #free: FreeList<Uint8Array>;
   /** Slabs lent out at present. */
   lent = 0;
 
   constructor(allocate: (octets: number) => Uint8Array = (octets) => new Uint8Array(octets), keep = 16) {
     this.#allocate = allocate;
-    this.#keep = keep;
+    this.#free = new FreeList(keep);
   }
 
   acquire(): Uint8Array {
     this.lent++;
-    return this.#free.pop() ?? this.#allocate(SLAB_OCTETS);
+    return this.#free.take() ?? this.#allocate(SLAB_OCTETS);
   }
 
   release(slab: Uint8Array): void {
     this.lent--;
-    if (this.#free.length < this.#keep) this.#free.push(slab);
+    this.#free.put(slab);
   }
 }
 

@@ -95,7 +95,10 @@ export function negotiateAsResponder(
     else if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird); // ENH-015, ENH-016
     enhanced = {
       peerToPeer: theirs.peerToPeer, // ENH-032
-      ...rtrBits(rtr === null || refused ? [] : [rtr]),
+      // Each bit by name: a spread of an object costs more than the frame, for each connection that comes.
+      rtrSend: rtr === 'send' && !refused,
+      rtrWrite: rtr === 'write' && !refused,
+      rtrRead: rtr === 'read' && !refused,
       ird: theirs.ord === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ird, // ENH-024
       ord: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord, // ENH-025
     };

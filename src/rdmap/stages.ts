@@ -1,4 +1,5 @@
 /** Stages lent to streams for the time of one write, so that idle connections hold none. */
+import { FreeList } from '../base/free-list.ts';
 import { createStage, type Stage } from '../mpa/stage.ts';
 
 /**
@@ -27,20 +28,19 @@ export interface StagePool {
 /** A pool that keeps up to `keep` free stages. */
 export class FreeListStagePool implements StagePool {
   readonly #allocate: (octets: number) => Uint8Array;
-  readonly #free: Stage[] = [];
-  readonly #keep: number;
+  readonly #free: FreeList<Stage>;
 
   constructor(allocate: (octets: number) => Uint8Array = (octets) => new Uint8Array(octets), keep = 16) {
     this.#allocate = allocate;
-    this.#keep = keep;
+    this.#free = new FreeList(keep);
   }
 
   acquire(): Stage {
-    return this.#free.pop() ?? createStage(this.#allocate(STAGE_OCTETS));
+    return this.#free.take() ?? createStage(this.#allocate(STAGE_OCTETS));
   }
 
   release(stage: Stage): void {
     stage.clear();
-    if (this.#free.length < this.#keep) this.#free.push(stage);
+    this.#free.put(stage);
   }
 }

@@ -17,7 +17,11 @@ export type PortMiddleware = (port: Port, role: PortRole) => Port;
 
 /** Every port that `transport` makes, inside `layers`; the first layer is the one next to the network. */
 export function wrapTransport(transport: Transport, ...layers: readonly PortMiddleware[]): Transport {
-  const wrap = (port: Port, role: PortRole): Port => layers.reduce((inner, layer) => layer(inner, role), port);
+  const wrap = (port: Port, role: PortRole): Port => {
+    let outer = port;
+    for (const layer of layers) outer = layer(outer, role);
+    return outer;
+  };
   return {
     connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect {
       return transport.connect(target, (port, error) => {

@@ -63,21 +63,44 @@ function runDeferred(): void {
   }
 }
 
+/** A timer under way. One object and one bound call-back: a connection sets two while it starts. */
+class RealTimer {
+  readonly #time: number;
+  #task: (() => void) | null;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(time: number, task: () => void) {
+    this.#time = time;
+    this.#task = task;
+    this.#arm();
+  }
+
+  #arm(): void {
+    const delay = Math.min(Math.max(Math.ceil(this.#time - performance.now()), 1), LONGEST_DELAY);
+    this.#timer = setTimeout(fire, delay, this).unref();
+  }
+
+  fire(): void {
+    if (performance.now() < this.#time) {
+      this.#arm();
+      return;
+    }
+    const task = this.#task;
+    this.#task = null;
+    task?.();
+  }
+
+  cancel(): void {
+    this.#task = null;
+    clearTimeout(this.#timer);
+  }
+}
+
+function fire(timer: RealTimer): void {
+  timer.fire();
+}
+
 function startTimer(time: number, task: () => void): CancelTimer {
-  let timer: NodeJS.Timeout | undefined;
-  const arm = (): void => {
-    const delay = Math.min(Math.max(Math.ceil(time - performance.now()), 1), LONGEST_DELAY);
-    timer = setTimeout(fire, delay);
-    timer.unref();
-  };
-  const fire = (): void => {
-    timer = undefined;
-    if (performance.now() < time) arm();
-    else task();
-  };
-  arm();
-  return () => {
-    if (timer !== undefined) clearTimeout(timer);
-    timer = undefined;
-  };
+  const timer = new RealTimer(time, task);
+  return timer.cancel.bind(timer);
 }

@@ -3,7 +3,7 @@
  *
  * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork; one chunk is one write.
  */
-import type { Socket } from 'node:net';
+import type { OnReadOpts, Socket } from 'node:net';
 import { IwarpError } from '../base/errors.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
@@ -28,6 +28,13 @@ function addressOf(address: string | undefined, port: number | undefined): PortA
   return { address, port, family: address.includes(':') ? 'IPv6' : 'IPv4' };
 }
 
+/** What the ports of a transport share for their reads. */
+export interface Reading {
+  readonly poll: BusyPoll;
+  /** Where octets go that a handler has no place for. */
+  readonly memory: Uint8Array;
+}
+
 /** The port of a socket, for the listeners of its events: they are the same functions for all sockets. */
 const PORT = Symbol('port');
 type PortSocket = Socket & { [PORT]: TcpPort };
@@ -37,7 +44,7 @@ type PortSocket = Socket & { [PORT]: TcpPort };
  * stands here stands in every idle connection: no closure where a function of the module will do, and nothing that the socket knows itself.
  */
 export class TcpPort implements Port {
-  readonly #poll: BusyPoll;
+  readonly #reading: Reading;
   #socket!: Socket;
   #handler: PortHandler | undefined;
   #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
@@ -48,19 +55,21 @@ export class TcpPort implements Port {
   /** The socket closed in order while the peer's FIN was held back. */
   #closeHeld = false;
   #error: Error | undefined;
-  /** Callbacks of writes under way, oldest at `#firstDone`. */
-  #dones: WriteDone[] = [];
+  /** Callbacks of writes under way, the oldest two, which are all that a stream has; and those behind them, from `#firstDone` on. */
+  #done: WriteDone | null = null;
+  #nextDone: WriteDone | null = null;
+  #dones: WriteDone[] | null = null;
   #firstDone = 0;
   /** Writes that have ended in this turn, and those of them whose callback waits for the next one. */
   #burst = 0;
   #late = 0;
   /** Milliseconds spent on full reads since the event loop had its turn. */
-  #reading = 0;
+  #spent = 0;
   /** Node has asked for a read buffer. */
   asked = false;
 
-  constructor(poll: BusyPoll) {
-    this.#poll = poll;
+  constructor(reading: Reading) {
+    this.#reading = reading;
   }
 
   /** False if the socket has lost its peer already. */
@@ -92,10 +101,20 @@ export class TcpPort implements Port {
     socket.on('close', onClose);
   }
 
+  /** How the socket reads. Bound, as `#written` is. Node asks for the memory before every read. */
+  get onread(): OnReadOpts {
+    return { buffer: this.#memory.bind(this), callback: this.received.bind(this) };
+  }
+
+  #memory(): Uint8Array {
+    this.asked = true;
+    return this.#handler?.readTarget?.() ?? this.#reading.memory;
+  }
+
   /** False if the socket shall not be read again in this turn. */
-  received(bytes: Uint8Array, octets: number): boolean {
+  received(octets: number, bytes: Uint8Array): boolean {
     this.#burst = 0;
-    this.#poll.arrived();
+    this.#reading.poll.arrived();
     if (this.#state !== 'open' && this.#state !== 'ended') return true;
     if (octets < bytes.length) {
       // Behind a read that was not full libuv goes on to the next socket by itself.
@@ -104,21 +123,15 @@ export class TcpPort implements Port {
     }
     const began = performance.now();
     this.#handler?.onData(bytes, 0, octets);
-    this.#reading += performance.now() - began;
-    if (this.#reading < READING_MS) return true;
+    this.#spent += performance.now() - began;
+    if (this.#spent < READING_MS) return true;
     setImmediate(readOn, this);
     return false;
   }
 
   readOn(): void {
-    this.#reading = 0;
+    this.#spent = 0;
     if (!this.#paused && !this.#socket.destroyed) this.#socket.resume();
-  }
-
-  /** Memory that the handler wants the next read in. */
-  readTarget(): Uint8Array | undefined {
-    this.asked = true;
-    return this.#handler?.readTarget?.();
   }
 
   attach(handler: PortHandler): void {
@@ -134,7 +147,9 @@ export class TcpPort implements Port {
       process.nextTick(done, false);
       return;
     }
-    this.#dones.push(done);
+    if (this.#done === null) this.#done = done;
+    else if (this.#nextDone === null) this.#nextDone = done;
+    else (this.#dones ??= []).push(done);
     const socket = this.#socket;
     // A destroyed socket answers all that is left from its 'close' event, in order.
     if (socket.destroyed) return;
@@ -205,17 +220,23 @@ export class TcpPort implements Port {
   }
 
   #settle(ok: boolean): void {
-    const done = this.#dones[this.#firstDone];
-    if (done === undefined) return;
-    this.#firstDone++;
-    if (this.#firstDone === this.#dones.length) {
-      this.#dones.length = 0;
+    const done = this.#done;
+    if (done === null) return;
+    this.#done = this.#nextDone;
+    this.#nextDone = this.#dones === null ? null : this.#takeDone(this.#dones);
+    done(ok);
+  }
+
+  #takeDone(dones: WriteDone[]): WriteDone {
+    const done = dones[this.#firstDone++]!;
+    if (this.#firstDone === dones.length) {
+      this.#dones = null;
       this.#firstDone = 0;
     } else if (this.#firstDone === 1024) {
-      this.#dones.splice(0, 1024);
+      dones.splice(0, 1024);
       this.#firstDone = 0;
     }
-    done(ok);
+    return done;
   }
 
   /**
@@ -268,7 +289,7 @@ export class TcpPort implements Port {
     if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
     this.#state = 'closed';
     this.nextTurn();
-    while (this.#dones.length > 0) this.#settle(false);
+    while (this.#done !== null) this.#settle(false);
     this.#handler?.onClose(this.#closeError());
   }
 
@@ -279,7 +300,7 @@ export class TcpPort implements Port {
 
 // Node calls listeners with the socket as `this`, as it documents.
 function onData(this: Socket, chunk: Uint8Array): void {
-  (this as PortSocket)[PORT].received(chunk, chunk.length);
+  (this as PortSocket)[PORT].received(chunk.length, chunk);
 }
 
 function onEnd(this: Socket): void {

@@ -13,7 +13,7 @@ import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
 import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
-import { codeOf, TcpPort } from './tcp-port.ts';
+import { codeOf, TcpPort, type Reading } from './tcp-port.ts';
 
 /** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
 export type ReceiveMode = 'auto' | 'onread' | 'data';
@@ -42,7 +42,7 @@ export interface TcpTransportOptions {
  * @example
  * const rnic = openRnic({ transport: wrapTransport(new TcpTransport(), segmenting(realScheduler, { kind: 'every', octets: 1 })) });
  */
-export class TcpTransport implements Transport {
+export class TcpTransport implements Transport, Reading {
   /** Whether sockets read into the shared buffer. 'onread' on Windows is for the brave: reads may be posted ahead of time there. */
   readonly receive: 'onread' | 'data';
   /** @internal What keeps this thread's event loop awake. */
@@ -56,9 +56,14 @@ export class TcpTransport implements Transport {
     this.#allocate = options.allocate ?? ((octets) => new Uint8Array(octets));
   }
 
+  /** @internal The read buffer. */
+  get memory(): Uint8Array {
+    return (this.#buffer ??= this.#allocate(READ_OCTETS));
+  }
+
   connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect {
     const where = `${target.host}:${target.port}`;
-    const port = new TcpPort(this.poll);
+    const port = new TcpPort(this);
     const socket = connect(this.#connectOptions(target, port));
     // Paused before it is connected: nothing is read until `attach`.
     socket.pause();
@@ -102,8 +107,8 @@ export class TcpTransport implements Transport {
       if (accepted !== null) accept(accepted);
     });
     const take = (handle: StreamHandle): boolean => {
-      const port = new TcpPort(this.poll);
-      const socket = socketOver(handle, this.#onread(port));
+      const port = new TcpPort(this);
+      const socket = socketOver(handle, port.onread);
       if (socket === null) return false;
       socket.setNoDelay(true);
       if (opened(port, socket, port.asked)) accept(port);
@@ -137,23 +142,15 @@ export class TcpTransport implements Transport {
       ...(target.localAddress !== undefined && { localAddress: target.localAddress }),
       ...(target.localPort !== undefined && { localPort: checkInteger('localPort', target.localPort, 0, 65_535) }),
       ...(target.family !== undefined && { family: target.family }),
-      ...(this.receive === 'onread' && { onread: this.#onread(port) }),
+      ...(this.receive === 'onread' && { onread: port.onread }),
     };
   }
 
   #accepted(accepted: Socket): TcpPort | null {
-    const port = new TcpPort(this.poll);
+    const port = new TcpPort(this);
     if (this.receive === 'data') return opened(port, accepted, false) ? port : null;
-    const { socket, userBuffer } = adopt(accepted, this.#onread(port), () => port.asked);
+    const { socket, userBuffer } = adopt(accepted, port.onread, () => port.asked);
     return opened(port, socket, userBuffer) ? port : null;
-  }
-
-  #onread(port: TcpPort): OnReadOpts {
-    return {
-      // Called by Node after every read, and once before the first.
-      buffer: () => port.readTarget() ?? (this.#buffer ??= this.#allocate(READ_OCTETS)),
-      callback: (octets, buffer) => port.received(buffer as Uint8Array, octets),
-    };
   }
 }
 

@@ -44,30 +44,36 @@ export function checkQpOptions(pd: ProtectionDomain, options: QueuePairOptions):
   const sendCq = checkCq('options.sendCq', options.sendCq, pd);
   const recvCq = checkCq('options.recvCq', options.recvCq, pd);
   const srq = options.srq === undefined ? null : checkSrq('options.srq', options.srq, pd);
-  const integer = (name: keyof typeof INTEGERS, value: number, min: number, max: number): number =>
-    checkInteger(INTEGERS[name], options[name] ?? value, min, max);
-  const boolean = (name: keyof typeof BOOLEANS): boolean => checkBoolean(BOOLEANS[name], options[name] ?? true);
-  const sendDepth = integer('maxSendWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
-  const recvDepth = integer('maxRecvWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
+  const sendDepth = integer(options, 'maxSendWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
+  const recvDepth = integer(options, 'maxRecvWr', Math.min(DEFAULT_WR, limits.maxQpWr), 1, limits.maxQpWr);
   return {
     sendCq,
     recvCq,
     srq,
     sendDepth,
     recvDepth,
-    maxSge: integer('maxSendSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
-    maxRecvSge: integer('maxRecvSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
-    maxInline: integer('maxInline', Math.min(DEFAULT_INLINE, limits.maxInline), 0, limits.maxInline),
-    signalAll: boolean('signalAll'),
-    allowBind: boolean('allowBind'),
-    allowFastRegister: boolean('allowFastRegister'),
-    rights: rightsOf(boolean('inboundWrite'), boolean('inboundRead')),
-    extensions: boolean('extensions'),
+    maxSge: integer(options, 'maxSendSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
+    maxRecvSge: integer(options, 'maxRecvSge', Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge),
+    maxInline: integer(options, 'maxInline', Math.min(DEFAULT_INLINE, limits.maxInline), 0, limits.maxInline),
+    signalAll: boolean(options, 'signalAll'),
+    allowBind: boolean(options, 'allowBind'),
+    allowFastRegister: boolean(options, 'allowFastRegister'),
+    rights: rightsOf(boolean(options, 'inboundWrite'), boolean(options, 'inboundRead')),
+    extensions: boolean(options, 'extensions'),
     sinkRight: sinkRightOf(options),
-    ird: integer('ird', limits.maxQpRdAtom, 0, limits.maxQpRdAtom),
-    ord: integer('ord', limits.maxQpInitRdAtom, 0, limits.maxQpInitRdAtom),
+    ird: integer(options, 'ird', limits.maxQpRdAtom, 0, limits.maxQpRdAtom),
+    ord: integer(options, 'ord', limits.maxQpInitRdAtom, 0, limits.maxQpInitRdAtom),
     rqLimit: checkInteger('options.rqLimit', options.rqLimit ?? 0, 0, srq === null ? recvDepth : srq.maxWr),
   };
+}
+
+// Functions of the module: as closures they are 150 octets of garbage a queue pair.
+function integer(options: QueuePairOptions, name: keyof typeof INTEGERS, value: number, min: number, max: number): number {
+  return checkInteger(INTEGERS[name], options[name] ?? value, min, max);
+}
+
+function boolean(options: QueuePairOptions, name: keyof typeof BOOLEANS): boolean {
+  return checkBoolean(BOOLEANS[name], options[name] ?? true);
 }
 
 function sinkRightOf({ readSink }: QueuePairOptions): number {
