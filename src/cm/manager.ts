@@ -310,7 +310,12 @@ export class PassiveConnection extends CmConnection {
   #settle(): void {
     if (!this.#pending) return;
     this.#pending = false;
-    this.#listener.decided(this);
+    this.#listener.decided();
+  }
+
+  /** @internal It came to this listener and has not been answered. */
+  waitsAt(listener: CmListener): boolean {
+    return this.#pending && this.#listener === listener;
   }
 
   /** @internal */
@@ -327,7 +332,8 @@ export class CmListener implements ListenHandler {
   readonly onRequest: (connection: PassiveConnection) => void;
   /** @internal */
   readonly depthLimit: number;
-  readonly #pending = new Set<PassiveConnection>();
+  /** Connections in start-up or waiting for an answer: a number, for a set that is emptied and filled makes its table anew. */
+  #pending = 0;
   #listener: PortListener | null = null;
   #closed = false;
   readonly #onFailure: ((failure: ListenFailure) => void) | undefined;
@@ -358,7 +364,7 @@ export class CmListener implements ListenHandler {
 
   /** Connections in start-up or waiting for an answer. */
   get pending(): number {
-    return this.#pending.size;
+    return this.#pending;
   }
 
   /** @internal */
@@ -370,7 +376,7 @@ export class CmListener implements ListenHandler {
 
   /** @internal */
   full(): boolean {
-    return this.#pending.size >= this.#maxPending || this.#closed;
+    return this.#pending >= this.#maxPending || this.#closed;
   }
 
   /** @internal */
@@ -394,7 +400,7 @@ export class CmListener implements ListenHandler {
   /** @internal */
   incoming(link: StreamLink): LinkHandler {
     const connection = new PassiveConnection(this.#context, this);
-    this.#pending.add(connection);
+    this.#pending++;
     connection.open(link);
     return connection;
   }
@@ -406,8 +412,8 @@ export class CmListener implements ListenHandler {
   }
 
   /** @internal A connection has been answered, or will never be. */
-  decided(connection: PassiveConnection): void {
-    this.#pending.delete(connection);
+  decided(): void {
+    this.#pending--;
   }
 
   /** Stop listening and drop what has not been answered; established connections live on. */
@@ -418,7 +424,7 @@ export class CmListener implements ListenHandler {
     }
     this.#closed = true;
     this.#context.census.listeners.delete(this);
-    for (const connection of [...this.#pending]) connection.abort();
+    for (const connection of [...this.#context.census.live]) if (connection instanceof PassiveConnection && connection.waitsAt(this)) connection.abort();
     this.#listener?.close(done);
   }
 }

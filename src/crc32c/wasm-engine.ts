@@ -163,7 +163,8 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
 
   #instanceOf(bytes: Uint8Array): Instance | undefined {
     const buffer = bytes.buffer;
-    for (const instance of this.#instances) {
+    for (let i = 0; i < this.#instances.length; i++) {
+      const instance = this.#instances[i]!;
       if (instance.arena.buffer === buffer) return instance;
     }
     return undefined;

@@ -139,7 +139,8 @@ function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, ird: number):
   if (!theirs.peerToPeer) return null;
   const canRead = ird > 0 || policy.maxIrd > 0;
   let usable: RtrKind | null = null;
-  for (const kind of policy.rtrAccepted) {
+  for (let i = 0; i < policy.rtrAccepted.length; i++) {
+    const kind = policy.rtrAccepted[i]!;
     if (kind === 'read' && !canRead) continue;
     if (hasRtr(theirs, kind)) return kind;
     usable ??= kind;

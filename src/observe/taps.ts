@@ -3,8 +3,8 @@
  * sees the connections that begin while it is there.
  */
 import type { Scheduler } from '../base/clock.ts';
-import { wrapTransport } from '../transport/middleware.ts';
-import type { Transport } from '../transport/port.ts';
+import { wrapTransport, type PortRole } from '../transport/middleware.ts';
+import type { Port, Transport } from '../transport/port.ts';
 import { tap, type TapInfo, type TapSink } from '../transport/tap.ts';
 
 /** Makes a sink for each connection. `epoch`: milliseconds since 1970 at time 0 of the connection's clock. */
@@ -20,11 +20,12 @@ export function tapConnections(maker: TapMaker): () => void {
 
 /** The transport of a device, with room for taps. */
 export function tappable(transport: Transport, scheduler: Scheduler): Transport {
-  return wrapTransport(transport, (port, role) => {
-    if (makers.size === 0) return port;
-    const epoch = Date.now() - scheduler.now();
-    return [...makers].reduce((inner, maker) => tap(scheduler, (info) => maker(info, epoch))(inner, role), port);
-  });
+  return wrapTransport(transport, (port, role) => (makers.size === 0 ? port : tapped(port, role, scheduler)));
+}
+
+function tapped(port: Port, role: PortRole, scheduler: Scheduler): Port {
+  const epoch = Date.now() - scheduler.now();
+  return [...makers].reduce((inner, maker) => tap(scheduler, (info) => maker(info, epoch))(inner, role), port);
 }
 
 /** A look that fails must not break what is looked at: its error is thrown at the process, behind the stack. */

@@ -25,7 +25,8 @@ export type StartupVerdict =
 export class StreamStartup {
   readonly #initiator: MpaInitiator | null;
   readonly #responder: MpaResponder | null;
-  readonly #early: Uint8Array[] = [];
+  /** Null while there are none, as with nearly every peer. */
+  #early: Uint8Array[] | null = null;
   #earlyOctets = 0;
   /** What the frame came to, once it has come. */
   verdict: StartupVerdict | null = null;
@@ -102,12 +103,14 @@ export class StreamStartup {
   keepEarly(bytes: Uint8Array, at: number, end: number): boolean {
     this.#earlyOctets += end - at;
     if (this.#earlyOctets > MAX_EARLY_OCTETS) return false;
-    this.#early.push(bytes.slice(at, end));
+    (this.#early ??= []).push(bytes.slice(at, end));
     return true;
   }
 
   /** The octets kept, once. */
-  takeEarly(): readonly Uint8Array[] {
-    return this.#early.splice(0);
+  takeEarly(): readonly Uint8Array[] | null {
+    const early = this.#early;
+    this.#early = null;
+    return early;
   }
 }

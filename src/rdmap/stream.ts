@@ -394,8 +394,9 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
       operation.sender.rtr = null;
       this.#terminateWith(plainTerminate(terminate), false);
     }
-    for (const early of startup.takeEarly()) {
-      if (this.state === 'operational') this.#handleFpdus(early, 0, early.length);
+    const early = startup.takeEarly();
+    for (let i = 0; early !== null && i < early.length; i++) {
+      if (this.state === 'operational') this.#handleFpdus(early[i]!, 0, early[i]!.length);
     }
     if (this.#peerEnded && this.state === 'operational') this.#handleFinInOperation();
   }

@@ -19,7 +19,7 @@ export type PortMiddleware = (port: Port, role: PortRole) => Port;
 export function wrapTransport(transport: Transport, ...layers: readonly PortMiddleware[]): Transport {
   const wrap = (port: Port, role: PortRole): Port => {
     let outer = port;
-    for (const layer of layers) outer = layer(outer, role);
+    for (let i = 0; i < layers.length; i++) outer = layers[i]!(outer, role);
     return outer;
   };
   return {
