@@ -18,10 +18,10 @@ const EMPTY = new Uint8Array(0);
 const WRITES_A_TURN = 16;
 
 /**
- * Milliseconds that full reads of one socket may take before the event loop gets a turn. libuv reads a socket that keeps up to 32 times in a
+ * Microseconds that full reads of one socket may take before the event loop gets a turn. libuv reads a socket that keeps up to 32 times in a
  * row; where the peer fills those reads with the smallest messages there are, that is tens of milliseconds in which other connections wait.
  */
-const READING_MS = 0.5;
+const READING_US = 500;
 
 function addressOf(address: string | undefined, port: number | undefined): PortAddress | undefined {
   if (address === undefined || port === undefined) return undefined;
@@ -46,6 +46,8 @@ type PortSocket = Socket & { [PORT]: TcpPort };
 export class TcpPort implements Port {
   readonly #reading: Reading;
   #socket!: Socket;
+  /** Our end, where all connections of a listener have the same. */
+  #local: PortAddress | null = null;
   #handler: PortHandler | undefined;
   #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
   /** What the user asked for; the socket itself is also paused before `attach`. */
@@ -63,7 +65,7 @@ export class TcpPort implements Port {
   /** Writes that have ended in this turn, and those of them whose callback waits for the next one. */
   #burst = 0;
   #late = 0;
-  /** Milliseconds spent on full reads since the event loop had its turn. */
+  /** Microseconds, whole ones, spent on full reads since the event loop had its turn: a fraction would be a number object of its own. */
   #spent = 0;
   /** Node has asked for a read buffer. */
   asked = false;
@@ -72,15 +74,17 @@ export class TcpPort implements Port {
     this.#reading = reading;
   }
 
-  /** False if the socket has lost its peer already. */
-  open(socket: Socket): boolean {
+  /** False if the socket has lost its peer already. Our own end need not be asked for if it is `known`: a socket that was asked keeps the answer. */
+  open(socket: Socket, known: PortAddress | null): boolean {
     this.#socket = socket;
-    return socket.localAddress !== undefined && socket.localPort !== undefined && socket.remoteAddress !== undefined && socket.remotePort !== undefined;
+    this.#local = known;
+    if (known === null && (socket.localAddress === undefined || socket.localPort === undefined)) return false;
+    return socket.remoteAddress !== undefined && socket.remotePort !== undefined;
   }
 
   /** The socket keeps its addresses when it is closed: it has been asked once, in `open`. */
   get localAddress(): PortAddress {
-    return addressOf(this.#socket.localAddress, this.#socket.localPort)!;
+    return this.#local ?? addressOf(this.#socket.localAddress, this.#socket.localPort)!;
   }
 
   get remoteAddress(): PortAddress {
@@ -123,8 +127,8 @@ export class TcpPort implements Port {
     }
     const began = performance.now();
     this.#handler?.onData(bytes, 0, octets);
-    this.#spent += performance.now() - began;
-    if (this.#spent < READING_MS) return true;
+    this.#spent += Math.round((performance.now() - began) * 1000);
+    if (this.#spent < READING_US) return true;
     setImmediate(readOn, this);
     return false;
   }

@@ -78,7 +78,7 @@ export class TcpTransport implements Transport, Reading {
       done(undefined, connectError(`cannot connect to ${where}`, failure));
     });
     socket.once('connect', () => {
-      if (!port.open(socket)) {
+      if (!port.open(socket, null)) {
         socket.destroy();
         return;
       }
@@ -102,8 +102,10 @@ export class TcpTransport implements Transport, Reading {
   ): void {
     const port = checkInteger('port', target.port ?? 0, 0, 65_535);
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
+    /** Our end of each connection, unless the listener is bound to all addresses. */
+    let local: PortAddress | null = null;
     server.on('connection', (socket) => {
-      const accepted = this.#accepted(socket);
+      const accepted = this.#accepted(socket, local);
       if (accepted !== null) accept(accepted);
     });
     const take = (handle: StreamHandle): boolean => {
@@ -111,7 +113,7 @@ export class TcpTransport implements Transport, Reading {
       const socket = socketOver(handle, port.onread);
       if (socket === null) return false;
       socket.setNoDelay(true);
-      if (opened(port, socket, port.asked)) accept(port);
+      if (opened(port, socket, local, port.asked)) accept(port);
       return true;
     };
     const unbound = (error: Error): void => {
@@ -123,7 +125,9 @@ export class TcpTransport implements Transport, Reading {
       if (this.receive === 'onread') acceptHandles(server, take);
       // What fails now is accepting a single connection (out of descriptors, say): the listener stays.
       server.on('error', (error) => failed?.(connectError('cannot accept a connection', error)));
-      ready(new TcpListener(server));
+      const listener = new TcpListener(server);
+      if (!isAny(listener.address)) local = listener.address;
+      ready(listener);
     });
     server.listen({
       port,
@@ -146,11 +150,11 @@ export class TcpTransport implements Transport, Reading {
     };
   }
 
-  #accepted(accepted: Socket): TcpPort | null {
+  #accepted(accepted: Socket, local: PortAddress | null): TcpPort | null {
     const port = new TcpPort(this);
-    if (this.receive === 'data') return opened(port, accepted, false) ? port : null;
+    if (this.receive === 'data') return opened(port, accepted, local, false) ? port : null;
     const { socket, userBuffer } = adopt(accepted, port.onread, () => port.asked);
-    return opened(port, socket, userBuffer) ? port : null;
+    return opened(port, socket, local, userBuffer) ? port : null;
   }
 }
 
@@ -163,8 +167,8 @@ export function resolveReceive(asked?: ReceiveMode): 'onread' | 'data' {
 }
 
 /** Bring a port and its accepted socket together. False if the peer has reset the connection before we looked: there is nothing to accept. */
-function opened(port: TcpPort, socket: Socket, userBuffer: boolean): boolean {
-  if (port.open(socket)) {
+function opened(port: TcpPort, socket: Socket, local: PortAddress | null, userBuffer: boolean): boolean {
+  if (port.open(socket, local)) {
     port.watch(!userBuffer);
     return true;
   }
@@ -176,6 +180,10 @@ function opened(port: TcpPort, socket: Socket, userBuffer: boolean): boolean {
 
 function ignore(): void {
   // An error on a socket that was never given to anybody.
+}
+
+function isAny({ address }: PortAddress): boolean {
+  return address === '0.0.0.0' || address === '::';
 }
 
 class TcpListener implements PortListener {
