@@ -5,6 +5,7 @@
  */
 import type { OnReadOpts, Socket } from 'node:net';
 import { IwarpError } from '../base/errors.ts';
+import { LastEqual } from '../base/last-equal.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
@@ -35,6 +36,9 @@ export interface Reading {
   readonly memory: Uint8Array;
 }
 
+/** Connections of one listener in a row mostly have the same address here. */
+const lastLocal = new LastEqual<PortAddress>();
+
 /** The port of a socket, for the listeners of its events: they are the same functions for all sockets. */
 const PORT = Symbol('port');
 type PortSocket = Socket & { [PORT]: TcpPort };
@@ -46,8 +50,8 @@ type PortSocket = Socket & { [PORT]: TcpPort };
 export class TcpPort implements Port {
   readonly #reading: Reading;
   #socket!: Socket;
-  /** Our end, where all connections of a listener have the same. */
-  #local: PortAddress | null = null;
+  /** Our end. A closed socket does not tell it any more. */
+  #local!: PortAddress;
   #handler: PortHandler | undefined;
   #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
   /** What the user asked for; the socket itself is also paused before `attach`. */
@@ -74,19 +78,20 @@ export class TcpPort implements Port {
     this.#reading = reading;
   }
 
-  /** False if the socket has lost its peer already. Our own end need not be asked for if it is `known`: a socket that was asked keeps the answer. */
+  /** False if the socket has lost its peer already. Our own end is not asked for where it is `known`: a socket that was asked keeps its answer. */
   open(socket: Socket, known: PortAddress | null): boolean {
+    const local = known ?? addressOf(socket.localAddress, socket.localPort);
+    if (local === undefined || socket.remoteAddress === undefined || socket.remotePort === undefined) return false;
     this.#socket = socket;
-    this.#local = known;
-    if (known === null && (socket.localAddress === undefined || socket.localPort === undefined)) return false;
-    return socket.remoteAddress !== undefined && socket.remotePort !== undefined;
+    this.#local = known ?? lastLocal.of(local);
+    return true;
   }
 
-  /** The socket keeps its addresses when it is closed: it has been asked once, in `open`. */
   get localAddress(): PortAddress {
-    return this.#local ?? addressOf(this.#socket.localAddress, this.#socket.localPort)!;
+    return this.#local;
   }
 
+  /** This one the socket keeps when it is closed: it has been asked once, in `open`. */
   get remoteAddress(): PortAddress {
     return addressOf(this.#socket.remoteAddress, this.#socket.remotePort)!;
   }

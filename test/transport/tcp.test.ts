@@ -2,17 +2,23 @@
 
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { Socket, connect, createServer } from 'node:net';
+import { Server, Socket, connect, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
-import { adopt } from '../../src/transport/adopt.ts';
+import { acceptHandles, adopt, socketOver } from '../../src/transport/adopt.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import { World, pattern } from './harness.ts';
 import type { End } from './harness.ts';
+
+function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => undefined;
+  const promise = new Promise<T>((settle) => (resolve = settle));
+  return { promise, resolve };
+}
 
 describe('TcpTransport', () => {
   let world: World | undefined;
@@ -166,6 +172,139 @@ describe('adopt', () => {
     strange._handle = { readStart: () => 0 };
     expect(adopt(strange, { buffer, callback: () => true }, () => true).socket).toBe(strange);
     expect(strange.destroyed).toBe(false);
+  });
+});
+
+describe('acceptHandles', () => {
+  /** A listening server, and a client that sends `Uint8Array.of(5, 6)` and ends. */
+  async function served(prepare: (server: Server) => void): Promise<Server> {
+    const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    prepare(server);
+    connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => undefined).end(Uint8Array.of(5, 6));
+    return server;
+  }
+
+  async function close(server: Server, socket: Socket): Promise<void> {
+    socket.destroy();
+    server.close();
+    await once(server, 'close');
+  }
+
+  it('has one socket made for a connection, with our buffer, and none by the server', async () => {
+    const buffer = new Uint8Array(1000);
+    let events = 0;
+    const { promise, resolve } = deferred<{ socket: Socket; octets: number[] }>();
+    const server = await served((listening) => {
+      listening.on('connection', () => events++);
+      acceptHandles(listening, (handle) => {
+        const socket = socketOver(handle, {
+          buffer,
+          callback: (octets, bytes) => {
+            resolve({ socket: socket!, octets: [...bytes.subarray(0, octets)] });
+            return true;
+          },
+        });
+        expect(socket?.isPaused()).toBe(true);
+        socket?.resume();
+        return socket !== null;
+      });
+    });
+    const { socket, octets } = await promise;
+    expect(octets).toEqual([5, 6]);
+    expect([...buffer.subarray(0, 2)]).toEqual([5, 6]);
+    expect(events).toBe(0);
+    await close(server, socket);
+  });
+
+  it('leaves what is not taken to the server', async () => {
+    let offered = 0;
+    const server = await served((listening) => acceptHandles(listening, () => offered++ < 0));
+    const [socket] = (await once(server, 'connection')) as [Socket];
+    const [chunk] = (await once(socket.resume(), 'data')) as [Uint8Array];
+    expect(offered).toBe(1);
+    expect([...chunk]).toEqual([5, 6]);
+    await close(server, socket);
+  });
+
+  it('offers no handle that it does not know, and no error', async () => {
+    type Insides = { _handle: { onconnection(error: number, handle: unknown): void } };
+    const server = await served((listening) => acceptHandles(listening, () => expect.unreachable('taken')));
+    const { _handle: handle } = server as unknown as Insides;
+    const failed = once(server, 'error') as Promise<[NodeJS.ErrnoException]>;
+    handle.onconnection(-24, undefined); // EMFILE
+    expect((await failed)[0].syscall).toBe('accept');
+    const strange = Object.create(null) as Record<string, () => number>;
+    for (const name of ['readStop', 'readStart', 'getpeername', 'close']) strange[name] = () => 0;
+    const made = once(server, 'connection') as Promise<[Socket]>;
+    handle.onconnection(0, strange);
+    expect((await made)[0]).toBeInstanceOf(Socket);
+    server.close();
+  });
+
+  it('does nothing to a server whose insides it does not know', () => {
+    const server = createServer();
+    acceptHandles(server, () => true);
+    const strange = createServer() as Server & { _handle: unknown };
+    strange._handle = { onconnection: null };
+    acceptHandles(strange, () => true);
+    expect(strange._handle).toEqual({ onconnection: null });
+  });
+
+  it('leaves a transport that has to do without it with its read buffer all the same', async () => {
+    const { listen } = Server.prototype;
+    const spy = vi.spyOn(Server.prototype, 'listen').mockImplementation(function (this: Server, ...args: unknown[]): Server {
+      // The transport looks between these two.
+      const insides = this as unknown as { _handle: { onconnection: unknown } };
+      let hidden: unknown;
+      this.prependOnceListener('listening', () => ((hidden = insides._handle.onconnection), (insides._handle.onconnection = undefined)));
+      this.once('listening', () => (insides._handle.onconnection = hidden));
+      return Reflect.apply(listen, this, args) as Server;
+    });
+    const buffers: Uint8Array[] = [];
+    const transport = new TcpTransport({ receive: 'onread', allocate: (octets) => (buffers.push(new Uint8Array(octets)), buffers.at(-1)!) });
+    const here = new World('TCP', transport, realScheduler);
+    const { promise, resolve } = deferred<[Uint8Array, number]>();
+    const listener = await here.listen({ host: '127.0.0.1' }, (port) => {
+      port.attach({ onData: (bytes, start, end) => resolve([bytes, end - start]), onEnd: () => port.end(), onClose: () => undefined });
+    });
+    spy.mockRestore();
+    const client = connect(listener.address.port, '127.0.0.1').on('error', () => undefined);
+    client.end(Uint8Array.of(5, 6));
+    const [bytes, octets] = await promise;
+    expect(bytes).toBe(buffers[0]);
+    expect(octets).toBe(2);
+    await once(client, 'close');
+    await here.dispose();
+  });
+});
+
+describe('addresses of an accepted port', () => {
+  it.each(['127.0.0.1', '0.0.0.0', '::', '::1'])('are its own, and stay known behind its end, with a listener on %s', async (host) => {
+    const here = new World('TCP', new TcpTransport(), realScheduler);
+    const { promise, resolve } = deferred<void>();
+    let told: unknown;
+    const listener = await here.listen({ host }, (port) => {
+      port.attach({
+        onData: () => undefined,
+        onEnd: () => port.end(),
+        onClose: () => {
+          told = [port.localAddress, port.remoteAddress];
+          resolve();
+        },
+      });
+    });
+    const client = connect(listener.address.port, host === '::1' ? '::1' : '127.0.0.1');
+    await once(client, 'connect');
+    const { localAddress, localPort } = client;
+    client.end();
+    await promise;
+    const [ours, theirs] = told as [{ address: string; port: number; family: string }, { address: string; port: number; family: string }];
+    const plain = (address: string): string => address.replace('::ffff:', '');
+    expect([plain(ours.address), ours.port]).toEqual([host === '::1' ? '::1' : '127.0.0.1', listener.address.port]);
+    expect([plain(theirs.address), theirs.port]).toEqual([localAddress, localPort]);
+    expect(ours.family).toBe(host.includes(':') ? 'IPv6' : 'IPv4');
+    await here.dispose();
   });
 });
 
