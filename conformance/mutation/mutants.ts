@@ -57,7 +57,7 @@ export const mutants: readonly Mutant[] = [
   m('negotiate.ird-and-ord-exchanged', NEGOTIATE, "ird: theirs.ord === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ird, // ENH-024\n      ord: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord, // ENH-025", "ird: theirs.ird === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ord,\n      ord: theirs.ord === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : ird,"),
   m('negotiate.insufficient-ird-not-told', NEGOTIATE, 'terminate = TERM.MPA_INSUFFICIENT_IRD;', 'ird = policy.maxIrd;'),
   m('negotiate.a-not-repeated', NEGOTIATE, 'peerToPeer: theirs.peerToPeer, // ENH-032', 'peerToPeer: false, // ENH-032'),
-  m('negotiate.all-rtr-kinds-granted', NEGOTIATE, '...rtrBits(rtr === null || refused ? [] : [rtr]),', "...rtrBits(rtr === null || refused ? [] : ['read', 'write', 'send']),"),
+  m('negotiate.all-rtr-kinds-granted', NEGOTIATE, "rtrSend: rtr === 'send' && !refused,\n      rtrWrite: rtr === 'write' && !refused,\n      rtrRead: rtr === 'read' && !refused,", "...rtrBits(rtr === null || refused ? [] : ['read', 'write', 'send']),"),
   m('negotiate.no-rtr-mismatch', NEGOTIATE, 'if (rtr === null && terminate === FINE) terminate = TERM.MPA_NO_MATCHING_RTR; // ENH-040', ''),
   m('negotiate.ird-not-raised', NEGOTIATE, 'else ird = Math.max(ird, theirs.ord);', ''),
 
