@@ -67,56 +67,96 @@ let freeCount = 0;
 /** Free entries kept: more than this many Reads in waiting at a time are rare. */
 const MAX_FREE = 1024;
 
-/** Inbound requests in arrival order; at most IRD of them. A connection without any holds no memory for them. */
-export class InboundRequests {
+/**
+ * Requests in both directions. Inbound ones wait in arrival order, at most IRD of them; of ours those are kept that are outstanding, in order, where
+ * null stands for the Read RTR, which is nobody's work request. One object for both, and without any it holds no memory for them: an idle
+ * connection has this.
+ */
+export class Requests {
   readonly #ird: number;
   #first: InboundRequest | null = null;
   #last: InboundRequest | null = null;
   /** Filled, or to be filled, but not yet in the queue. */
   #blank: InboundRequest | null = null;
-  #size = 0;
+  #inbound = 0;
+  /** Made for the first request: many a connection only serves its peer. */
+  #outstanding: (SendWqe | null)[] | null = null;
 
   constructor(ird: number) {
     this.#ird = ird;
   }
 
-  get size(): number {
-    return this.#size;
+  // ------------------------------------------------------------------------------------------------------- inbound
+
+  /** Inbound requests in waiting. */
+  get inbound(): number {
+    return this.#inbound;
   }
 
+  /** As many inbound requests as the IRD allows. */
   get full(): boolean {
-    return this.#size >= this.#ird;
+    return this.#inbound >= this.#ird;
   }
 
-  /** The entry that `push` will add. */
+  /** The entry that `pushInbound` will add. */
   get blank(): InboundRequest {
     return (this.#blank ??= takeFree());
   }
 
-  push(): void {
+  pushInbound(): void {
     const request = this.#blank!;
     this.#blank = null;
     if (this.#last === null) this.#first = request;
     else this.#last.next = request;
     this.#last = request;
-    this.#size++;
+    this.#inbound++;
   }
 
-  /** The oldest; there has to be one. */
-  get first(): InboundRequest {
+  /** The oldest inbound request; there has to be one. */
+  get firstInbound(): InboundRequest {
     return this.#first!;
   }
 
-  shift(): void {
+  shiftInbound(): void {
     const request = this.#first!;
     this.#first = request.next;
     if (this.#first === null) this.#last = null;
-    this.#size--;
+    this.#inbound--;
     request.next = null;
     if (freeCount === MAX_FREE) return;
     request.next = free;
     free = request;
     freeCount++;
+  }
+
+  // --------------------------------------------------------------------------------------------------- outstanding
+
+  /** Requests of ours that have not been answered. */
+  get outstanding(): number {
+    return this.#outstanding === null ? 0 : this.#outstanding.length;
+  }
+
+  pushOutstanding(wqe: SendWqe | null): void {
+    (this.#outstanding ??= []).push(wqe);
+  }
+
+  /** The oldest of ours; undefined if there is none. */
+  get firstOutstanding(): SendWqe | null | undefined {
+    return this.#outstanding === null ? undefined : this.#outstanding[0];
+  }
+
+  shiftOutstanding(): void {
+    // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
+    this.#outstanding!.shift();
+  }
+
+  /** The request sent with this MSN, if it is outstanding. */
+  withMsn(msn: number): SendWqe | null {
+    return this.#outstanding?.find((wqe) => wqe !== null && wqe.msn === msn) ?? null;
+  }
+
+  clearOutstanding(): void {
+    this.#outstanding = null;
   }
 }
 
@@ -127,37 +167,4 @@ function takeFree(): InboundRequest {
   request.next = null;
   freeCount--;
   return request;
-}
-
-/** Outstanding Read and Atomic Requests of ours, in order; null stands for the Read RTR, which is nobody's work request. */
-export class OutstandingRequests {
-  /** Made for the first request: many a connection only serves its peer. */
-  #queue: (SendWqe | null)[] | null = null;
-
-  get size(): number {
-    return this.#queue === null ? 0 : this.#queue.length;
-  }
-
-  push(wqe: SendWqe | null): void {
-    (this.#queue ??= []).push(wqe);
-  }
-
-  /** The oldest; undefined if there is none. */
-  get first(): SendWqe | null | undefined {
-    return this.#queue === null ? undefined : this.#queue[0];
-  }
-
-  shift(): void {
-    // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
-    this.#queue!.shift();
-  }
-
-  /** The request sent with this MSN, if it is outstanding. */
-  withMsn(msn: number): SendWqe | null {
-    return this.#queue?.find((wqe) => wqe !== null && wqe.msn === msn) ?? null;
-  }
-
-  clear(): void {
-    this.#queue = null;
-  }
 }

@@ -12,7 +12,7 @@ import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { countReceived } from './counters.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
 import { scatter } from './gather.ts';
-import type { InboundRequests, OutstandingRequests } from './reads.ts';
+import type { Requests } from './reads.ts';
 import type { StreamEndpoint } from './stream-types.ts';
 import { parseTerminate, type TerminateInfo } from './terminate.ts';
 import {
@@ -65,8 +65,7 @@ export interface Requester {
 export interface ReceiverConfig {
   readonly version: 0 | 1;
   readonly endpoint: StreamEndpoint;
-  readonly inbound: InboundRequests;
-  readonly outstanding: OutstandingRequests;
+  readonly requests: Requests;
   readonly requester: Requester;
   /** Counts of messages, see `counters.ts`. */
   readonly messages: number[];
@@ -74,8 +73,7 @@ export interface ReceiverConfig {
 
 export class Receiver implements DdpUlp {
   readonly #endpoint: StreamEndpoint;
-  readonly #inbound: InboundRequests;
-  readonly #outstanding: OutstandingRequests;
+  readonly #requests: Requests;
   readonly #requester: Requester;
   readonly #version: number;
   /** The receive that the open message on queue 0 fills. */
@@ -97,8 +95,7 @@ export class Receiver implements DdpUlp {
 
   constructor(config: ReceiverConfig) {
     this.#endpoint = config.endpoint;
-    this.#inbound = config.inbound;
-    this.#outstanding = config.outstanding;
+    this.#requests = config.requests;
     this.#requester = config.requester;
     this.messages = config.messages;
     this.#version = config.version << RDMAP_VERSION_SHIFT;
@@ -139,7 +136,7 @@ export class Receiver implements DdpUlp {
 
   /** Must continue exactly the oldest request of ours (RDMAP-047, RDMAP-048, RDMAP-049). */
   #handleReadResponse(segment: Segment): number {
-    const wqe = this.#outstanding.first;
+    const wqe = this.#requests.firstOutstanding;
     if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     const length = segment.payloadLength;
     if (wqe === null || wqe.length === 0) {
@@ -170,7 +167,7 @@ export class Receiver implements DdpUlp {
   }
 
   #finishRequest(wqe: SendWqe | null): number {
-    this.#outstanding.shift();
+    this.#requests.shiftOutstanding();
     if (wqe !== null) {
       wqe.responded = true;
       if (wqe.local !== null) {
@@ -192,10 +189,10 @@ export class Receiver implements DdpUlp {
     if (segment.qn === QN.SEND) return this.#openSend(segment);
     if (segment.qn === QN.READ_REQUEST) {
       if (!this.#endpoint.rights.read && !this.expectReadRtr) return TERM.DDP_INVALID_QN; // VERBS-075
-      return this.#inbound.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
+      return this.#requests.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
     }
     if (segment.qn === QN.ATOMIC_RESPONSE) {
-      const wqe = this.#outstanding.first;
+      const wqe = this.#requests.firstOutstanding;
       return wqe?.kind === WORK.ATOMIC ? FINE : TERM.DDP_NO_BUFFER; // EXT-049
     }
     return FINE; // RDMAP-080: there is always room for a Terminate
@@ -313,8 +310,8 @@ export class Receiver implements DdpUlp {
 
   #deliverReadRequest(segment: Segment): number {
     const { stags, pdHandle, number } = this.#endpoint;
-    const inbound = this.#inbound;
-    const request = inbound.blank;
+    const requests = this.#requests;
+    const request = requests.blank;
     request.fillRead(segment);
     this.expectReadRtr = false;
     if (request.size > 0 && !this.#endpoint.rights.read) return TERM.DDP_INVALID_QN;
@@ -323,13 +320,13 @@ export class Receiver implements DdpUlp {
       const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pdHandle, number);
       if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;
     }
-    inbound.push();
+    requests.pushInbound();
     return FINE;
   }
 
   #deliverAtomicRequest(segment: Segment): number {
     const { stags, pdHandle, number } = this.#endpoint;
-    const inbound = this.#inbound;
+    const requests = this.#requests;
     const { bytes, payload } = segment;
     const u32 = (field: number): number => getU32(bytes, payload + field);
     const atomic = u32(ATOMIC_REQUEST.OPCODE) & ATOMIC_OPCODE_MASK;
@@ -352,19 +349,19 @@ export class Receiver implements DdpUlp {
       compare: u64(ATOMIC_REQUEST.COMPARE),
       compareMask: u64(ATOMIC_REQUEST.COMPARE_MASK),
     });
-    const request = inbound.blank;
+    const request = requests.blank;
     request.kind = 'atomic';
     request.size = request.sent = 0;
     request.requestId = u32(ATOMIC_REQUEST.ID);
     request.originalHi = Number(original >> 32n);
     request.originalLo = Number(original & 0xffff_ffffn);
-    inbound.push();
+    requests.pushInbound();
     return FINE;
   }
 
   #deliverAtomicResponse(segment: Segment): number {
     const { bytes, payload } = segment;
-    const wqe = this.#outstanding.first!;
+    const wqe = this.#requests.firstOutstanding!;
     if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn) return this.#badResponse(wqe, TERM.DDP_MSN_RANGE); // EXT-049
     if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
       wqe.status = 'local-protection-error';

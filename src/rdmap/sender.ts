@@ -17,7 +17,7 @@ import type { Stage } from '../mpa/stage.ts';
 import { putAtomicRequest, putAtomicResponse, putReadRequest } from './bodies.ts';
 import { READ_FAULT_CODES } from './faults.ts';
 import { gather, inOnePiece } from './gather.ts';
-import type { InboundRequest, InboundRequests, OutstandingRequests } from './reads.ts';
+import type { InboundRequest, Requests } from './reads.ts';
 import { SegmentWriter } from './segment-writer.ts';
 import { LEND_FROM } from './stages.ts';
 import type { StreamEndpoint } from './stream-types.ts';
@@ -38,8 +38,7 @@ export interface SenderConfig {
   readonly ord: number;
   readonly interleave: boolean;
   readonly endpoint: SenderEndpoint;
-  readonly inbound: InboundRequests;
-  readonly outstanding: OutstandingRequests;
+  readonly requests: Requests;
   /** Counts of messages, see `counters.ts`. */
   readonly messages: number[];
 }
@@ -47,14 +46,11 @@ export interface SenderConfig {
 /** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
 export type SenderFault = TerminateInfo | null;
 
-export class Sender {
+export class Sender extends SegmentWriter {
   readonly #endpoint: SenderEndpoint;
-  readonly #framer: Framer;
   readonly #mulpdu: number;
   readonly #interleave: boolean;
-  readonly #inbound: InboundRequests;
-  readonly #outstanding: OutstandingRequests;
-  readonly #out: SegmentWriter;
+  readonly #requests: Requests;
   ord: number;
   /** False while a responder must stay silent (MPA-028). */
   mayTransmit = false;
@@ -78,23 +74,12 @@ export class Sender {
   fpdus = 0;
 
   constructor(config: SenderConfig) {
+    super(config.framer, config.version, config.messages);
     this.#endpoint = config.endpoint;
-    this.#framer = config.framer;
     this.#mulpdu = config.mulpdu;
     this.#interleave = config.interleave;
-    this.#inbound = config.inbound;
-    this.#outstanding = config.outstanding;
-    this.#out = new SegmentWriter(config.framer, config.version, config.messages);
+    this.#requests = config.requests;
     this.ord = config.ord;
-  }
-
-  /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
-  presetMsn(qn: number, msn: number): void {
-    this.#out.presetMsn(qn, msn);
-  }
-
-  get payloadOctets(): number {
-    return this.#out.payloadOctets;
   }
 
   get terminateSent(): boolean {
@@ -104,14 +89,14 @@ export class Sender {
   /** Work that a graceful close has to wait for, or that a peer's FIN cuts off: unsent, unanswered or being answered. */
   get unfinished(): boolean {
     const unsent = this.rtr !== null || this.#sending !== null || this.#endpoint.sq.next < this.#workEnd;
-    return unsent || this.#inbound.size > 0 || this.#outstanding.size > 0;
+    return unsent || this.#requests.inbound > 0 || this.#requests.outstanding > 0;
   }
 
   /** Nothing to send and nothing to do. False where something waits, also if it may not go yet: `fill` knows. */
   get idle(): boolean {
     return (
       this.#sending === null && this.#responding === null && this.rtr === null && this.#terminate === null && this.fault === null &&
-      this.#nudges === 0 && this.#inbound.size === 0 && this.#endpoint.sq.next >= this.#workEnd
+      this.#nudges === 0 && this.#requests.inbound === 0 && this.#endpoint.sq.next >= this.#workEnd
     );
   }
 
@@ -166,7 +151,7 @@ export class Sender {
       }
       return this.#respond(stage, this.#responding);
     }
-    const responses = this.#inbound.size > 0;
+    const responses = this.#requests.inbound > 0;
     this.#runLocalWork();
     const work = this.fault === null && this.#workReady();
     if (responses && (!work || !this.#responseServedLast)) return this.#startResponse(stage);
@@ -176,7 +161,7 @@ export class Sender {
   }
 
   #stepTerminating(stage: Stage): boolean {
-    if (this.#terminateAfterResponses && this.#inbound.size > 0) {
+    if (this.#terminateAfterResponses && this.#requests.inbound > 0) {
       // DDP-036: a Write that has begun is finished before the responses, whose segments may not stand between its own.
       if (this.#sending?.kind === WORK.WRITE) return this.#sendSegment(stage, this.#sending);
       if (this.#responding !== null) return this.#respond(stage, this.#responding);
@@ -190,13 +175,13 @@ export class Sender {
   /** True if the entry at `next` may be started now. */
   #workReady(): boolean {
     const { sq } = this.#endpoint;
-    const outstanding = this.#outstanding;
+    const requests = this.#requests;
     if (sq.next >= this.#workEnd) return false;
     const wqe = sq.slot(sq.next);
     if (wqe.kind === WORK.LOCAL) return false; // it waits for its fence (VERBS-099); `#runLocalWork` does it then
     // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
-    if (wqe.fence && outstanding.size > 0) return false;
-    if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) return outstanding.size < this.ord || this.ord === 0; // VERBS-072
+    if (wqe.fence && requests.outstanding > 0) return false;
+    if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) return requests.outstanding < this.ord || this.ord === 0; // VERBS-072
     return true;
   }
 
@@ -208,16 +193,16 @@ export class Sender {
   /** Local operations at the head of the queue send nothing (VERBS-104) and take effect before anything behind them (VERBS-100). */
   #runLocalWork(): void {
     const { sq } = this.#endpoint;
-    const outstanding = this.#outstanding;
+    const requests = this.#requests;
     while (this.fault === null && sq.next < this.#workEnd) {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) return;
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
       if (wqe.fence && sq.next !== sq.tail) this.sweep(this.#transmitted);
-      if (wqe.fence && (outstanding.size > 0 || sq.next !== sq.tail)) return;
+      if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return;
       sq.next++;
       const status = wqe.local!();
-      wqe.endPosition = this.#framer.position;
+      wqe.endPosition = this.framer.position;
       if (status !== 'success') this.#failLocally(wqe, status);
     }
   }
@@ -235,7 +220,7 @@ export class Sender {
     const wqe = sq.slot(sq.next);
     const header = wqe.kind === WORK.WRITE ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : wqe.kind === WORK.ATOMIC ? ATOMIC_REQUEST_OCTETS : wqe.length;
-    if (!this.#out.fits(stage, Math.min(this.#mulpdu, header + body))) return false;
+    if (!this.fits(stage, Math.min(this.#mulpdu, header + body))) return false;
     sq.next++;
     if ((wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) && this.ord === 0) {
       this.#failLocally(wqe, 'zero-read-resources'); // VERBS-073
@@ -246,7 +231,7 @@ export class Sender {
       this.#responseServedLast = false;
       return wqe.kind === WORK.READ ? this.#sendReadRequest(stage, wqe) : this.#sendAtomicRequest(stage, wqe);
     }
-    if (wqe.kind === WORK.SEND) wqe.msn = this.#out.nextMsn(QN.SEND);
+    if (wqe.kind === WORK.SEND) wqe.msn = this.nextMsn(QN.SEND);
     this.#sending = wqe;
     return this.#sendSegment(stage, wqe);
   }
@@ -265,17 +250,17 @@ export class Sender {
     const total = immediate ? IMMEDIATE_OCTETS : wqe.length;
     const left = total - wqe.sent;
     const payload = Math.min(left, this.#mulpdu - header);
-    const lent = payload >= LEND_FROM && !immediate && this.#framer.lends && inOnePiece(wqe, payload);
-    if (!(lent ? this.#out.fitsLent(stage, header, payload) : this.#out.fits(stage, header + payload))) return false;
+    const lent = payload >= LEND_FROM && !immediate && this.framer.lends && inOnePiece(wqe, payload);
+    if (!(lent ? this.fitsLent(stage, header, payload) : this.fits(stage, header + payload))) return false;
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
-    const framer = this.#framer;
+    const framer = this.framer;
     const last = payload === left;
     let at: number;
     if (tagged) {
       const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);
-      at = this.#out.beginTagged(stage, wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);
+      at = this.beginTagged(stage, wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);
     } else {
-      at = this.#out.beginUntagged(stage, wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, wqe.sent, payload);
+      at = this.beginUntagged(stage, wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, wqe.sent, payload);
     }
     if (lent) {
       framer.openLent(stage, header, header + payload);
@@ -293,9 +278,9 @@ export class Sender {
       framer.finish(stage, header + payload);
     }
     wqe.sent += payload;
-    this.#out.payloadOctets += payload;
+    this.payloadOctets += payload;
     if (last) {
-      this.#out.count(wqe.wireOpcode);
+      this.count(wqe.wireOpcode);
       if (wqe.immediate === IMMEDIATE.AFTER) {
         this.#turnImmediate(wqe);
         return true;
@@ -314,30 +299,30 @@ export class Sender {
     wqe.kind = WORK.SEND;
     wqe.wireOpcode = wqe.solicited ? OPCODE.IMMEDIATE_SE : OPCODE.IMMEDIATE;
     wqe.stag = 0; // EXT-003
-    wqe.msn = this.#out.nextMsn(QN.SEND);
+    wqe.msn = this.nextMsn(QN.SEND);
     wqe.sent = 0;
   }
 
   #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
-    wqe.msn = this.#out.nextMsn(QN.READ_REQUEST);
-    const at = this.#out.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
-    const framer = this.#framer;
+    wqe.msn = this.nextMsn(QN.READ_REQUEST);
+    const at = this.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
+    const framer = this.framer;
     putReadRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
     wqe.endPosition = framer.position;
-    this.#outstanding.push(wqe);
+    this.#requests.pushOutstanding(wqe);
     this.#quantum = 0;
     return true;
   }
 
   #sendAtomicRequest(stage: Stage, wqe: SendWqe): boolean {
-    wqe.msn = this.#out.nextMsn(QN.READ_REQUEST);
-    const at = this.#out.beginMessage(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
-    const framer = this.#framer;
+    wqe.msn = this.nextMsn(QN.READ_REQUEST);
+    const at = this.beginMessage(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
+    const framer = this.framer;
     putAtomicRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_OCTETS);
     wqe.endPosition = framer.position;
-    this.#outstanding.push(wqe);
+    this.#requests.pushOutstanding(wqe);
     this.#quantum = 0;
     return true;
   }
@@ -345,7 +330,7 @@ export class Sender {
   // ------------------------------------------------------------------------------------------------------ responses
 
   #startResponse(stage: Stage): boolean {
-    const request = this.#inbound.first;
+    const request = this.#requests.firstInbound;
     if (request.kind === 'atomic') return this.#sendAtomicResponse(stage, request);
     this.#quantum = 0;
     return this.#respond(stage, request);
@@ -354,10 +339,10 @@ export class Sender {
   /** One segment of a Read Response (RDMAP-030, RDMAP-031). */
   #respond(stage: Stage, request: InboundRequest): boolean {
     const { stags, pdHandle, number } = this.#endpoint;
-    const framer = this.#framer;
+    const framer = this.framer;
     const left = request.size - request.sent;
     const payload = Math.min(left, this.#mulpdu - TAGGED_HEADER_OCTETS);
-    if (!this.#out.fits(stage, TAGGED_HEADER_OCTETS + payload)) return false;
+    if (!this.fits(stage, TAGGED_HEADER_OCTETS + payload)) return false;
     if (payload > 0) {
       // Checked again for every segment: the region may have gone since (SEC-007, RDMAP-086).
       const toHi = addHi(request.sourceHi, request.sourceLo, request.sent);
@@ -373,14 +358,14 @@ export class Sender {
     const last = payload === left;
     const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);
     const sinkLo = addLo(request.sinkLo, request.sent);
-    const at = this.#out.beginTagged(stage, OPCODE.READ_RESPONSE, last, request.sinkStag, sinkHi, sinkLo, payload);
+    const at = this.beginTagged(stage, OPCODE.READ_RESPONSE, last, request.sinkStag, sinkHi, sinkLo, payload);
     if (payload > 0) copyOctets(stags.entry!, stags.offset, framer, at, payload);
     framer.finish(stage, TAGGED_HEADER_OCTETS + payload);
     request.sent += payload;
-    this.#out.payloadOctets += payload;
+    this.payloadOctets += payload;
     this.#quantum += payload;
     if (last) {
-      this.#out.count(OPCODE.READ_RESPONSE);
+      this.count(OPCODE.READ_RESPONSE);
       this.#finishResponse();
     } else {
       this.#responding = request;
@@ -391,13 +376,13 @@ export class Sender {
   #finishResponse(): void {
     this.#responding = null;
     this.#responseServedLast = true;
-    this.#inbound.shift();
+    this.#requests.shiftInbound();
   }
 
   #sendAtomicResponse(stage: Stage, request: InboundRequest): boolean {
-    if (!this.#out.fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
-    const at = this.#out.beginMessage(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.#out.nextMsn(QN.ATOMIC_RESPONSE), ATOMIC_RESPONSE_OCTETS);
-    const framer = this.#framer;
+    if (!this.fits(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS)) return false;
+    const at = this.beginMessage(stage, OPCODE.ATOMIC_RESPONSE, QN.ATOMIC_RESPONSE, this.nextMsn(QN.ATOMIC_RESPONSE), ATOMIC_RESPONSE_OCTETS);
+    const framer = this.framer;
     putAtomicResponse(framer.view, at, request);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_RESPONSE_OCTETS);
     this.#finishResponse();
@@ -408,17 +393,17 @@ export class Sender {
 
   /** The ready-to-receive message, first of all FPDUs (ENH-038, ENH-039), each of zero length. */
   #sendRtr(stage: Stage): boolean {
-    if (!this.#out.fits(stage, MAX_CONTROL_ULPDU)) return false;
-    const framer = this.#framer;
+    if (!this.fits(stage, MAX_CONTROL_ULPDU)) return false;
+    const framer = this.framer;
     if (this.rtr === 'write') {
-      this.#out.putEmptyWrite(stage);
+      this.putEmptyWrite(stage);
     } else if (this.rtr === 'read') {
-      const at = this.#out.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.#out.nextMsn(QN.READ_REQUEST), READ_REQUEST_OCTETS);
+      const at = this.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, this.nextMsn(QN.READ_REQUEST), READ_REQUEST_OCTETS);
       framer.bytes.fill(0, at, at + READ_REQUEST_OCTETS);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
-      this.#outstanding.push(null); // ENH-044
+      this.#requests.pushOutstanding(null); // ENH-044
     } else {
-      this.#out.beginMessage(stage, OPCODE.SEND, QN.SEND, this.#out.nextMsn(QN.SEND), 0);
+      this.beginMessage(stage, OPCODE.SEND, QN.SEND, this.nextMsn(QN.SEND), 0);
       framer.finish(stage, UNTAGGED_HEADER_OCTETS);
     }
     this.rtr = null;
@@ -426,9 +411,9 @@ export class Sender {
   }
 
   #sendNudge(stage: Stage): boolean {
-    if (!this.#out.fits(stage, TAGGED_HEADER_OCTETS)) return false;
+    if (!this.fits(stage, TAGGED_HEADER_OCTETS)) return false;
     this.#nudges--;
-    this.#out.putEmptyWrite(stage);
+    this.putEmptyWrite(stage);
     return true;
   }
 
@@ -436,10 +421,10 @@ export class Sender {
   #sendTerminate(stage: Stage): boolean {
     const info = this.#terminate!;
     const octets = UNTAGGED_HEADER_OCTETS + terminateOctets(info);
-    if (!this.#out.fits(stage, octets)) return false;
-    const at = this.#out.beginMessage(stage, OPCODE.TERMINATE, QN.TERMINATE, this.#out.nextMsn(QN.TERMINATE), octets - UNTAGGED_HEADER_OCTETS);
-    putTerminate(this.#framer.bytes, at, info);
-    this.#framer.finish(stage, octets);
+    if (!this.fits(stage, octets)) return false;
+    const at = this.beginMessage(stage, OPCODE.TERMINATE, QN.TERMINATE, this.nextMsn(QN.TERMINATE), octets - UNTAGGED_HEADER_OCTETS);
+    putTerminate(this.framer.bytes, at, info);
+    this.framer.finish(stage, octets);
     this.#terminateSent = true;
     return true;
   }
@@ -463,7 +448,7 @@ export class Sender {
   flush(): void {
     const { sq, owner } = this.#endpoint;
     this.#sending = null;
-    this.#outstanding.clear();
+    this.#requests.clearOutstanding();
     while (sq.tail !== sq.head) {
       const wqe = sq.slot(sq.tail);
       if (wqe.status === 'success') wqe.status = 'flushed';
@@ -474,7 +459,7 @@ export class Sender {
 
   /** The Read or Atomic Request sent with this MSN, if it is unanswered. */
   requestWithMsn(msn: number): SendWqe | null {
-    return this.#outstanding.withMsn(msn);
+    return this.#requests.withMsn(msn);
   }
 
   /** FINE, or why the send queue may not simply be closed now. */

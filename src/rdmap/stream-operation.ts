@@ -10,7 +10,7 @@ import { createFramer, type Framer } from '../mpa/framer.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { mulpduFor } from '../mpa/wire.ts';
 import { noMessages } from './counters.ts';
-import { InboundRequests, OutstandingRequests } from './reads.ts';
+import { Requests } from './reads.ts';
 import { DELIVERED, Receiver, SILENT, type Requester } from './receiver.ts';
 import { Sender } from './sender.ts';
 import type { StreamConfig, StreamEndpoint } from './stream-types.ts';
@@ -32,22 +32,20 @@ export class StreamOperation {
     const crc = negotiated.crc ? resources.crc : null;
     const runs = resources.crc.runs ?? null;
     const version = negotiated.ddpVersion;
-    const inbound = new InboundRequests(negotiated.ird);
-    const outstanding = new OutstandingRequests();
-    const messages = noMessages();
     this.framer = createFramer(negotiated.sendMarkers, crc, runs);
-    this.sender = new Sender({
+    const parts = {
       framer: this.framer,
       mulpdu: mulpduFor(emss, negotiated.sendMarkers),
       version,
       ord: Math.min(negotiated.ord, endpoint.maxOrd),
       interleave: policy.interleave,
       endpoint,
-      inbound,
-      outstanding,
-      messages,
-    });
-    this.receiver = new Receiver({ version, endpoint, inbound, outstanding, requester: stream, messages });
+      requests: new Requests(negotiated.ird),
+      requester: stream,
+      messages: noMessages(),
+    };
+    this.sender = new Sender(parts);
+    this.receiver = new Receiver(parts);
     this.ddp = new DdpReceiver(this.receiver, version);
     this.deframer = createDeframer(negotiated.receiveMarkers, crc, stream, resources.slabs, runs);
     if (negotiated.role === 'initiator') {

@@ -8,7 +8,7 @@ import { ACCESS, StagTable, type StagEntry } from '../../src/ddp/stag-table.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
 import { createStage, type Stage } from '../../src/mpa/stage.ts';
 import { noMessages } from '../../src/rdmap/counters.ts';
-import { InboundRequests, OutstandingRequests } from '../../src/rdmap/reads.ts';
+import { Requests } from '../../src/rdmap/reads.ts';
 import { Sender } from '../../src/rdmap/sender.ts';
 import { SendQueue, WORK, type SendWqe } from '../../src/rdmap/work.ts';
 
@@ -18,14 +18,14 @@ interface Bench {
   readonly sender: Sender;
   readonly sq: SendQueue;
   readonly stags: StagTable;
-  readonly inbound: InboundRequests;
+  readonly requests: Requests;
   readonly completed: SendWqe[];
 }
 
 function bench(mulpdu: number): Bench {
   const sq = new SendQueue(4);
   const stags = new StagTable(seededRandom(1), 10);
-  const inbound = new InboundRequests(4);
+  const requests = new Requests(4);
   const completed: SendWqe[] = [];
   const sendCompleted = (wqe: SendWqe): void => {
     completed.push(wqe);
@@ -33,11 +33,11 @@ function bench(mulpdu: number): Bench {
   };
   const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
   const sender = new Sender({
-    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, endpoint: { stags, pdHandle: 1, number: 1, sq, owner }, inbound,
-    outstanding: new OutstandingRequests(), messages: noMessages(),
+    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, endpoint: { stags, pdHandle: 1, number: 1, sq, owner }, requests,
+    messages: noMessages(),
   });
   sender.mayTransmit = true;
-  return { sender, sq, stags, inbound, completed };
+  return { sender, sq, stags, requests, completed };
 }
 
 interface Cut {
@@ -121,16 +121,16 @@ describe('the largest message', () => {
   });
 
   it('RDMAP-031 RDMAP-029: a response of 2^32 - 1 octets comes to its end with the right TO, past 2^31 and past 2^32 of TO', () => {
-    const { sender, stags, inbound } = bench(64_768);
+    const { sender, stags, requests } = bench(64_768);
     const entry: StagEntry = stags.allocate('region', 1);
     entry.access = ACCESS.REMOTE_READ;
     // The last 200 000 octets of a region that pretends to begin 2^32 - 1 octets before its end.
     entry.bytes = new Uint8Array(200_000);
     entry.baseHi = 0;
     entry.baseLo = MAX - 200_000;
-    const request = inbound.blank;
+    const request = requests.blank;
     Object.assign(request, { kind: 'read', sinkStag: 7, sinkHi: 3, sinkLo: 0xffff_0000, sourceStag: entry.stag, sourceHi: 0, sourceLo: 0, size: MAX, sent: MAX - 200_000 });
-    inbound.push();
+    requests.pushInbound();
     const start = 0x3_ffff_0000n;
     let at = MAX - 200_000;
     drain(sender, (cut) => {

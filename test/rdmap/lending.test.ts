@@ -10,7 +10,7 @@ import { StagTable } from '../../src/ddp/stag-table.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
 import { createStage } from '../../src/mpa/stage.ts';
 import { noMessages } from '../../src/rdmap/counters.ts';
-import { InboundRequests, OutstandingRequests } from '../../src/rdmap/reads.ts';
+import { Requests } from '../../src/rdmap/reads.ts';
 import { Sender } from '../../src/rdmap/sender.ts';
 import { LEND_FROM, LENT_WRITE_OCTETS, STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { SendQueue, WORK } from '../../src/rdmap/work.ts';
@@ -39,8 +39,8 @@ describe('a write with lent payloads', () => {
     const owner = { sendCompleted: () => sq.complete(true), receiveCompleted: () => undefined, receiveTaken: () => undefined };
     const sender = new Sender({
       framer: createFramer(markers, crc ? defaultCrc32cEngine() : null), mulpdu, version: 1, ord: 1, interleave: true,
-      endpoint: { stags: new StagTable(seededRandom(1), 4), pdHandle: 1, number: 1, sq, owner }, inbound: new InboundRequests(1),
-      outstanding: new OutstandingRequests(), messages: noMessages(),
+      endpoint: { stags: new StagTable(seededRandom(1), 4), pdHandle: 1, number: 1, sq, owner }, requests: new Requests(1),
+      messages: noMessages(),
     });
     sender.mayTransmit = true;
     const fill = (): ReturnType<typeof createStage> => {
