@@ -110,7 +110,7 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.extensions-always-on', RECEIVER, '(row.extension && !this.#endpoint.extensions)', '(row.extension && row.name.length === 0)'),
   m('rdmap.empty-write-checked', RECEIVER, 'if (segment.payloadLength === 0) return FINE; // DDP-026', '// DDP-026'),
   m('rdmap.empty-read-checked', RECEIVER, 'if (request.size > 0) {\n      const fault', 'if (request.size >= 0) {\n      const fault'),
-  m('rdmap.write-placed-one-off', RECEIVER, "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, stags.offset, length);\n    return FINE;", "copyBytes(segment.bytes, segment.payload, stags.entry!.bytes, Math.max(0, stags.offset - 1), length);\n    return FINE;"),
+  m('rdmap.write-placed-one-off', RECEIVER, "copyOctets(segment, segment.payload, stags.entry!, stags.offset, length);\n    return FINE;", "copyOctets(segment, segment.payload, stags.entry!, Math.max(0, stags.offset - 1), length);\n    return FINE;"),
   m('rdmap.unasked-response-taken', RECEIVER, 'if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;', 'if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return FINE;'),
   m('rdmap.response-stag-not-compared', RECEIVER, 'if (segment.stag !== sink.stag) return', 'if (segment.stag === 0) return'),
   m('rdmap.response-may-be-longer', RECEIVER, 'if (!inPlace || wqe.received + length > wqe.length) return', 'if (!inPlace) return'),

@@ -13,7 +13,7 @@ import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
 import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
-import { codeOf, TcpPort, type Reading } from './tcp-port.ts';
+import { codeOf, TcpPort } from './tcp-port.ts';
 
 /** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
 export type ReceiveMode = 'auto' | 'onread' | 'data';
@@ -42,7 +42,7 @@ export interface TcpTransportOptions {
  * @example
  * const rnic = openRnic({ transport: wrapTransport(new TcpTransport(), segmenting(realScheduler, { kind: 'every', octets: 1 })) });
  */
-export class TcpTransport implements Transport, Reading {
+export class TcpTransport implements Transport {
   /** Whether sockets read into the shared buffer. 'onread' on Windows is for the brave: reads may be posted ahead of time there. */
   readonly receive: 'onread' | 'data';
   /** @internal What keeps this thread's event loop awake. */
