@@ -7,6 +7,8 @@ const MIB = 1 << 20;
 /** Octets under way at most, where the messages are large. */
 const WINDOW_OCTETS = 16 * MIB;
 const MAX_IN_FLIGHT = 512;
+/** Messages that plain TCP joins into one writev. */
+const BATCH = 64;
 
 /** Messages under way where nothing else is said: 512, less for large messages, never below 2. */
 export function defaultInFlight(size: number): number {
@@ -17,7 +19,7 @@ export function defaultInFlight(size: number): number {
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
   const inFlight = test === 'lat' ? 1 : peer === 'tcp-onread' || peer === 'tcp-data' ? 0 : defaultInFlight(size);
   return {
-    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', engine: 'thread', engines: 1, queue: 0, busyPoll: null,
+    peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', batch: BATCH, engine: 'thread', engines: 1, queue: 0, busyPoll: null, once: false,
     ...more,
   };
 }
@@ -46,11 +48,16 @@ const BASES = [ONREAD, DATA];
 const asleep = ([series, peer, more]: Line): Line => [`${series}, never polling`, peer, { ...more, busyPoll: 0 }];
 const POLLING_US = 50;
 const AWAKE: Line = [`${ONREAD}, polling`, 'tcp-onread', { busyPoll: POLLING_US }];
+/** What the experiments with many under way have. */
+const UNDER_WAY = 500;
 const FEW_CONNECTIONS = [1, 4, 16, 64];
+/** Messages of 4 KiB that a write of ours holds at most. */
+const FULL_WRITE = 31;
 /** The smallest messages, as many under way as make the rate level off. */
 const deep = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: 2048, cqMod: 256 }];
 /** What plain TCP can do that joins its messages: no fair base for single messages, but the measure of what batching is worth. */
-const BATCHED: Line = ['TCP, 64 messages a writev', 'tcp-onread', { gather: 'batch' }];
+const batched = (batch: number): Line => [`TCP, ${batch} messages a writev`, 'tcp-onread', { gather: 'batch', batch }];
+const BATCHED: Line = batched(BATCH);
 
 /** A group of `lines` at one place of the axis. */
 function group(prefix: string, test: TestKind, size: number, x: number, lines: readonly Line[], bases: readonly string[] = BASES): Group {
@@ -87,14 +94,23 @@ export function goals(): Experiment[] {
       [group('rate', 'bw', 64, 64, [plain('tcp-onread'), plain('tcp-data'), BATCHED, ...[write(), WRITE_OFF, SEND, worker(write())].map(deep)])]),
     goal('latency', 'Latency: 64 octets', 'lat', 'us', 'One message at a time. Half a round trip, for Reads a whole one, as perftest counts.',
       [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, SEND_OFF, write(), READ, worker(SEND), asleep(SEND), AWAKE, ...OTHERS], [...BASES, AWAKE[0]])]),
-    goal('spread', 'One connection against many', 'bw', 'GB/s', 'Writes of 4 KiB, 500 under way in all, over 1, 4, 16 and 64 connections of one process.',
-      [{ cases: FEW_CONNECTIONS.map((connections) => connectionCase('spread', write(), connections)), bases: ['spread/1/Write, CRC'] }]),
+    goal('spread', 'One connection against many', 'bw', 'GB/s',
+      `Writes of 4 KiB over 1, 4, 16 and 64 connections of one process, 500 under way on each, as perftest counts, or in all. In the latter case 64 connections have seven each, and
+no write call can carry more: TCP is shown with as many in each writev.`, spreadGroups()),
   ];
 }
 
-function connectionCase(prefix: string, [series, peer, more]: Line, connections: number): Case {
-  const inFlight = Math.max(500, connections);
-  return { id: `${prefix}/${connections}/${series}`, series, x: connections, spec: spec(peer, 'bw', 4 * KIB, { ...more, connections, inFlight }) };
+/** Many connections against one, with as much under way on each as on the one, or in all; and what TCP makes of as many messages a write. */
+function spreadGroups(): Group[] {
+  const each = FEW_CONNECTIONS.map((n) => connectionCase('spread-each', write(), n, UNDER_WAY * n));
+  const all = FEW_CONNECTIONS.map((n) => connectionCase('spread', write(), n));
+  const tcp = [FULL_WRITE, Math.floor(UNDER_WAY / FEW_CONNECTIONS.at(-1)!)].map((batch) => connectionCase('spread', batched(batch), 1));
+  const bases = [each[0]!, all[0]!, tcp[0]!].map(({ id }) => id);
+  return [{ cases: [...each, ...all, ...tcp], bases }];
+}
+
+function connectionCase(prefix: string, [series, peer, more]: Line, connections: number, inFlight: number = UNDER_WAY): Case {
+  return { id: `${prefix}/${connections}/${series}`, series, x: connections, spec: spec(peer, 'bw', 4 * KIB, { ...more, connections, inFlight: peer === 'tcp-onread' && more?.gather === 'batch' ? 0 : inFlight }) };
 }
 
 // ----------------------------------------------------------------------------------------------------------- the sweeps
@@ -118,12 +134,11 @@ const FOUR_SENDS: readonly Line[] = [
 ];
 const RDDP_SIZES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB];
 const RDDP_LATENCY_SIZES = [64, KIB, 16 * KIB, 64 * KIB, MIB];
-const WRITES_IN_FLIGHT = 500;
 const WRITE_SIZES = [64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB];
 
 /** Writes, 500 of them under way whatever their size. */
 function writesGroups(): Group[] {
-  const under = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: WRITES_IN_FLIGHT }];
+  const under = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: UNDER_WAY }];
   return bySize('writes-500', 'bw', WRITE_SIZES, [plain('tcp-onread'), write(), WRITE_OFF].map(under), [ONREAD]);
 }
 

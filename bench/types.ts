@@ -13,7 +13,7 @@ export type TestKind = 'bw' | 'lat';
 
 /**
  * How a plain TCP sender puts a header and a payload on the stream: copied into one buffer, as one writev, sixteen messages as one writev,
- * or as two writes. `batch` has no headers and joins 64 messages.
+ * or as two writes. `batch` has no headers and joins as many messages as `batch` says.
  */
 export type Gather = 'none' | 'copy' | 'writev' | 'cork' | 'two' | 'batch';
 
@@ -40,6 +40,8 @@ export interface CaseSpec {
   /** Every how many requests one asks for a completion; 0 chooses by `inFlight`. */
   readonly cqMod: number;
   readonly gather: Gather;
+  /** Messages that plain TCP joins into one writev where `gather` is `batch`. */
+  readonly batch: number;
   readonly engine: EngineKind;
   /** Worker threads of each process, where the engine is in workers. */
   readonly engines: number;
@@ -47,6 +49,8 @@ export interface CaseSpec {
   readonly queue: number;
   /** Microseconds that the event loop stays awake behind octets that have come; null for what is usual: the stack's default, with TCP never. */
   readonly busyPoll: number | null;
+  /** Each connection sends what it may have under way once, and no more. */
+  readonly once: boolean;
 }
 
 /** A case with its place in an experiment. */

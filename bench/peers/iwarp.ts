@@ -275,7 +275,7 @@ function bandwidth(end: End, place: Place, tally: Tally): Side {
     }
     tally.postMs += performance.now() - began;
   };
-  end.onSent = (at) => void free[at]!++;
+  end.onSent = (at) => void (spec.once ? 0 : free[at]!++); // what has been sent once counts as under way for ever
   end.onPolled = pump;
   return {
     start: () => {

@@ -13,8 +13,7 @@ const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
 const HIGH_WATER = 1 << 20;
 const HEADER_OCTETS = 16;
-/** Messages that `batch` and `cork` join into one writev. */
-const BATCH = 64;
+/** Messages that `cork` joins into one writev. */
 const CORK = 16;
 /** Writes in a row where the socket says stop; then the event loop has its turn. */
 const FILL = 512;
@@ -144,7 +143,7 @@ function writer(spec: CaseSpec, socket: Socket): (done?: () => void) => boolean 
     case 'cork':
       return joined(socket, header, payload, CORK);
     case 'batch':
-      return joined(socket, null, payload, BATCH);
+      return joined(socket, null, payload, spec.batch);
     case 'two':
       return (done) => {
         socket.write(header);
@@ -167,6 +166,7 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
   let running = false;
   let outstanding = 0;
   const done = (): void => {
+    if (spec.once) return; // what has been sent counts as under way for ever
     outstanding--;
     pump();
   };
@@ -175,7 +175,7 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
     let posts = 0;
     if (spec.inFlight === 0) {
       // A batch is whole or not begun.
-      const step = spec.gather === 'batch' ? BATCH : 1;
+      const step = spec.gather === 'batch' ? spec.batch : 1;
       for (; posts < FILL && !socket.writableNeedDrain; posts += step) for (let i = 0; i < step; i++) write();
       return posts;
     }

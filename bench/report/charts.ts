@@ -1,6 +1,6 @@
 /** Plots as SVG text, drawn by echarts without a browser. */
 import * as echarts from 'echarts';
-import type { CaseResult, ExperimentResult, ProbeChart, Spread } from '../types.ts';
+import type { CaseResult, CaseSpec, ExperimentResult, ProbeChart, Spread } from '../types.ts';
 
 const WIDTH = 880;
 const HEIGHT = 430;
@@ -187,6 +187,9 @@ const isOurs = ({ spec }: CaseResult): boolean => spec.peer === 'iwarp';
 /** NaN has become null in a file. */
 const present = (value: number | null): value is number => typeof value === 'number' && Number.isFinite(value);
 
+const connectionsText = ({ connections, inFlight }: CaseSpec): string =>
+  `${connections} connection${connections === 1 ? '' : 's'}, ${inFlight} under way`;
+
 function caseFigures(experiment: ExperimentResult): Figure[] {
   const value = valueOf(experiment);
   const latency = experiment.test === 'lat';
@@ -195,7 +198,7 @@ function caseFigures(experiment: ExperimentResult): Figure[] {
     const scale = value(one) / one.value.median;
     const figure = value(one);
     return {
-      label: experiment.id === 'spread' ? `${one.x} connection${one.x === 1 ? '' : 's'}` : one.series, value: present(figure) ? figure : null, ours: isOurs(one),
+      label: experiment.id === 'spread' && isOurs(one) ? connectionsText(one.spec) : one.series, value: present(figure) ? figure : null, ours: isOurs(one),
       spread: { low: one.value.low * scale, high: one.value.high * scale },
     };
   });

@@ -59,6 +59,9 @@ export interface CqAttributes {
 /** Which completions cause the next notification. */
 export type NotifyKind = 'next' | 'solicited';
 
+/** Places that a ring begins with. */
+const FIRST_ENTRIES = 16;
+
 /**
  * A completion queue for send queues, receive queues or both, of any number of queue pairs.
  *
@@ -72,8 +75,10 @@ export class CompletionQueue {
   readonly device: Device;
   /** Number of the queue on its device. */
   readonly handle: number;
-  #entries: (SendWqe | ReceiveWqe | null)[];
-  #qps: (QueuePair | null)[];
+  #capacity: number;
+  /** The ring, and beside each entry its queue pair. It grows with what waits in it: most queues are much larger than that ever is. */
+  #entries: (SendWqe | ReceiveWqe | null)[] = [];
+  #qps: (QueuePair | null)[] = [];
   #head = 0;
   #tail = 0;
   #armed: NotifyKind | null = null;
@@ -91,13 +96,12 @@ export class CompletionQueue {
   constructor(device: Device, handle: number, entries: number) {
     this.device = device;
     this.handle = handle;
-    this.#entries = new Array<SendWqe | ReceiveWqe | null>(entries).fill(null);
-    this.#qps = new Array<QueuePair | null>(entries).fill(null);
+    this.#capacity = entries;
   }
 
   /** Entries that fit. */
   get capacity(): number {
-    return this.#entries.length;
+    return this.#capacity;
   }
 
   /** Completions waiting to be polled. */
@@ -184,6 +188,13 @@ export class CompletionQueue {
     this.#checkAlive();
     const { length } = this;
     if (entries < length) throw new IwarpError('ERR_IN_USE', `${length} completions do not fit in ${entries} entries`);
+    this.#capacity = entries;
+    if (entries < this.#entries.length) this.#move(entries);
+  }
+
+  /** Into a ring with so many places, at least as many as are taken. */
+  #move(entries: number): void {
+    const { length } = this;
     const wqes = new Array<SendWqe | ReceiveWqe | null>(entries).fill(null);
     const qps = new Array<QueuePair | null>(entries).fill(null);
     for (let i = 0; i < length; i++) {
@@ -235,8 +246,11 @@ export class CompletionQueue {
   push(wqe: SendWqe | ReceiveWqe, qp: QueuePair): boolean {
     if (this.#destroyed) return true; // VERBS-015: a destroyed queue returns nothing
     if (this.length === this.#entries.length) {
-      this.overflows++;
-      return false;
+      if (this.length === this.#capacity) {
+        this.overflows++;
+        return false;
+      }
+      this.#move(Math.min(this.#capacity, Math.max(FIRST_ENTRIES, 2 * this.length)));
     }
     const at = this.#head % this.#entries.length;
     this.#entries[at] = wqe;

@@ -182,6 +182,33 @@ describe('overflow', () => {
 });
 
 describe('resize', () => {
+  it('VERBS-011 VERBS-110: a queue takes as many as it was made for, however they come and go meanwhile, and no more', async () => {
+    const pair = await connectedPair();
+    const { client } = pair;
+    const cq = client.device.createCq(200);
+    const { client: qp } = secondConnection(pair, client.createQp({ sendCq: cq, maxSendWr: 256 }));
+    let next = 0;
+    let expected = 0;
+    const out: WorkCompletion[] = [];
+    const send = (count: number): void => {
+      for (let i = 0; i < count; i++) qp.postSend({ wrId: next++, opcode: 'rdma-write', rkey: 0, remoteAddr: 0 });
+      pair.run();
+    };
+    const take = (count: number): void => {
+      for (let i = 0, n = cq.poll(out, count); i < n; i++) expect(out[i]!.wrId).toBe(expected++);
+    };
+    // The ring grows while its oldest entry stands in the middle of it.
+    for (const [more, less] of [[15, 14], [16, 5], [21, 13], [40, 30], [70, 1], [101, 0]] as const) {
+      send(more);
+      take(less);
+    }
+    expect([cq.length, cq.capacity, cq.overflows]).toEqual([200, 200, 0]);
+    send(1);
+    expect([cq.length, cq.overflows]).toEqual([200, 1]);
+    take(256);
+    expect(expected).toBe(next - 1);
+  });
+
   it('VERBS-012 VERBS-013: under load no completion is lost or changes its place; shrinking below the contents is refused', async () => {
     const pair = await connectedPair();
     const { client } = pair;
