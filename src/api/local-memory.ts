@@ -1,5 +1,6 @@
 /** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { putBytes } from '../base/copy.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
 import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import type { Resources } from './endpoint.ts';
@@ -90,9 +91,9 @@ function bounced(bounce: BouncePool, bytes: Uint8Array, access: number): Local {
   const { length } = bytes;
   const mr = bounce.take(length);
   const sink = (access & ACCESS.LOCAL_WRITE) !== 0;
-  if (!sink) mr.bytes.set(bytes);
+  if (!sink) putBytes(bytes, mr.bytes, 0);
   const cleanup = (ok: boolean): void => {
-    if (ok && sink) bytes.set(mr.bytes.subarray(0, length));
+    if (ok && sink) putBytes(mr.bytes.subarray(0, length), bytes, 0);
     bounce.give(mr);
   };
   return { sge: { mr, offset: 0, length }, length, bytes, cleanup };

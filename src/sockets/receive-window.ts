@@ -5,6 +5,7 @@
  * The first half stands in the private data; each further one is offered as soon as it is free. Beside the room, every message of the
  * peer uses one of our receives: how many it may send is told in sequence numbers of 16 bits.
  */
+import { putBytes } from '../base/copy.ts';
 
 /** What is worth a message to the peer. */
 export interface Grant {
@@ -71,7 +72,8 @@ export class ReceiveWindow {
   read(max: number): Buffer | null {
     if (this.#pending === 0) return null;
     const octets = Math.min(max, this.#pending, this.#bytes.length - this.#readAt);
-    const data = Buffer.from(this.#bytes.subarray(this.#readAt, this.#readAt + octets));
+    const data = Buffer.allocUnsafe(octets);
+    putBytes(this.#bytes.subarray(this.#readAt, this.#readAt + octets), data, 0);
     this.#readAt = (this.#readAt + octets) % this.#bytes.length;
     this.#pending -= octets;
     this.#freeOctets += octets;

@@ -4,6 +4,7 @@
  *
  * The peer's windows are filled from front to back, no transfer crosses the end of one.
  */
+import { putBytes } from '../base/copy.ts';
 import type { RemoteMemory } from './wire.ts';
 
 /** Credits that we leave unused, so that our control messages find a receive at a peer that has no spare ones. */
@@ -101,7 +102,7 @@ export class SendWindow {
 
   #put(data: Uint8Array): number {
     const at = this.#at;
-    this.#buffer.set(data, at);
+    putBytes(data, this.#buffer, at);
     this.#at = (at + data.length) % this.#buffer.length;
     this.#free -= data.length;
     this.#inFlight.push(data.length);
