@@ -181,6 +181,38 @@ describe('overflow', () => {
   });
 });
 
+describe('growth', () => {
+  it('VERBS-010: a queue that grows as it is filled keeps the order wherever its ring begins, up to its capacity and no further', async () => {
+    const pair = await connectedPair();
+    const { client } = pair;
+    const cq = client.device.createCq(300);
+    const { client: qp } = secondConnection(pair, client.createQp({ sendCq: cq, maxSendWr: 500 }));
+    const out: WorkCompletion[] = [];
+    let next = 0;
+    let expected = 0;
+    const post = (count: number): void => {
+      for (let i = 0; i < count; i++) qp.postSend({ wrId: next++, opcode: 'rdma-write', rkey: 0, remoteAddr: 0 });
+      pair.run();
+    };
+    const take = (count: number): void => {
+      expect(cq.poll(out, count)).toBe(count);
+      for (let i = 0; i < count; i++) expect(out[i]!.wrId).toBe(expected++);
+    };
+    expect(cq.capacity).toBe(300);
+    // The ring has begun somewhere else each time that it is full and grows.
+    for (const [posted, taken] of [[40, 30], [60, 35], [120, 70], [180, 20], [55, 60]] as const) {
+      post(posted);
+      take(taken);
+    }
+    post(60);
+    expect([cq.length, cq.capacity, cq.overflows]).toEqual([300, 300, 0]);
+    post(1);
+    expect([cq.length, cq.overflows]).toEqual([300, 1]);
+    expect(eventTypes(client.asyncEvents)).toContain('cq-overflow');
+    take(300);
+  });
+});
+
 describe('resize', () => {
   it('VERBS-011 VERBS-110: a queue takes as many as it was made for, however they come and go meanwhile, and no more', async () => {
     const pair = await connectedPair();
