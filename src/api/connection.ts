@@ -23,7 +23,7 @@ import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
 import { LatencyRecorder, type Latency } from './latency.ts';
 import {
-  allocateBytes, localMemory, memoryFor, rightsOf, ticketTo, type AllocateOptions, type LocalMemory, type PeerAccess,
+  allocateBytes, localMemory, rightsOf, sinkFor, sourceFor, sourceMemory, ticketTo, type AllocateOptions, type LocalMemory, type PeerAccess,
 } from './local-memory.ts';
 import { Message } from './message.ts';
 import { Operations, type OperationOptions } from './operations.ts';
@@ -227,14 +227,14 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { sge, length, cleanup } = localMemory(this.#r, 'data', typeof data === 'string' ? new TextEncoder().encode(data) : data, 0);
+    const { payload, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? new TextEncoder().encode(data) : data);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
     }
     await this.#operations.submit({
       opcode: 'send',
-      sges: [sge],
+      ...payload,
       ...(solicited === undefined ? {} : { solicited }),
       ...(invalidate === undefined ? {} : { invalidate }),
     }, true, cleanup, signal);
@@ -269,8 +269,8 @@ export class Connection {
    */
   async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
-    const { sge, cleanup } = memoryFor(this.#r, local, remote, 0);
-    await this.#operations.submit({ opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
+    const { payload, cleanup } = sourceFor(this.#r, local, remote);
+    await this.#operations.submit({ opcode: 'rdma-write', ...payload, rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
   }
 
   /**
@@ -285,9 +285,9 @@ export class Connection {
   async writeImmediate(local: LocalMemory, remote: RemoteBuffer, value: bigint, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
     this.#checkImmediate(value);
-    const { sge, cleanup } = memoryFor(this.#r, local, remote, 0);
+    const { payload, cleanup } = sourceFor(this.#r, local, remote);
     await this.#operations.submit(
-      { opcode: 'rdma-write', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address, immediate: value }, true, cleanup, signal,
+      { opcode: 'rdma-write', ...payload, rkey: remote.rkey, remoteAddr: remote.address, immediate: value }, true, cleanup, signal,
     );
   }
 
@@ -301,7 +301,7 @@ export class Connection {
   async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
-    const { sge, bytes, cleanup } = memoryFor(this.#r, local === undefined ? new Uint8Array(remote.length) : local, remote, ACCESS.LOCAL_WRITE);
+    const { sge, bytes, cleanup } = sinkFor(this.#r, local === undefined ? new Uint8Array(remote.length) : local, remote);
     await this.#operations.submit({ opcode: 'rdma-read', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
     return bytes;
   }

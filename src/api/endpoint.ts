@@ -51,6 +51,9 @@ export const DEFAULT_SENDS = 256;
 const RESERVED_SENDS = 1;
 /** Receive buffers of one connection together: what a typed array can hold everywhere. */
 const MAX_BUFFER_OCTETS = 0xffff_ffff;
+/** Payloads of up to so many octets are copied into the queue entry when they are posted: that costs less than a registration. */
+const INLINE_OCTETS = 256;
+
 /** Identifies receives among the completions; operations count from 1 below it. */
 export const RECEIVE_ID = 0x1_0000_0000;
 
@@ -128,6 +131,8 @@ export interface Resources {
   readonly cq: CompletionQueue;
   readonly qp: QueuePair;
   readonly buffers: MemoryRegion;
+  /** Payloads of up to so many octets need no registration. */
+  readonly inline: number;
   /** Where the device works in other threads: shared memory for what is not. */
   readonly bounce: BouncePool | null;
 }
@@ -144,10 +149,13 @@ export function createResources(endpoint: Endpoint): Resources {
     // As large as both queues together: it cannot overflow.
     const cq = device.createCq(total + sends + RESERVED_SENDS);
     undo.unshift(() => cq.destroy());
-    const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, extensions });
+    const inline = Math.min(INLINE_OCTETS, device.limits.maxInline);
+    const qp = pd.createQp({
+      sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, maxInline: inline, extensions,
+    });
     undo.unshift(() => qp.destroy());
     const buffers = pd.registerMemory(device.newMemory(total * maxMessage), ACCESS.LOCAL_WRITE);
-    const resources = { endpoint, pd, cq, qp, buffers, bounce: device.mirror === null ? null : new BouncePool(pd) };
+    const resources = { endpoint, pd, cq, qp, buffers, inline, bounce: device.mirror === null ? null : new BouncePool(pd) };
     for (let i = 0; i < total; i++) postBuffer(resources, i);
     return resources;
   } catch (error) {

@@ -62,8 +62,11 @@ export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWind
 
 const scratch = { offset: 0, length: 0 };
 
+/** @internal What memory for an operation is taken from. */
+export type Own = Pick<Resources, 'pd' | 'bounce' | 'inline'>;
+
 /** @internal Check memory for an operation that needs `access` of it; a view is registered on the way. */
-export function localMemory(own: Pick<Resources, 'pd' | 'bounce'>, name: string, memory: LocalMemory, access: number): Local {
+export function localMemory(own: Own, name: string, memory: LocalMemory, access: number): Local {
   const { pd, bounce } = own;
   let sge: Sge;
   let cleanup: ((ok: boolean) => void) | null = null;
@@ -86,6 +89,22 @@ export function localMemory(own: Pick<Resources, 'pd' | 'bounce'>, name: string,
   return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
 }
 
+/** @internal Where the payload of a Send or Write comes from, as its request says it. */
+export interface Source {
+  readonly payload: { readonly sges: readonly Sge[] } | { readonly inline: Uint8Array };
+  readonly length: number;
+  readonly cleanup: ((ok: boolean) => void) | null;
+}
+
+/** @internal The same as {@link localMemory} for memory that is only read: what is short goes into the queue entry. */
+export function sourceMemory(own: Own, name: string, memory: LocalMemory): Source {
+  if (ArrayBuffer.isView(memory) && memory.byteLength <= own.inline) {
+    return { payload: { inline: checkBytes(name, memory) }, length: memory.byteLength, cleanup: null };
+  }
+  const { sge, length, cleanup } = localMemory(own, name, memory, 0);
+  return { payload: { sges: [sge] }, length, cleanup };
+}
+
 /** An operation on memory that the engine cannot see goes through memory that it can. */
 function bounced(bounce: BouncePool, bytes: Uint8Array, access: number): Local {
   const { length } = bytes;
@@ -99,10 +118,19 @@ function bounced(bounce: BouncePool, bytes: Uint8Array, access: number): Local {
   return { sge: { mr, offset: 0, length }, length, bytes, cleanup };
 }
 
-/** @internal Local memory and a remote buffer that it fits. */
-export function memoryFor(own: Pick<Resources, 'pd' | 'bounce'>, local: LocalMemory, remote: RemoteBuffer, access: number): Local {
+/** @internal Memory that a Read or atomic fills from `remote`, and nothing beyond that. */
+export function sinkFor(own: Own, local: LocalMemory, remote: RemoteBuffer): Local {
   checkRemote('remote', remote);
-  const memory = localMemory(own, 'local', local, access);
+  return checkFits(localMemory(own, 'local', local, ACCESS.LOCAL_WRITE), remote);
+}
+
+/** @internal What a Write brings to `remote`, and nothing beyond that. */
+export function sourceFor(own: Own, local: LocalMemory, remote: RemoteBuffer): Source {
+  checkRemote('remote', remote);
+  return checkFits(sourceMemory(own, 'local', local), remote);
+}
+
+function checkFits<T extends Pick<Local, 'length' | 'cleanup'>>(memory: T, remote: RemoteBuffer): T {
   if (memory.length <= remote.length) return memory;
   memory.cleanup?.(false);
   throw new IwarpError('ERR_OUT_OF_RANGE', `local memory has ${memory.length} octets, the remote buffer ${remote.length}`);
