@@ -24,8 +24,8 @@ export interface Slice {
 const START_BATCH = 4;
 /** What JIT compilers get before the first round. */
 const WARM_MS = 150;
-/** Where a goal is judged. */
-const CAREFUL_WARM_MS = 450;
+/** Where a goal is judged: Writes of 1 MiB take a second to come to the rate that they keep. */
+const CAREFUL_WARM_MS = 1500;
 /** And how often a slice is taken there at most, if the machine has been taken away in all of it. */
 const ATTEMPTS = 3;
 /** Pairs of processes that are set up at once. */

@@ -75,7 +75,7 @@ function receiveBare(socket: Socket, c: Case, take: (socket: Socket, n: number) 
   (socket as Handled)._handle = null;
   socket.destroy();
   const poll = new BusyPoll(c.busyPoll ?? 0);
-  const onread: OnReadOpts = { buffer: new Uint8Array(READ_OCTETS), callback: (n) => (poll.arrived(), take(own, n), true) };
+  const onread: OnReadOpts = { buffer: new Uint8Array(READ_OCTETS), callback: (n) => (poll.arrived(n), take(own, n), true) };
   const own: Socket = new Socket({ handle, onread } as object);
   own.setNoDelay(true).on('error', () => undefined);
   own.resume();

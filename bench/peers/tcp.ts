@@ -35,7 +35,7 @@ function heeding(spec: CaseSpec, arrived: (octets: number) => void): (octets: nu
   if (spec.busyPoll === null || spec.busyPoll === 0) return arrived;
   const poll = new BusyPoll(spec.busyPoll);
   return (octets) => {
-    poll.arrived();
+    poll.arrived(octets);
     arrived(octets);
   };
 }

@@ -5,7 +5,8 @@
  * cards (SO_BUSY_POLL) and its idle processors (haltpoll).
  *
  * It has to pay: what comes within the window is a hit, a window in which nothing comes is a miss and costs its length in processor time.
- * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again.
+ * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again. Many
+ * octets count as many arrivals: a stream of large messages moves twice as much while its receiver is awake, and should not wait long for a trial.
  *
  * The sender may wait for the very processor on which this thread is looking out for it: two threads that wake each other in turn are kept on one
  * processor, and nothing can come within the window. So after longer rests a trial lasts for milliseconds, in which the system finds that
@@ -29,6 +30,8 @@ const MISS = 4;
 /** Arrivals to let pass: the first time, and at most. */
 const FIRST_REST = 8;
 const LONGEST_REST = 16_384;
+/** So many octets count as one more. */
+const ARRIVAL_BITS = 10;
 /** Behind a rest of at least so many arrivals a trial lasts so many milliseconds at least, in which the system's scheduler looks around. */
 const LONG_TRIAL_FROM = 64;
 const LONG_TRIAL_MS = 2;
@@ -76,13 +79,13 @@ export class BusyPoll {
     return this.#awake;
   }
 
-  /** Something has come from outside. True if the event loop is {@link awake} now. */
-  arrived(): boolean {
+  /** Something has come from outside, so many octets of it where it is octets. True if the event loop is {@link awake} now. */
+  arrived(octets = 0): boolean {
     this.#seen = true;
     if (this.#awake) return true;
     if (this.microseconds === 0) return false;
     if (this.#skip > 0) {
-      this.#skip--;
+      this.#skip = Math.max(0, this.#skip - 1 - (octets >>> ARRIVAL_BITS));
       return false;
     }
     this.#awake = true;

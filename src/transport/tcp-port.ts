@@ -123,7 +123,7 @@ export class TcpPort implements Port {
   /** False if the socket shall not be read again in this turn. */
   received(octets: number, bytes: Uint8Array): boolean {
     this.#burst = 0;
-    this.#reading.poll.arrived();
+    this.#reading.poll.arrived(octets);
     if (this.#state !== 'open' && this.#state !== 'ended') return true;
     if (octets < bytes.length) {
       // Behind a read that was not full libuv goes on to the next socket by itself.

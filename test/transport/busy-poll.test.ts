@@ -117,6 +117,19 @@ describe('polling that does not pay', () => {
     expect(passed).toEqual([8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 16_384]);
   });
 
+  it('does not rest for long while octets come by the thousand', () => {
+    const both = pollOf(50);
+    const { loop, poll } = both;
+    missUntilRest(both);
+    for (let n = 0; n < 13; n++) {
+      passUntilTrial(both);
+      loop.untilAsleep();
+    }
+    let passed = 0;
+    while (!poll.arrived(65_536)) passed++;
+    expect(passed).toBe(Math.ceil(16_384 / 65));
+  });
+
   it('tries again, and is what it was behind some hits', () => {
     const both = pollOf(50);
     const { loop, poll } = both;
