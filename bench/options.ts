@@ -10,7 +10,7 @@ import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts'
 
 export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --scenario NAMES | --test bw|lat ...] [options]
   --quick                 the goals and the inner loops, about a minute (default)
-  --full                  all there is, some twelve minutes
+  --full                  all there is, some seventeen minutes
   --only PARTS            these parts of the full run, see --list
   --scenario NAMES        the parts that answer experiments of the papers, see --list; 'all' for every one
   --list                  say which parts and scenarios there are

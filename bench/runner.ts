@@ -23,12 +23,12 @@ export interface Slice {
 /** Client processes that start at once: more would wait for a processor. */
 const START_BATCH = 4;
 /** What JIT compilers get before the first round. */
-const WARM_MS = 150;
-/** Where a goal is judged: Writes of 1 MiB take a second to come to the rate that they keep. */
-const CAREFUL_WARM_MS = 1500;
+const WARM_MS = 400;
+/** Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two seconds to come to the rate that they keep. */
+const CAREFUL_WARM_MS = 2500;
 /** And how often a slice is taken there at most, if the machine has been taken away in all of it. */
 const ATTEMPTS = 3;
-/** Pairs of processes that are set up at once. */
+/** Pairs of processes that are set up at once where no goal is judged. */
 const OPENERS = 2;
 /** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
 const OPEN_SECONDS = 0.25;
@@ -164,7 +164,7 @@ class GroupRun {
         await pair.open().then(() => pair.slice({ ...this.#method, windows: 1 }, this.#careful ? CAREFUL_WARM_MS : WARM_MS)).catch((error: unknown) => this.#drop(next, error));
       }
     };
-    await Promise.all(Array.from({ length: OPENERS }, opener));
+    await Promise.all(Array.from({ length: this.#careful ? 1 : OPENERS }, opener));
   }
 
   async #slice(one: Case): Promise<Slice> {
