@@ -56,7 +56,7 @@ const FULL_WRITE = 31;
 /** The smallest messages, as many under way as make the rate level off. */
 const deep = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: 2048, cqMod: 256 }];
 /** What plain TCP can do that joins its messages: no fair base for single messages, but the measure of what batching is worth. */
-const batched = (batch: number): Line => [`TCP, ${batch} messages a writev`, 'tcp-onread', { gather: 'batch', batch }];
+const batched = (batch: number): Line => [`TCP, ${batch} messages a writev`, 'tcp-onread', { gather: 'batch', batch, inFlight: 0 }];
 const BATCHED: Line = batched(BATCH);
 
 /** A group of `lines` at one place of the axis. */
@@ -110,7 +110,7 @@ function spreadGroups(): Group[] {
 }
 
 function connectionCase(prefix: string, [series, peer, more]: Line, connections: number, inFlight: number = UNDER_WAY): Case {
-  return { id: `${prefix}/${connections}/${series}`, series, x: connections, spec: spec(peer, 'bw', 4 * KIB, { ...more, connections, inFlight: peer === 'tcp-onread' && more?.gather === 'batch' ? 0 : inFlight }) };
+  return { id: `${prefix}/${connections}/${series}`, series, x: connections, spec: spec(peer, 'bw', 4 * KIB, { connections, inFlight, ...more }) };
 }
 
 // ----------------------------------------------------------------------------------------------------------- the sweeps

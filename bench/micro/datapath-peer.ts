@@ -2,12 +2,13 @@
  * One process of the data-path bench: a bare TCP end or an end of the finished stack, sending or receiving, told over the process
  * channel when to run. Started by datapath.ts, which see.
  */
-import { connect, createServer, Socket } from 'node:net';
-import type { OnReadOpts } from 'node:net';
+import { connect, createServer } from 'node:net';
+import type { OnReadOpts, Socket } from 'node:net';
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import type { PassiveConnection } from '../../src/cm/index.ts';
 import type { Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import type { ConnectionPolicy } from '../../src/mpa/policy.ts';
+import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import { ACCESS, createWorkCompletion, type CompletionQueue, type QueuePair, type SendWorkRequest } from '../../src/verbs/index.ts';
 
@@ -62,8 +63,6 @@ function say(what: unknown): void {
 const READ_OCTETS = 65_536;
 const WRITES_A_TURN = 1024;
 
-type Handled = Socket & { _handle: unknown };
-
 /** Every octet read goes to `take`; with `onread` into one buffer. */
 function receiveBare(socket: Socket, c: Case, take: (socket: Socket, n: number) => void): void {
   if (c.kind === 'raw-data') {
@@ -71,12 +70,9 @@ function receiveBare(socket: Socket, c: Case, take: (socket: Socket, n: number) 
     socket.resume();
     return;
   }
-  const handle = (socket as Handled)._handle;
-  (socket as Handled)._handle = null;
-  socket.destroy();
   const poll = new BusyPoll(c.busyPoll ?? 0);
   const onread: OnReadOpts = { buffer: new Uint8Array(READ_OCTETS), callback: (n) => (poll.arrived(n), take(own, n), true) };
-  const own: Socket = new Socket({ handle, onread } as object);
+  const { socket: own } = adopt(socket, onread);
   own.setNoDelay(true).on('error', () => undefined);
   own.resume();
 }

@@ -12,7 +12,7 @@ const CONNECTIONS = 1000;
 const OCTETS = 70_000;
 /** What the look behind the traffic waits: for one message on each connection, and for what is under way when all of them stop. */
 const DRAIN_MS = 400;
-/** Behind it all connections send together for so long. */
+/** How long all connections send together, each message followed by the next. */
 const STORM_MS = 400;
 /** V8 looks at the allocations of the last five seconds before it gives back the room that a burst of objects needed. */
 const SILENCE_MS = 7000;
@@ -82,36 +82,36 @@ class Pair {
   }
 }
 
-async function measure(one: CaseSpec): Promise<Memory> {
+/** What `look` finds at a server of its own with all its connections open. */
+async function serving<T>(one: CaseSpec, look: (pair: Pair) => Promise<T>): Promise<T> {
   const pair = new Pair();
   try {
     await pair.open(one);
-    const open = await pair.each();
-    await pair.send(DRAIN_MS);
-    const once = await pair.got();
-    if (once !== CONNECTIONS * OCTETS) throw new Error(`the connections have carried ${once} octets`);
-    const after = await pair.each();
-    await sleep(SILENCE_MS);
-    const silent = await pair.each();
-    return { open, after, silent, storm: await storm(one, pair) };
+    return await look(pair);
   } finally {
     pair.end();
   }
 }
 
-/** The same connections, for what many small bursts on them would cost: each message is followed by the next. */
-async function storm(one: CaseSpec, quiet: Pair): Promise<number> {
-  quiet.end();
-  const pair = new Pair();
-  try {
-    await pair.open({ ...one, once: false });
-    await pair.send(STORM_MS);
-    await sleep(DRAIN_MS);
-    if ((await pair.got()) < CONNECTIONS * OCTETS) throw new Error('not every connection has carried something');
-    return await pair.each();
-  } finally {
-    pair.end();
-  }
+async function measure(one: CaseSpec): Promise<Memory> {
+  return { ...(await serving(one, calm)), storm: await serving({ ...one, once: false }, storm) };
+}
+
+async function calm(pair: Pair): Promise<Omit<Memory, 'storm'>> {
+  const open = await pair.each();
+  await pair.send(DRAIN_MS);
+  const once = await pair.got();
+  if (once !== CONNECTIONS * OCTETS) throw new Error(`the connections have carried ${once} octets`);
+  const after = await pair.each();
+  await sleep(SILENCE_MS);
+  return { open, after, silent: await pair.each() };
+}
+
+async function storm(pair: Pair): Promise<number> {
+  await pair.send(STORM_MS);
+  await sleep(DRAIN_MS);
+  if ((await pair.got()) < CONNECTIONS * OCTETS) throw new Error('not every connection has carried something');
+  return pair.each();
 }
 
 async function run(method: Method, progress: Progress): Promise<ProbeResult> {

@@ -51,9 +51,6 @@ export const DEFAULT_SENDS = 256;
 const RESERVED_SENDS = 1;
 /** Receive buffers of one connection together: what a typed array can hold everywhere. */
 const MAX_BUFFER_OCTETS = 0xffff_ffff;
-/** Payloads of up to so many octets are copied into the queue entry when they are posted: that costs less than a registration. */
-const INLINE_OCTETS = 256;
-
 /** Identifies receives among the completions; operations count from 1 below it. */
 export const RECEIVE_ID = 0x1_0000_0000;
 
@@ -131,7 +128,7 @@ export interface Resources {
   readonly cq: CompletionQueue;
   readonly qp: QueuePair;
   readonly buffers: MemoryRegion;
-  /** Payloads of up to so many octets need no registration. */
+  /** Payloads of up to so many octets are copied into the queue entry when they are posted: that costs less than a registration. */
   readonly inline: number;
   /** Where the device works in other threads: shared memory for what is not. */
   readonly bounce: BouncePool | null;
@@ -149,12 +146,10 @@ export function createResources(endpoint: Endpoint): Resources {
     // As large as both queues together: it cannot overflow.
     const cq = device.createCq(total + sends + RESERVED_SENDS);
     undo.unshift(() => cq.destroy());
-    const inline = Math.min(INLINE_OCTETS, device.limits.maxInline);
-    const qp = pd.createQp({
-      sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, maxInline: inline, extensions,
-    });
+    const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, extensions });
     undo.unshift(() => qp.destroy());
     const buffers = pd.registerMemory(device.newMemory(total * maxMessage), ACCESS.LOCAL_WRITE);
+    const { maxInline: inline } = qp.query();
     const resources = { endpoint, pd, cq, qp, buffers, inline, bounce: device.mirror === null ? null : new BouncePool(pd) };
     for (let i = 0; i < total; i++) postBuffer(resources, i);
     return resources;

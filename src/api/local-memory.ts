@@ -118,7 +118,7 @@ function bounced(bounce: BouncePool, bytes: Uint8Array, access: number): Local {
   return { sge: { mr, offset: 0, length }, length, bytes, cleanup };
 }
 
-/** @internal Memory that a Read or atomic fills from `remote`, and nothing beyond that. */
+/** @internal Memory that a Read fills from `remote`, and nothing beyond that. */
 export function sinkFor(own: Own, local: LocalMemory, remote: RemoteBuffer): Local {
   checkRemote('remote', remote);
   return checkFits(localMemory(own, 'local', local, ACCESS.LOCAL_WRITE), remote);

@@ -2,6 +2,7 @@
  * Reads and atomics in both directions: the inbound request queue (IRD entries, RFC 5040 6.1) and the outstanding requests (ORD).
  * Both are bounded by what start-up settled, so a flood of requests costs a fixed number of small entries.
  */
+import { FreeList } from '../base/free-list.ts';
 import { addHi, addLo } from '../base/u64.ts';
 import { getU32, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
 import type { SendWqe } from './work.ts';
@@ -10,7 +11,7 @@ import { READ_REQUEST, READ_REQUEST_OCTETS } from './wire.ts';
 /** One inbound request waiting for its answer. */
 export class InboundRequest {
   kind: 'read' | 'atomic' = 'read';
-  /** The one behind it, in the queue or among the free ones. */
+  /** The one behind it in the queue. */
   next: InboundRequest | null = null;
   /** Headers as they came, for a Terminate (RDMAP-074). */
   readonly headers: Uint8Array = new Uint8Array(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
@@ -61,11 +62,8 @@ export class InboundRequest {
   }
 }
 
-/** Entries that no connection needs at present, linked by `next`; all connections of a thread take from here. */
-let free: InboundRequest | null = null;
-let freeCount = 0;
-/** Free entries kept: more than this many Reads in waiting at a time are rare. */
-const MAX_FREE = 1024;
+/** Entries that no connection needs at present; all connections of a thread take from here. More than this many Reads in waiting at a time are rare. */
+const free = new FreeList<InboundRequest>(1024);
 
 /**
  * Requests in both directions. Inbound ones wait in arrival order, at most IRD of them; of ours those are kept that are outstanding, in order, where
@@ -100,7 +98,7 @@ export class Requests {
 
   /** The entry that `pushInbound` will add. */
   get blank(): InboundRequest {
-    return (this.#blank ??= takeFree());
+    return (this.#blank ??= free.take() ?? new InboundRequest());
   }
 
   pushInbound(): void {
@@ -123,10 +121,7 @@ export class Requests {
     if (this.#first === null) this.#last = null;
     this.#inbound--;
     request.next = null;
-    if (freeCount === MAX_FREE) return;
-    request.next = free;
-    free = request;
-    freeCount++;
+    free.put(request);
   }
 
   // --------------------------------------------------------------------------------------------------- outstanding
@@ -158,13 +153,4 @@ export class Requests {
   clearOutstanding(): void {
     this.#outstanding = null;
   }
-}
-
-function takeFree(): InboundRequest {
-  if (free === null) return new InboundRequest();
-  const request = free;
-  free = request.next;
-  request.next = null;
-  freeCount--;
-  return request;
 }

@@ -30,7 +30,7 @@ const MISS = 4;
 /** Arrivals to let pass: the first time, and at most. */
 const FIRST_REST = 8;
 const LONGEST_REST = 16_384;
-/** So many octets count as one more. */
+/** Each KiB of octets counts as one more. */
 const ARRIVAL_BITS = 10;
 /** Behind a rest of at least so many arrivals a trial lasts so many milliseconds at least, in which the system's scheduler looks around. */
 const LONG_TRIAL_FROM = 64;
