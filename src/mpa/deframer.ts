@@ -14,6 +14,7 @@ import {
   FPDUPTR_MASK,
   fpduBodyOctets,
   MARKER_OCTETS,
+  markerPhase,
   MARKER_RUN,
   MARKER_SPACING,
   markersWithin,
@@ -74,8 +75,8 @@ export abstract class Deframer {
   #need = 0;
   /** The missing part of the held FPDU, offered for the next read. */
   #offered: Uint8Array | null = null;
-  /** Stream octets consumed as whole FPDUs since full operation began. */
-  position = 0;
+  /** Where among the markers the stream stands behind the FPDUs consumed, see {@link markerPhase}. */
+  phase = 0;
 
   constructor(crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool) {
     this.crc = crc;
@@ -93,7 +94,7 @@ export abstract class Deframer {
     return this.#held;
   }
 
-  /** Octets needed before the length of the FPDU at `position` is known. */
+  /** Octets needed before the length of the FPDU that comes next is known. */
   protected abstract headOctets(): number;
   /** Octets of the whole FPDU whose head stands at `at`. */
   protected abstract totalOctets(bytes: Uint8Array, at: number): number;
@@ -139,7 +140,7 @@ export abstract class Deframer {
       }
       const code = this.process(bytes, at, total);
       if (code !== FINE) return code;
-      this.position += total;
+      this.phase = markerPhase(this.phase + total);
       at += total;
     }
   }
@@ -175,7 +176,7 @@ export abstract class Deframer {
     }
     const code = this.process(slab, 0, total);
     if (code !== FINE) return code;
-    this.position += total;
+    this.phase = markerPhase(this.phase + total);
     this.#held = 0;
     this.#need = 0;
     this.#offered = null;
@@ -219,7 +220,7 @@ export class MarkerDeframer extends Deframer {
   }
 
   #leadOctets(): number {
-    return this.position % MARKER_SPACING === 0 ? MARKER_OCTETS : 0;
+    return this.phase === 0 ? MARKER_OCTETS : 0;
   }
 
   protected override headOctets(): number {
@@ -229,7 +230,7 @@ export class MarkerDeframer extends Deframer {
   protected override totalOctets(bytes: Uint8Array, at: number): number {
     const length = at + this.#leadOctets();
     const data = fpduBodyOctets((bytes[length]! << 8) | bytes[length + 1]!) + CRC_OCTETS;
-    return data + MARKER_OCTETS * markersWithin(this.position, data);
+    return data + MARKER_OCTETS * markersWithin(this.phase, data);
   }
 
   protected override process(bytes: Uint8Array, at: number, total: number): number {
@@ -241,7 +242,7 @@ export class MarkerDeframer extends Deframer {
     const end = at + total - CRC_OCTETS;
     const lengthField = at + lead;
     let taken = 0;
-    let phase = this.position % MARKER_SPACING;
+    let { phase } = this;
     for (let from = at; from < end; ) {
       if (phase === 0) {
         const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;
@@ -264,7 +265,7 @@ export class MarkerDeframer extends Deframer {
       copyBytes(bytes, from, gathered, taken, run);
       taken += run;
       from += run;
-      phase = (phase + run) % MARKER_SPACING;
+      phase = markerPhase(phase + run);
     }
     return this.sink.handleUlpdu(gathered, ULPDU_LENGTH_OCTETS, (gathered[0]! << 8) | gathered[1]!);
   }

@@ -7,6 +7,7 @@
  * `closeLent`.
  */
 import { copyOctets, type Octets } from '../base/copy.ts';
+import { WIDE_ZERO } from '../base/wide.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
 import type { Stage } from './stage.ts';
@@ -15,6 +16,7 @@ import {
   fpduBodyOctets,
   fpduOctets,
   MARKER_OCTETS,
+  markerPhase,
   MARKER_RUN,
   MARKER_SPACING,
   markersWithin,
@@ -26,7 +28,7 @@ import {
 
 export abstract class Framer {
   /** Stream octets produced since full operation began; the marker phase counts from here (MPA-095). */
-  position = 0;
+  position: number = WIDE_ZERO;
   /** Where the ULPDU goes between `begin` and `finish`. */
   bytes: Uint8Array;
   view: DataView;
@@ -135,7 +137,7 @@ export class MarkerFramer extends Framer {
   }
 
   override begin(stage: Stage, ulpduLength: number): void {
-    const lead = this.position % MARKER_SPACING === 0 ? MARKER_OCTETS : 0;
+    const lead = markerPhase(this.position) === 0 ? MARKER_OCTETS : 0;
     this.#direct = markersWithin(this.position + lead, fpduOctets(ulpduLength)) === 0;
     this.bytes = this.#direct ? stage.bytes : this.#scratch.bytes;
     this.view = this.#direct ? stage.view : this.#scratch.view;
@@ -151,7 +153,7 @@ export class MarkerFramer extends Framer {
   #finishDirect(stage: Stage, ulpduLength: number): void {
     const start = stage.end;
     let at = start;
-    if (this.position % MARKER_SPACING === 0) {
+    if (markerPhase(this.position) === 0) {
       stage.view.setUint32(at, 0);
       at += MARKER_OCTETS;
     }
@@ -165,7 +167,7 @@ export class MarkerFramer extends Framer {
     let out = start;
     let position = this.position;
     // MPA-094, MPA-097: a marker directly in front of ULPDU_Length points at 0 and belongs to this FPDU's CRC.
-    if (position % MARKER_SPACING === 0) {
+    if (markerPhase(position) === 0) {
       stage.view.setUint32(out, 0);
       out += MARKER_OCTETS;
       position += MARKER_OCTETS;
@@ -173,7 +175,7 @@ export class MarkerFramer extends Framer {
     const lengthField = position;
     let taken = 0;
     while (taken < body) {
-      const phase = position % MARKER_SPACING;
+      const phase = markerPhase(position);
       if (phase === 0) {
         const runs = Math.floor((body - taken) / MARKER_RUN);
         if (runs > 0 && this.#runs?.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField) === true) {
@@ -195,7 +197,7 @@ export class MarkerFramer extends Framer {
       position += run;
     }
     // MPA-099: between PAD and CRC a marker is covered by the FPDU that ends here.
-    if (position % MARKER_SPACING === 0) {
+    if (markerPhase(position) === 0) {
       stage.view.setUint32(out, position - lengthField);
       out += MARKER_OCTETS;
     }

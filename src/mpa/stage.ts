@@ -1,6 +1,7 @@
 /**
  * What one write is made of: FPDUs in memory of the stack's own and, where copying can be spared, views of the user's memory between them.
  */
+import { WIDE_ZERO } from '../base/wide.ts';
 
 export class Stage {
   /** The stage's own memory. */
@@ -12,7 +13,7 @@ export class Stage {
   readonly chunks: Uint8Array[] = [];
   count = 0;
   /** Set with the write: where the FPDU stream stands behind its last octet. */
-  position = 0;
+  position: number = WIDE_ZERO;
   /** Octets that stand in lent memory. */
   #lent = 0;
   /** Own octets that are in `chunks` already. */

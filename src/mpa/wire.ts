@@ -190,12 +190,18 @@ export function fpduOctets(ulpduLength: number): number {
   return fpduBodyOctets(ulpduLength) + CRC_OCTETS;
 }
 
+/** Octets from the last marker's place to stream position `position`; 0 where a marker stands. */
+export function markerPhase(position: number): number {
+  // By bits: a remainder of a position beyond 2^31 is slow.
+  return position & (MARKER_SPACING - 1);
+}
+
 /**
  * Markers that fall into `octets` (a multiple of 4) of FPDU data sent from stream position `position`, the one directly in front
  * included when the position is on a marker.
  */
 export function markersWithin(position: number, octets: number): number {
-  const phase = position % MARKER_SPACING;
+  const phase = markerPhase(position);
   // The first data octet stands behind `lead` data octets' worth of room to the next marker position.
   const lead = phase === 0 ? 0 : MARKER_SPACING - phase;
   return octets <= lead ? 0 : 1 + Math.floor((octets - lead - 1) / MARKER_RUN);

@@ -5,6 +5,7 @@
 import { copyBytes, copyOctets } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo, toBigInt } from '../base/u64.ts';
+import { WIDE_ZERO } from '../base/wide.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
 import { ACCESS, FAULT, REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
@@ -89,7 +90,7 @@ export class Receiver implements DdpUlp {
   terminate: TerminateInfo | null = null;
   /** FIN, reset or a fault closed reception: receives then end as flushed. */
   segments = 0;
-  payloadOctets = 0;
+  payloadOctets: number = WIDE_ZERO;
   /** Messages of the stream: counted with their last segment. */
   readonly messages: number[];
 

@@ -3,6 +3,7 @@
  * 5041 5.1 (MSNs). Sender decides what to send and when; this knows how a segment is begun and whether it still fits. It is
  * the sender's base and no object beside it, for each idle connection has one.
  */
+import { WIDE_ZERO } from '../base/wide.ts';
 import { FIRST_MSN, DDP_CONTROL, putTaggedHeader, putUntaggedHeader, QN, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
 import type { Framer } from '../mpa/framer.ts';
 import type { Stage } from '../mpa/stage.ts';
@@ -18,7 +19,7 @@ export abstract class SegmentWriter {
   #requestMsn: number = FIRST_MSN;
   #responseMsn: number = FIRST_MSN;
   /** Octets of messages for the peer's memory or its ULP. */
-  payloadOctets = 0;
+  payloadOctets: number = WIDE_ZERO;
   /** Messages of the stream: counted with their last segment. */
   readonly #messages: number[];
 

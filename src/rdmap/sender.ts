@@ -9,6 +9,7 @@
 import { copyOctets } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo } from '../base/u64.ts';
+import { WIDE_ZERO } from '../base/wide.ts';
 import { ACCESS, FAULT } from '../ddp/stag-table.ts';
 import { QN, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../ddp/wire.ts';
 import type { Framer } from '../mpa/framer.ts';
@@ -67,7 +68,8 @@ export class Sender extends SegmentWriter {
   #responseServedLast = false;
   /** Queue position behind which nothing is sent any more; null while there is no such. */
   #lastPost: number | null = null;
-  #transmitted = 0;
+  /** Stream position behind the last octet that the port has taken. */
+  #transmitted: number = WIDE_ZERO;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
   /** FPDUs produced, for counters. */
@@ -198,7 +200,7 @@ export class Sender extends SegmentWriter {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) return;
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
-      if (wqe.fence && sq.next !== sq.tail) this.sweep(this.#transmitted);
+      if (wqe.fence && sq.next !== sq.tail) this.sweep();
       if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return;
       sq.next++;
       const status = wqe.local!();
@@ -431,15 +433,20 @@ export class Sender extends SegmentWriter {
 
   // ----------------------------------------------------------------------------------------------------- completion
 
-  /** Complete, in posting order (RDMAP-094), what has left the port up to `transmitted` and what has been answered. */
-  sweep(transmitted: number): void {
-    this.#transmitted = transmitted;
+  /** The port has taken everything up to this stream position. */
+  transmitted(position: number): void {
+    this.#transmitted = position;
+    this.sweep();
+  }
+
+  /** Complete, in posting order (RDMAP-094), what the port has taken and what has been answered. */
+  sweep(): void {
     const { sq, owner } = this.#endpoint;
     while (sq.tail !== sq.next) {
       const wqe = sq.slot(sq.tail);
       if (wqe.status !== 'success') return; // the faulty one ends the stream; `flush` reports it
       const answered = wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC ? wqe.responded : true;
-      if (!answered || wqe.endPosition < 0 || wqe.endPosition > transmitted) return;
+      if (!answered || wqe.endPosition < 0 || wqe.endPosition > this.#transmitted) return;
       owner.sendCompleted(wqe);
     }
   }

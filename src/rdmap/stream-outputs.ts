@@ -2,6 +2,7 @@
  * What waits to be told by a stream, or has been told and not yet been confirmed: its events, and the writes that the port has. The base of
  * `RdmaStream` and no object beside it, for each idle connection has one.
  */
+import { WIDE_ZERO } from '../base/wide.ts';
 import { Stage } from '../mpa/stage.ts';
 import type { StagePool } from './stages.ts';
 import type { StreamEvent, Transmission } from './stream-types.ts';
@@ -13,7 +14,7 @@ export abstract class StreamOutputs {
   #firstWrite: Transmission | null = null;
   #secondWrite: Transmission | null = null;
   /** Octets handed to the port since the stream began. */
-  protected octetsOut = 0;
+  protected octetsOut: number = WIDE_ZERO;
 
   /** The next event, once. */
   pollEvent(): StreamEvent | null {

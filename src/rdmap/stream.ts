@@ -12,6 +12,7 @@
 import { nextState } from '../base/fsm.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
+import { WIDE_ZERO } from '../base/wide.ts';
 import type { UlpduSink } from '../mpa/deframer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
@@ -43,7 +44,6 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   #negotiated: Negotiated | null = null;
   /** Once the stream is operational. */
   #operation: StreamOperation | null = null;
-  #transmitted = 0;
   #action: PortAction = 'none';
   #ended = false;
   #peerEnded = false;
@@ -55,7 +55,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   #nudgeAt: number | null = null;
   #openAt: number | null = null;
   #nudgeArmed = false;
-  #octetsIn = 0;
+  #octetsIn: number = WIDE_ZERO;
   #nudges = 0;
   /** What was wrong with an FPDU: the first ends the stream. */
   #badFpdu = FINE;
@@ -86,8 +86,9 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     const operation = this.#operation;
     return {
       fpdusIn: operation?.receiver.segments ?? 0, fpdusOut: operation?.sender.fpdus ?? 0,
-      payloadIn: operation?.receiver.payloadOctets ?? 0, payloadOut: operation?.sender.payloadOctets ?? 0,
-      octetsIn: this.#octetsIn, octetsOut: this.octetsOut,
+      // Plus 0, for WIDE_ZERO.
+      payloadIn: (operation?.receiver.payloadOctets ?? 0) + 0, payloadOut: (operation?.sender.payloadOctets ?? 0) + 0,
+      octetsIn: this.#octetsIn + 0, octetsOut: this.octetsOut + 0,
       messagesIn: messagesReceived(operation?.receiver.messages), messagesOut: messagesSent(operation?.receiver.messages),
       crcErrors: this.#badFpdu === TERM.MPA_CRC ? 1 : 0,
       markerErrors: this.#badFpdu === TERM.MPA_MARKER ? 1 : 0,
@@ -231,10 +232,10 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     this.#now = now;
     const write = this.confirmWrite();
     if (!(write instanceof Stage)) return; // a start-up frame, or null: given up by `handleClose`
-    if (ok) this.#transmitted = write.position;
+    const { position } = write;
     this.#config.resources.stages.release(write);
     if (!ok) return;
-    this.#operation!.sender.sweep(this.#transmitted);
+    this.#operation!.sender.transmitted(position);
     this.#armNudge();
   }
 
@@ -312,7 +313,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     }
     if (stage.end === 0) {
       this.#config.resources.stages.release(stage);
-      sender.sweep(this.#transmitted); // local operations may have completed without sending anything
+      sender.sweep(); // local operations may have completed without sending anything
       return null;
     }
     stage.seal();
@@ -441,7 +442,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
 
   /** A response was the last thing that some entries waited for. */
   requestAnswered(): void {
-    this.#operation!.sender.sweep(this.#transmitted);
+    this.#operation!.sender.sweep();
   }
 
   #handleFpdus(bytes: Uint8Array, at: number, end: number): void {

@@ -4,6 +4,7 @@
  *
  * Read the verbs draft 8.1, 8.2 first.
  */
+import { ringPlaces, WIDE_ZERO } from '../base/wide.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
 import type { LocalOperation } from './local-work.ts';
 
@@ -175,7 +176,7 @@ export class SendWqe {
   sgeOffset = 0;
   msn = 0;
   /** Stream position behind the last octet of the message; -1 until it is all in segments. */
-  endPosition = -1;
+  endPosition: number = WIDE_ZERO;
   /** Read and Atomic: octets of the response placed; and whether it is whole. */
   received = 0;
   responded = false;
@@ -217,6 +218,8 @@ export class SendWqe {
  */
 export class SendQueue {
   #depth: number;
+  /** A counter's place in the ring: its lower bits. */
+  #mask: number;
   /** Both made for the first post. */
   #slots: (SendWqe | null)[] | null = null;
   #free: SendWqe[] | null = null;
@@ -227,6 +230,7 @@ export class SendQueue {
 
   constructor(depth: number) {
     this.#depth = depth;
+    this.#mask = ringPlaces(depth) - 1;
   }
 
   get depth(): number {
@@ -245,13 +249,13 @@ export class SendQueue {
 
   /** The entry of a counter between the oldest that is not freed and `head`. */
   slot(counter: number): SendWqe {
-    return this.#slots![counter % this.#depth]!;
+    return this.#slots![counter & this.#mask]!;
   }
 
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): SendWqe | null {
     if (this.room <= 0) return null;
-    this.#slots ??= new Array<SendWqe | null>(this.#depth).fill(null);
+    this.#slots ??= new Array<SendWqe | null>(this.#mask + 1).fill(null);
     const free = (this.#free ??= []);
     if (free.length === 0) free.push(new SendWqe(this));
     const wqe = free[free.length - 1]!;
@@ -260,7 +264,7 @@ export class SendQueue {
   }
 
   push(): void {
-    this.#slots![this.head % this.#depth] = this.#free!.pop()!;
+    this.#slots![this.head & this.#mask] = this.#free!.pop()!;
     this.head++;
   }
 
@@ -281,20 +285,22 @@ export class SendQueue {
   /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
   resize(depth: number): boolean {
     if (this.head - this.#freed > depth) return false;
+    const places = ringPlaces(depth);
     if (this.#slots !== null) {
-      const slots = new Array<SendWqe | null>(depth).fill(null);
-      for (let at = this.#freed; at < this.head; at++) slots[at % depth] = this.slot(at);
+      const slots = new Array<SendWqe | null>(places).fill(null);
+      for (let at = this.#freed; at < this.head; at++) slots[at & (places - 1)] = this.slot(at);
       const free = this.#free!;
       free.length = Math.min(free.length, depth - (this.head - this.#freed));
       this.#slots = slots;
     }
     this.#depth = depth;
+    this.#mask = places - 1;
     return true;
   }
 
   #advanceFreed(): void {
     while (this.#freed < this.tail) {
-      const at = this.#freed % this.#depth;
+      const at = this.#freed & this.#mask;
       const wqe = this.#slots![at]!;
       if (!wqe.polled) return;
       this.#free!.push(wqe);
@@ -340,6 +346,8 @@ export class ReceiveWqe {
 /** Where a stream gets receive entries: its own queue, or one shared by many. Entries are made when they are first needed. */
 export class ReceiveQueue {
   #depth: number;
+  /** A counter's place in the ring: its lower bits. */
+  #mask: number;
   /** Both made for the first post. */
   #free: ReceiveWqe[] | null = null;
   #posted: (ReceiveWqe | null)[] | null = null;
@@ -356,6 +364,7 @@ export class ReceiveQueue {
 
   constructor(depth: number) {
     this.#depth = depth;
+    this.#mask = ringPlaces(depth) - 1;
   }
 
   get depth(): number {
@@ -374,7 +383,7 @@ export class ReceiveQueue {
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): ReceiveWqe | null {
     if (this.#used >= this.#depth) return null;
-    this.#posted ??= new Array<ReceiveWqe | null>(this.#depth).fill(null);
+    this.#posted ??= new Array<ReceiveWqe | null>(this.#mask + 1).fill(null);
     const free = (this.#free ??= []);
     if (free.length === 0) free.push(new ReceiveWqe(this));
     const wqe = free[free.length - 1]!;
@@ -383,7 +392,7 @@ export class ReceiveQueue {
   }
 
   push(): void {
-    this.#posted![this.#head % this.#depth] = this.#free!.pop()!;
+    this.#posted![this.#head & this.#mask] = this.#free!.pop()!;
     this.#head++;
     this.#used++;
   }
@@ -391,7 +400,7 @@ export class ReceiveQueue {
   /** The next posted entry that has not been handed on; it stays posted. Null if there is none. */
   handOn(): ReceiveWqe | null {
     if (this.#handed === this.#head) return null;
-    return this.#posted![this.#handed++ % this.#depth]!;
+    return this.#posted![this.#handed++ & this.#mask]!;
   }
 
   /** The entry handed on last has not been taken in there, or (all) nothing that was handed on counts any more. */
@@ -402,7 +411,7 @@ export class ReceiveQueue {
   /** The oldest posted entry, for the next message; null if there is none. */
   take(): ReceiveWqe | null {
     if (this.#tail === this.#head) return null;
-    const at = this.#tail % this.#depth;
+    const at = this.#tail & this.#mask;
     const posted = this.#posted!;
     const wqe = posted[at]!;
     posted[at] = null;
@@ -414,14 +423,16 @@ export class ReceiveQueue {
   /** Change the depth; false, and nothing changes, if the entries in use do not fit (VERBS-025). */
   resize(depth: number): boolean {
     if (this.#used > depth) return false;
+    const places = ringPlaces(depth);
     if (this.#posted !== null) {
-      const posted = new Array<ReceiveWqe | null>(depth).fill(null);
-      for (let at = this.#tail; at < this.#head; at++) posted[at % depth] = this.#posted[at % this.#depth]!;
+      const posted = new Array<ReceiveWqe | null>(places).fill(null);
+      for (let at = this.#tail; at < this.#head; at++) posted[at & (places - 1)] = this.#posted[at & this.#mask]!;
       const free = this.#free!;
       free.length = Math.min(free.length, depth - this.#used);
       this.#posted = posted;
     }
     this.#depth = depth;
+    this.#mask = places - 1;
     return true;
   }
 

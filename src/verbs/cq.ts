@@ -5,6 +5,7 @@
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
 import { checkInteger, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
+import { ringPlaces } from '../base/wide.ts';
 import { ReceiveWqe, type SendWqe, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { Device } from './device.ts';
@@ -125,7 +126,7 @@ export class CompletionQueue {
     this.#checkAlive();
     let n = 0;
     while (n < most && this.#tail !== this.#head) {
-      const at = this.#tail % this.#entries.length;
+      const at = this.#tail & (this.#entries.length - 1);
       const wqe = this.#entries[at]!;
       const qp = this.#qps[at]!;
       const wc = (out[n] ??= createWorkCompletion());
@@ -189,16 +190,17 @@ export class CompletionQueue {
     const { length } = this;
     if (entries < length) throw new IwarpError('ERR_IN_USE', `${length} completions do not fit in ${entries} entries`);
     this.#capacity = entries;
-    if (entries < this.#entries.length) this.#move(entries);
+    const places = ringPlaces(entries);
+    if (places < this.#entries.length) this.#move(places);
   }
 
-  /** Into a ring with so many places, at least as many as are taken. */
-  #move(entries: number): void {
+  /** Into a ring with so many places, a power of two and at least as many as are taken. */
+  #move(places: number): void {
     const { length } = this;
-    const wqes = new Array<SendWqe | ReceiveWqe | null>(entries).fill(null);
-    const qps = new Array<QueuePair | null>(entries).fill(null);
+    const wqes = new Array<SendWqe | ReceiveWqe | null>(places).fill(null);
+    const qps = new Array<QueuePair | null>(places).fill(null);
     for (let i = 0; i < length; i++) {
-      const at = (this.#tail + i) % this.#entries.length;
+      const at = (this.#tail + i) & (this.#entries.length - 1);
       wqes[i] = this.#entries[at]!;
       qps[i] = this.#qps[at]!;
     }
@@ -245,14 +247,13 @@ export class CompletionQueue {
   /** @internal Add a finished entry. False if there is no room: the completion is lost, which terminates its queue pair. */
   push(wqe: SendWqe | ReceiveWqe, qp: QueuePair): boolean {
     if (this.#destroyed) return true; // VERBS-015: a destroyed queue returns nothing
-    if (this.length === this.#entries.length) {
-      if (this.length === this.#capacity) {
-        this.overflows++;
-        return false;
-      }
-      this.#move(Math.min(this.#capacity, Math.max(FIRST_ENTRIES, 2 * this.length)));
+    const { length } = this;
+    if (length === this.#capacity) {
+      this.overflows++;
+      return false;
     }
-    const at = this.#head % this.#entries.length;
+    if (length === this.#entries.length) this.#move(Math.max(FIRST_ENTRIES, 2 * length));
+    const at = this.#head & (this.#entries.length - 1);
     this.#entries[at] = wqe;
     this.#qps[at] = qp;
     this.#head++;

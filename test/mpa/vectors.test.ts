@@ -4,7 +4,7 @@ import { hexToOctets, loadVectors, octetsToHex } from '../../conformance/vectors
 import { FINE } from '../../src/base/terminate-codes.ts';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { StartupFrameReader } from '../../src/mpa/startup.ts';
-import { decodeEnhanced, encodeStartupFrame, mulpduFor, type EnhancedData, type StartupFrame } from '../../src/mpa/wire.ts';
+import { decodeEnhanced, encodeStartupFrame, markerPhase, mulpduFor, type EnhancedData, type StartupFrame } from '../../src/mpa/wire.ts';
 import { encodeSegment } from '../support/naive/encoder.ts';
 import { segmentFrom } from '../support/naive/fields.ts';
 import { deframe, frame, sameUlpdus } from '../support/framing.ts';
@@ -30,7 +30,7 @@ describe('fpdu.json and markers.json', () => {
       expect(code).toBe(FINE);
       if (!sameUlpdus(got, ulpdus)) expect(got, `cut at ${cut}`).toEqual(ulpdus);
       expect(deframer.atBoundary).toBe(true);
-      expect(deframer.position).toBe(options.streamOffset + octets.length);
+      expect(deframer.phase).toBe(markerPhase(options.streamOffset + octets.length));
     }
   });
 

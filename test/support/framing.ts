@@ -3,6 +3,7 @@ import { createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { createDeframer, FreeListSlabPool, type Deframer, type UlpduSink } from '../../src/mpa/deframer.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
 import { createStage } from '../../src/mpa/stage.ts';
+import { markerPhase } from '../../src/mpa/wire.ts';
 import { FINE } from '../../src/base/terminate-codes.ts';
 
 export interface FramingOptions {
@@ -56,7 +57,7 @@ export function deframe(stream: Uint8Array, options: FramingOptions, cuts: reado
   const sink = new Collector();
   const pool = new FreeListSlabPool();
   const deframer = createDeframer(options.markers, options.crc ? engine : null, sink, pool);
-  deframer.position = options.streamOffset ?? 0;
+  deframer.phase = markerPhase(options.streamOffset ?? 0);
   let code: number = FINE;
   let from = 0;
   for (const to of [...cuts, stream.length]) {
