@@ -50,7 +50,7 @@ const POLLING_US = 50;
 const AWAKE: Line = [`${ONREAD}, polling`, 'tcp-onread', { busyPoll: POLLING_US }];
 /** What the experiments with many under way have. */
 const UNDER_WAY = 500;
-const FEW_CONNECTIONS = [1, 4, 16, 64];
+const MANY_CONNECTIONS = [4, 16, 64];
 /** Messages of 4 KiB that a write of ours holds at most. */
 const FULL_WRITE = 31;
 /** The smallest messages, as many under way as make the rate level off. */
@@ -102,11 +102,11 @@ no write call can carry more: TCP is shown with as many in each writev.`, spread
 
 /** Many connections against one, with as much under way on each as on the one, or in all; and what TCP makes of as many messages a write. */
 function spreadGroups(): Group[] {
-  const each = FEW_CONNECTIONS.map((n) => connectionCase('spread-each', write(), n, UNDER_WAY * n));
-  const all = FEW_CONNECTIONS.map((n) => connectionCase('spread', write(), n));
-  const tcp = [FULL_WRITE, Math.floor(UNDER_WAY / FEW_CONNECTIONS.at(-1)!)].map((batch) => connectionCase('spread', batched(batch), 1));
-  const bases = [each[0]!, all[0]!, tcp[0]!].map(({ id }) => id);
-  return [{ cases: [...each, ...all, ...tcp], bases }];
+  const one = connectionCase('spread', write(), 1);
+  const each = MANY_CONNECTIONS.map((n) => connectionCase('spread-each', write(), n, UNDER_WAY * n));
+  const all = MANY_CONNECTIONS.map((n) => connectionCase('spread', write(), n));
+  const tcp = [FULL_WRITE, Math.floor(UNDER_WAY / MANY_CONNECTIONS.at(-1)!)].map((batch) => connectionCase('spread', batched(batch), 1));
+  return [{ cases: [one, ...each, ...all, ...tcp], bases: [one.id, tcp[0]!.id] }];
 }
 
 function connectionCase(prefix: string, [series, peer, more]: Line, connections: number, inFlight: number = UNDER_WAY): Case {
@@ -200,7 +200,7 @@ export function sweeps(): Experiment[] {
     sweep('writes-500', 'Writes, 500 under way, over size', 'bw', 'size', 'TCP too has 500 writes under way, each with its callback.', writesGroups()),
     sweep('depth', 'Throughput over messages under way', 'bw', 'in flight', 'Messages of 4 KiB. TCP too has that many writes under way, each with its callback.', inFlightGroups()),
     sweep('connections', 'Throughput over connections', 'bw', 'connections', 'Messages of 4 KiB from one process, 500 under way in all. A level line is good: no collapse.',
-      [plain('tcp-onread'), write(), WRITE_OFF, worker(write()), TWO_WORKERS].map((line) => ({ cases: (line[2]?.engine === 'worker' ? FEW_CONNECTIONS : CONNECTIONS).map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
+      [plain('tcp-onread'), write(), WRITE_OFF, worker(write()), TWO_WORKERS].map((line) => ({ cases: (line[2]?.engine === 'worker' ? [1, ...MANY_CONNECTIONS] : CONNECTIONS).map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
     sweep('crc', 'What CRC and markers cost', 'bw', 'case', 'Writes of 1 MiB, by CRC32c engine, and with markers in both directions.', [crcGroup()]),
     sweep('fpdu', 'Sends of 16 KiB over FPDU size', 'bw', 'FPDU size', 'TCP payload that one FPDU may fill: 1448 is an Ethernet frame, 65483 a loopback segment.', fpduGroups()),
     sweep('gather', 'A header before each payload: copy, writev, cork or two writes', 'bw', 'size', 'Plain TCP with 16 octets before each message, 64 under way, beside our own framing without CRC.', gatherGroups()),

@@ -22,11 +22,22 @@ export interface Slice {
 
 /** Client processes that start at once: more would wait for a processor. */
 const START_BATCH = 4;
-/** What JIT compilers get before the first round. */
-const WARM_MS = 400;
-/** Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two seconds to come to the rate that they keep. */
-const CAREFUL_WARM_MS = 2500;
-/** And how often a slice is taken there at most, if the machine has been taken away in all of it. */
+/** How a pair comes up to speed. */
+interface Warming {
+  /** What JIT compilers get before the first round: so many runs of so many milliseconds, for what stopping and starting runs through is compiled too. */
+  readonly runs: number;
+  readonly runMs: number;
+  /** Before each slice. */
+  readonly settleMs: number;
+}
+
+const QUICKLY: Warming = { runs: 1, runMs: 400, settleMs: SETTLE_MS };
+/**
+ * Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two seconds to come to the rate that they keep; and a
+ * program that has rested for the seconds of a round takes up to 200 ms to come back to it, for V8 has made its young generation small meanwhile.
+ */
+const CAREFULLY: Warming = { runs: 10, runMs: 250, settleMs: 250 };
+/** How often a slice is taken there at most, if the machine has been taken away in all of it. */
 const ATTEMPTS = 3;
 /** Pairs of processes that are set up at once where no goal is judged. */
 const OPENERS = 2;
@@ -122,6 +133,7 @@ class GroupRun {
   readonly #group: Group;
   readonly #method: Method;
   readonly #careful: boolean;
+  readonly #warming: Warming;
   readonly #missing: { id: string; reason: string }[];
   readonly #pairs = new Map<Case, Pair>();
   readonly #slices = new Map<Case, Slice[]>();
@@ -130,6 +142,7 @@ class GroupRun {
     this.#group = group;
     this.#method = method;
     this.#careful = careful;
+    this.#warming = careful ? CAREFULLY : QUICKLY;
     this.#missing = missing;
   }
 
@@ -161,14 +174,20 @@ class GroupRun {
         if (next.spec.peer === 'c') continue;
         const pair = new Pair(next.spec);
         this.#pairs.set(next, pair);
-        await pair.open().then(() => pair.slice({ ...this.#method, windows: 1 }, this.#careful ? CAREFUL_WARM_MS : WARM_MS)).catch((error: unknown) => this.#drop(next, error));
+        await this.#warm(pair).catch((error: unknown) => this.#drop(next, error));
       }
     };
     await Promise.all(Array.from({ length: this.#careful ? 1 : OPENERS }, opener));
   }
 
+  async #warm(pair: Pair): Promise<void> {
+    await pair.open();
+    const { runs, runMs } = this.#warming;
+    for (let run = 0; run < runs; run++) await pair.slice({ ...this.#method, windows: 0, latencyMs: 0 }, runMs);
+  }
+
   async #slice(one: Case): Promise<Slice> {
-    const take = (): Promise<Slice> => (one.spec.peer === 'c' ? nativeSlice(one.spec, this.#method) : this.#pairs.get(one)!.slice(this.#method, SETTLE_MS));
+    const take = (): Promise<Slice> => (one.spec.peer === 'c' ? nativeSlice(one.spec, this.#method) : this.#pairs.get(one)!.slice(this.#method, this.#warming.settleMs));
     let slice = await take();
     for (let attempt = 1; this.#careful && attempt < ATTEMPTS && isDisturbed(slice); attempt++) slice = await take();
     return slice;
@@ -185,8 +204,9 @@ const roundsOf = (experiment: Experiment, method: Method): number => Math.min(ex
 
 /** How long an experiment takes on a machine that does nothing else. */
 export function expectedSeconds(experiment: Experiment, method: Method): number {
-  const slice = (SETTLE_MS + method.windows * method.windowMs) / 1000 + ASK_SECONDS;
-  const open = OPEN_SECONDS + (experiment.careful === true ? CAREFUL_WARM_MS : WARM_MS) / 1000;
+  const { runs, runMs, settleMs } = experiment.careful === true ? CAREFULLY : QUICKLY;
+  const slice = (settleMs + method.windows * method.windowMs) / 1000 + ASK_SECONDS;
+  const open = OPEN_SECONDS + runs * (runMs / 1000 + ASK_SECONDS);
   const each = experiment.groups.flatMap(({ cases }) => cases).map(({ spec }) => open * Math.sqrt(spec.clients) + roundsOf(experiment, method) * slice);
   return each.reduce((sum, seconds) => sum + seconds, 0);
 }

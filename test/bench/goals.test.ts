@@ -33,7 +33,7 @@ describe('the goals', () => {
   });
 
   it('are judged by the worst where several cases answer, and only if all were measured', () => {
-    const base = 'spread-each/1/Write, CRC';
+    const base = 'spread/1/Write, CRC';
     const cases = { 'spread-each/4/Write, CRC': { [base]: of(1, 1.1, 1.2) }, 'spread-each/16/Write, CRC': { [base]: of(0.5, 0.6, 0.7) }, 'spread-each/64/Write, CRC': { [base]: of(0.9, 1, 1.1) } };
     expect(verdict('connections', [experiment(cases)])).toMatchObject({ verdict: 'missed', figure: { median: 0.6 } });
     expect(verdict('connections', [experiment({ 'spread-each/4/Write, CRC': cases['spread-each/4/Write, CRC'] })])).toMatchObject({ verdict: 'not measured', figure: null });
