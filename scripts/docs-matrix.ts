@@ -17,6 +17,8 @@ export type RunKind = 'suite' | 'interop';
 export interface MatrixRun {
   readonly name: string;
   readonly kind: RunKind;
+  /** Version of Node. */
+  readonly node: string;
   readonly environment: Configuration['environment'];
   /** What the probe found. */
   readonly settings: Omit<RnicSettings, 'busyPoll'> & { readonly busyPoll?: number }; // runs from before polling do not tell of it
@@ -37,16 +39,16 @@ export interface MatrixRecord {
   readonly runs: readonly MatrixRun[];
 }
 
-function row({ kind, environment, settings, began, seconds, passed, skipped, failed, topic, again }: MatrixRun): string {
+function row({ kind, node, environment, settings, began, seconds, passed, skipped, failed, topic, again }: MatrixRun): string {
   const set = Object.entries(environment).map(([name, value]) => `\`${name}=${value}\``).join(' ') || 'nothing set';
-  return `| ${[set, settings.engine, settings.crc32c, settings.receive, settings.busyPoll ?? 'none yet', topic === undefined ? kind : `${kind}: ${topic.replaceAll(',', ', ')}`, again === undefined ? passed : `${passed} (${again} in a second try)`, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
+  return `| ${[set, node, settings.engine, settings.crc32c, settings.receive, settings.busyPoll ?? 'none yet', topic === undefined ? kind : `${kind}: ${topic.replaceAll(',', ', ')}`, again === undefined ? passed : `${passed} (${again} in a second try)`, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
 }
 
 /** The page with the table of these results in it. */
 export function matrixPage(page: string, { runs }: MatrixRecord): string {
   const failures = runs.flatMap(({ name, kind, failed }) => failed.map((line) => `- ${name}, ${kind}: ${cell(line)}`));
   const lines = [
-    '| environment | engine | CRC32c | receive | polling, us | run | passed | failed | skipped | time | day |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    '| environment | Node | engine | CRC32c | receive | polling, us | run | passed | failed | skipped | time | day |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
     ...runs.map(row), ...(failures.length === 0 ? [] : ['', ...failures]),
   ];
   return between(page, 'docs/engines.md', MARKS, lines.join('\n'));

@@ -1,6 +1,7 @@
 /**
  * `npm run matrix`: the test suite, or the interop cases, in every configuration: each engine, each CRC32c, each way of receiving. A probe
- * tells first what a process with the configuration's variables works with; if that is not what they say, the configuration has failed.
+ * tells first what a process with the configuration's variables works with; if that is not what they say, the configuration has failed. The Node that runs
+ * this runs the tests: start it with another one to have a row of that.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -125,7 +126,7 @@ async function runConfiguration(configuration: Configuration, options: Options):
       const seconds = Math.round((Date.now() - began.getTime()) / 1000);
       process.stdout.write(`${name}: ${kind}: ${counts.passed} passed, ${counts.failed.length} failed, ${counts.skipped} skipped, ${seconds} s\n`);
       for (const line of counts.failed) process.stdout.write(`  FAILED ${line}\n`);
-      runs.push({ name, kind, environment: configuration.environment, settings, began: began.toISOString(), seconds, ...counts });
+      runs.push({ name, kind, node: process.versions.node, environment: configuration.environment, settings, began: began.toISOString(), seconds, ...counts });
     }
   } finally {
     rmSync(folder, { recursive: true });
@@ -133,22 +134,22 @@ async function runConfiguration(configuration: Configuration, options: Options):
   return runs;
 }
 
-/** Put the runs in the place of older ones of the same configuration. */
+/** Put the runs in the place of older ones of the same configuration and the same line of Node. */
 function keep(file: string, runs: readonly MatrixRun[]): MatrixRecord {
   const before = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as MatrixRecord).runs : [];
-  const key = ({ name, kind }: MatrixRun): string => `${kind} ${name}`;
+  const key = ({ name, kind, node }: MatrixRun): string => `${kind} ${name} ${Number.parseInt(node, 10)}`;
   const merged = new Map([...before, ...runs].map((each) => [key(each), each]));
-  const order = CONFIGURATIONS.flatMap(({ name }) => [`suite ${name}`, `interop ${name}`]);
-  const record = { runs: order.flatMap((each) => merged.get(each) ?? []) };
+  const place = ({ name, kind }: MatrixRun): number => 2 * CONFIGURATIONS.findIndex((each) => each.name === name) + (kind === 'suite' ? 0 : 1);
+  const record = { runs: [...merged.values()].toSorted((a, b) => Number.parseInt(a.node, 10) - Number.parseInt(b.node, 10) || place(a) - place(b)) };
   writeFileSync(file, `${JSON.stringify(record, null, 1)}\n`);
   return record;
 }
 
 function table(runs: readonly MatrixRun[]): string {
-  const rows = runs.map(({ name, kind, settings, passed, failed, seconds }) => [name, settings.engine, settings.crc32c, settings.receive, settings.busyPoll, kind, passed, failed.length, seconds].map(String));
-  const all = [['configuration', 'engine', 'CRC32c', 'receive', 'run', 'passed', 'failed', 'seconds'], ...rows];
+  const rows = runs.map(({ name, kind, node, settings, passed, failed, seconds }) => [name, node, settings.engine, settings.crc32c, settings.receive, settings.busyPoll, kind, passed, failed.length, seconds].map(String));
+  const all = [['configuration', 'Node', 'engine', 'CRC32c', 'receive', 'polling, us', 'run', 'passed', 'failed', 'seconds'], ...rows];
   const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)));
-  return all.map((row) => row.map((cell, column) => (column < 5 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))).join('  ')).join('\n');
+  return all.map((row) => row.map((cell, column) => (column < 7 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))).join('  ')).join('\n');
 }
 
 async function main(): Promise<number> {

@@ -14,7 +14,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Case, Mark, Order } from './datapath-peer.ts';
 
 const MIB = 1 << 20;
-const WARM_MS = 40;
+/** Behind seconds of rest a program needs so long for its rate. */
+const WARM_MS = 200;
 const WINDOW_MS = 90;
 /** Ticks of 10 ms: a window with more than this of steal, or of other processes' work, is taken again. */
 const MAX_STEAL = 1;

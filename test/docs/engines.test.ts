@@ -12,7 +12,7 @@ describe('the matrix', () => {
     expect(matrixPage(page, record)).toBe(page);
   });
 
-  it.each(record.runs)('has the $kind run with $name as one of the whole, in which that was in force', ({ name, kind, environment, settings, passed, failed }) => {
+  it.each(record.runs)('has the $kind run with $name in Node $node as one of the whole, in which that was in force', ({ name, kind, environment, settings, passed, failed }) => {
     expect(CONFIGURATIONS.find((each) => each.name === name)?.environment).toEqual(environment);
     // Which CRC32c is the fastest is the recording host's affair.
     expect({ busyPoll: expectedSettings(environment).busyPoll, ...settings, crc32c: environment.IWARP_CRC32C ?? '' }).toEqual({ ...expectedSettings(environment), crc32c: environment.IWARP_CRC32C ?? '' });
