@@ -1,6 +1,7 @@
 /** Plots as SVG text, drawn by echarts without a browser. */
 import * as echarts from 'echarts';
-import type { CaseResult, CaseSpec, ExperimentResult, ProbeChart, Spread } from '../types.ts';
+import type { CaseResult, ExperimentResult, ProbeChart, Spread } from '../types.ts';
+import { labelOf } from './label.ts';
 
 const WIDTH = 880;
 const HEIGHT = 430;
@@ -187,9 +188,6 @@ const isOurs = ({ spec }: CaseResult): boolean => spec.peer === 'iwarp';
 /** NaN has become null in a file. */
 const present = (value: number | null): value is number => typeof value === 'number' && Number.isFinite(value);
 
-const connectionsText = ({ connections, inFlight }: CaseSpec): string =>
-  `${connections} connection${connections === 1 ? '' : 's'}, ${inFlight} under way`;
-
 function caseFigures(experiment: ExperimentResult): Figure[] {
   const value = valueOf(experiment);
   const latency = experiment.test === 'lat';
@@ -198,7 +196,7 @@ function caseFigures(experiment: ExperimentResult): Figure[] {
     const scale = value(one) / one.value.median;
     const figure = value(one);
     return {
-      label: experiment.id === 'spread' && isOurs(one) ? connectionsText(one.spec) : one.series, value: present(figure) ? figure : null, ours: isOurs(one),
+      label: labelOf(experiment, one), value: present(figure) ? figure : null, ours: isOurs(one),
       spread: { low: one.value.low * scale, high: one.value.high * scale },
     };
   });
@@ -209,7 +207,7 @@ function caseFigures(experiment: ExperimentResult): Figure[] {
   }];
   const ratios = experiment.cases.flatMap((one) => {
     const ratio = tcpRatio(one);
-    return ratio === undefined || !present(ratio.median) ? [] : [{ label: one.series, value: ratio.median, ours: isOurs(one), spread: ratio }];
+    return ratio === undefined || !present(ratio.median) ? [] : [{ label: labelOf(experiment, one), value: ratio.median, ours: isOurs(one), spread: ratio }];
   });
   if (ratios.length > 0) {
     drawn.push({

@@ -1,5 +1,6 @@
 /** Results in perftest's columns. */
 import type { ExperimentResult, ProbeResult } from '../types.ts';
+import { labelOf } from './label.ts';
 
 const LINE = '-'.repeat(110);
 const BW = ' #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]   of TCP   what';
@@ -13,7 +14,7 @@ const cell = (value: number, digits: number, width: number): string => (Number.i
 export function table(experiment: ExperimentResult): string {
   const rows = experiment.cases.map((one) => {
     const { size } = one.spec;
-    const where = experiment.axis === 'size' || experiment.axis === 'case' ? one.series : `${one.series}, ${one.x} ${experiment.axis}`;
+    const where = experiment.axis === 'case' ? labelOf(experiment, one) : experiment.axis === 'size' ? one.series : `${one.series}, ${one.x} ${experiment.axis}`;
     const what = one.disturbed ? `${where} (disturbed)` : where;
     if (one.latency !== null) {
       const l = one.latency;
