@@ -22,25 +22,26 @@ export interface Slice {
 
 /** Client processes that start at once: more would wait for a processor. */
 const START_BATCH = 4;
-/** How a pair comes up to speed. */
-interface Warming {
+/** How much care is taken with a group. */
+interface Care {
+  /** Pairs of processes that are set up at once. */
+  readonly openers: number;
   /** What JIT compilers get before the first round: so many runs of so many milliseconds, for what stopping and starting runs through is compiled too. */
   readonly runs: number;
   readonly runMs: number;
   /** Before each slice. */
   readonly settleMs: number;
+  /** How often a slice is taken at most, if the machine has been taken away in all of it. */
+  readonly attempts: number;
 }
 
-const QUICKLY: Warming = { runs: 1, runMs: 400, settleMs: SETTLE_MS };
+const QUICKLY: Care = { openers: 2, runs: 1, runMs: 400, settleMs: SETTLE_MS, attempts: 1 };
 /**
  * Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two seconds to come to the rate that they keep; and a
  * program that has rested for the seconds of a round takes up to 200 ms to come back to it, for V8 has made its young generation small meanwhile.
  */
-const CAREFULLY: Warming = { runs: 10, runMs: 250, settleMs: 250 };
-/** How often a slice is taken there at most, if the machine has been taken away in all of it. */
-const ATTEMPTS = 3;
-/** Pairs of processes that are set up at once where no goal is judged. */
-const OPENERS = 2;
+const CAREFULLY: Care = { openers: 1, runs: 10, runMs: 250, settleMs: 250, attempts: 3 };
+const careFor = ({ careful }: Experiment): Care => (careful === true ? CAREFULLY : QUICKLY);
 /** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
 const OPEN_SECONDS = 0.25;
 const ASK_SECONDS = 0.03;
@@ -132,17 +133,15 @@ export type Progress = (text: string) => void;
 class GroupRun {
   readonly #group: Group;
   readonly #method: Method;
-  readonly #careful: boolean;
-  readonly #warming: Warming;
+  readonly #care: Care;
   readonly #missing: { id: string; reason: string }[];
   readonly #pairs = new Map<Case, Pair>();
   readonly #slices = new Map<Case, Slice[]>();
 
-  constructor(group: Group, method: Method, careful: boolean, missing: { id: string; reason: string }[]) {
+  constructor(group: Group, method: Method, care: Care, missing: { id: string; reason: string }[]) {
     this.#group = group;
     this.#method = method;
-    this.#careful = careful;
-    this.#warming = careful ? CAREFULLY : QUICKLY;
+    this.#care = care;
     this.#missing = missing;
   }
 
@@ -177,19 +176,19 @@ class GroupRun {
         await this.#warm(pair).catch((error: unknown) => this.#drop(next, error));
       }
     };
-    await Promise.all(Array.from({ length: this.#careful ? 1 : OPENERS }, opener));
+    await Promise.all(Array.from({ length: this.#care.openers }, opener));
   }
 
   async #warm(pair: Pair): Promise<void> {
     await pair.open();
-    const { runs, runMs } = this.#warming;
+    const { runs, runMs } = this.#care;
     for (let run = 0; run < runs; run++) await pair.slice({ ...this.#method, windows: 0, latencyMs: 0 }, runMs);
   }
 
   async #slice(one: Case): Promise<Slice> {
-    const take = (): Promise<Slice> => (one.spec.peer === 'c' ? nativeSlice(one.spec, this.#method) : this.#pairs.get(one)!.slice(this.#method, this.#warming.settleMs));
+    const take = (): Promise<Slice> => (one.spec.peer === 'c' ? nativeSlice(one.spec, this.#method) : this.#pairs.get(one)!.slice(this.#method, this.#care.settleMs));
     let slice = await take();
-    for (let attempt = 1; this.#careful && attempt < ATTEMPTS && isDisturbed(slice); attempt++) slice = await take();
+    for (let attempt = 1; attempt < this.#care.attempts && isDisturbed(slice); attempt++) slice = await take();
     return slice;
   }
 
@@ -204,7 +203,7 @@ const roundsOf = (experiment: Experiment, method: Method): number => Math.min(ex
 
 /** How long an experiment takes on a machine that does nothing else. */
 export function expectedSeconds(experiment: Experiment, method: Method): number {
-  const { runs, runMs, settleMs } = experiment.careful === true ? CAREFULLY : QUICKLY;
+  const { runs, runMs, settleMs } = careFor(experiment);
   const slice = (settleMs + method.windows * method.windowMs) / 1000 + ASK_SECONDS;
   const open = OPEN_SECONDS + runs * (runMs / 1000 + ASK_SECONDS);
   const each = experiment.groups.flatMap(({ cases }) => cases).map(({ spec }) => open * Math.sqrt(spec.clients) + roundsOf(experiment, method) * slice);
@@ -213,13 +212,13 @@ export function expectedSeconds(experiment: Experiment, method: Method): number 
 
 /** Measure one experiment. */
 export async function runExperiment(experiment: Experiment, method: Method, progress: Progress): Promise<ExperimentResult> {
-  const { id, title, test, axis, unit, about, careful = false } = experiment;
+  const { id, title, test, axis, unit, about } = experiment;
   const cases: CaseResult[] = [];
   const missing: { id: string; reason: string }[] = [];
   for (const [i, group] of experiment.groups.entries()) {
     const told = (text: string): void => progress(experiment.groups.length === 1 ? text : `${i + 1}/${experiment.groups.length}  ${text}`);
     // A group that fails as a whole leaves the others.
-    await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careful, missing).run(told)
+    await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careFor(experiment), missing).run(told)
       .then((results) => cases.push(...results), (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
   }
   return { id, title, test, axis, unit, about, cases, missing };

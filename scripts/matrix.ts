@@ -134,13 +134,15 @@ async function runConfiguration(configuration: Configuration, options: Options):
   return runs;
 }
 
+const nodeLine = ({ node }: MatrixRun): number => Number.parseInt(node, 10);
+
 /** Put the runs in the place of older ones of the same configuration and the same line of Node. */
 function keep(file: string, runs: readonly MatrixRun[]): MatrixRecord {
   const before = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as MatrixRecord).runs : [];
-  const key = ({ name, kind, node }: MatrixRun): string => `${kind} ${name} ${Number.parseInt(node, 10)}`;
+  const key = (one: MatrixRun): string => `${one.kind} ${one.name} ${nodeLine(one)}`;
   const merged = new Map([...before, ...runs].map((each) => [key(each), each]));
   const place = ({ name, kind }: MatrixRun): number => 2 * CONFIGURATIONS.findIndex((each) => each.name === name) + (kind === 'suite' ? 0 : 1);
-  const record = { runs: [...merged.values()].toSorted((a, b) => Number.parseInt(a.node, 10) - Number.parseInt(b.node, 10) || place(a) - place(b)) };
+  const record = { runs: [...merged.values()].toSorted((a, b) => nodeLine(a) - nodeLine(b) || place(a) - place(b)) };
   writeFileSync(file, `${JSON.stringify(record, null, 1)}\n`);
   return record;
 }

@@ -15,36 +15,21 @@ import type { ConnectionManager as Manager } from '../../src/cm/index.ts';
 import type * as Testing from '../../src/testing.ts';
 import type * as Verbs from '../../src/verbs/index.ts';
 import { spread } from '../stats.ts';
+import { COUNTING_FILES, withoutCounting } from './counting-lines.ts';
 
 const BUILD = fileURLToPath(new URL('../..', import.meta.url));
 const BATCH = 128;
 const BATCHES = 16;
 const SIZE = 64;
 
-/** File, a line that counts, what is left of it, and how often it stands there. */
-const LINES: readonly (readonly [file: string, line: RegExp, left: string, times: number])[] = [
-  ['sender', /(this\.#step\(stage\)\)\s*)this\.fpdus\+\+;/g, '$1;', 1],
-  ['sender', /^\s*this\.#out\.payloadOctets \+= payload;$/gm, '', 2],
-  ['sender', /^(\s*)this\.messages\[.*\]\+\+;$/gm, '$1;', 2],
-  ['segment-writer', /^(\s*)this\.messages\[.*\]\+\+;$/gm, '$1;', 2],
-  ['receiver', /^\s*this\.segments\+\+;$/gm, '', 1],
-  ['receiver', /^\s*if \(row\.qn <= QN\.SEND\)\s*this\.payloadOctets \+= segment\.payloadLength;.*$/gm, '', 1],
-  ['receiver', /^\s*if \(segment\.last\)\s*this\.messages\[opcode\]\+\+;$/gm, '', 1],
-  ['stream', /^\s*this\.#counters\.octetsIn \+= .*;$/gm, '', 1],
-  ['stream', /^\s*this\.#counters\.octetsOut \+= .*;$/gm, '', 1],
-];
-
-/** A copy of the build, without the lines given. */
-function copyWithout(lines: typeof LINES, target: string): string {
+/** A copy of the build, with `change` made to each file that counts. */
+function copyWith(change: (file: string, text: string) => string, target: string): string {
   cpSync(join(BUILD, 'src'), join(target, 'src'), { recursive: true });
   cpSync(join(BUILD, '../package.json'), join(target, 'package.json'));
   symlinkSync(join(BUILD, '../node_modules'), join(target, 'node_modules'));
-  for (const [name, line, left, times] of lines) {
-    const path = join(target, 'src/rdmap', `${name}.js`);
-    const text = readFileSync(path, 'utf8');
-    const found = text.match(line)?.length ?? 0;
-    if (found !== times) throw new Error(`${path}: ${found} lines match ${String(line)} instead of ${times}: say anew what counts`);
-    writeFileSync(path, text.replace(line, left));
+  for (const file of COUNTING_FILES) {
+    const path = join(target, 'src/rdmap', `${file}.js`);
+    writeFileSync(path, change(file, readFileSync(path, 'utf8')));
   }
   return target;
 }
@@ -119,8 +104,8 @@ function measure(processes: number): CounterResult[] {
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-bare-'));
   try {
     const sides = [
-      { name: 'without counters', build: copyWithout(LINES, join(folder, 'bare')), figures: [] as number[][] },
-      { name: 'control', build: copyWithout([], join(folder, 'same')), figures: [] as number[][] },
+      { name: 'without counters', build: copyWith(withoutCounting, join(folder, 'bare')), figures: [] as number[][] },
+      { name: 'control', build: copyWith((_file, text) => text, join(folder, 'same')), figures: [] as number[][] },
     ];
     for (let i = 0; i < processes; i++) {
       for (const { build, figures } of sides) {

@@ -38,10 +38,21 @@ export function watchSteal(): () => boolean {
   return () => (readTicks().steal - from) / ((performance.now() - began) / 1000) > MAX_STEAL_A_SECOND;
 }
 
+const BUILD = fileURLToPath(new URL('../..', import.meta.url));
+
 /** Run one of the programs of bench/micro in a process of its own, so that nothing else has shaped its compiled code; what it prints. */
 export async function runMicro(name: string, nodeArgs: readonly string[], args: readonly (string | number)[], timeoutMs = 60_000): Promise<string> {
   const ending = import.meta.url.slice(-3);
   const program = fileURLToPath(new URL(`../micro/${name}${ending}`, import.meta.url));
-  const { stdout } = await promisify(execFile)(process.execPath, [...process.execArgv, ...nodeArgs, program, ...args.map(String)], { timeout: timeoutMs, maxBuffer: 1 << 24 });
+  const running = promisify(execFile)(process.execPath, [...process.execArgv, ...nodeArgs, program, ...args.map(String)], { timeout: timeoutMs, maxBuffer: 1 << 24 });
+  const { stdout } = await running.catch((error: unknown) => {
+    throw new Error(`bench/micro/${name}: ${whyEnded(error as { readonly stderr?: string; readonly code?: number | string; readonly signal?: string })}`, { cause: error });
+  });
   return stdout;
+}
+
+/** What a program that ended early said last, or how it ended. Node's own message has the command with its folders in it, and reports are passed on. */
+function whyEnded({ stderr = '', code, signal }: { readonly stderr?: string; readonly code?: number | string; readonly signal?: string }): string {
+  const said = /^\w*Error(?: \[\w+\])?: (.*)$/m.exec(stderr)?.[1];
+  return said?.replaceAll(BUILD, '') ?? `ended with ${signal ?? `status ${code}`}`;
 }

@@ -175,7 +175,7 @@ export class SendWqe {
   sgeIndex = 0;
   sgeOffset = 0;
   msn = 0;
-  /** Stream position behind the last octet of the message; -1 until it is all in segments. */
+  /** Stream position behind the last octet of the message; -1, by `reset`, until it is all in segments. */
   endPosition: number = WIDE_ZERO;
   /** Read and Atomic: octets of the response placed; and whether it is whole. */
   received = 0;

@@ -7,7 +7,7 @@ import { parseBench } from '../../bench/options.ts';
 import { attack, ATTACKS } from '../../bench/peers/hostile.ts';
 import { serve } from '../../bench/peers/iwarp.ts';
 import { steps, Tally } from '../../bench/peers/peer.ts';
-import { ratioOf } from '../../bench/probes/probe.ts';
+import { ratioOf, runMicro } from '../../bench/probes/probe.ts';
 import { report } from '../../bench/report/html.ts';
 import { probeTable } from '../../bench/report/table.ts';
 import { answers } from '../../bench/scenarios.ts';
@@ -108,4 +108,11 @@ describe('the report', () => {
   it('has its table on the terminal too', () => {
     expect(probeTable(probe)).toMatch(/tiny +1\.25 +-/);
   });
+});
+
+it('a program that fails gives its own reason, and no folder of the machine it ran on', async () => {
+  const failure = await runMicro('no-such-program', [], []).catch((error: unknown) => error as Error);
+  expect(failure).toBeInstanceOf(Error);
+  expect((failure as Error).message).toMatch(/^bench\/micro\/no-such-program: Cannot find module/);
+  expect((failure as Error).message).not.toContain(process.cwd());
 });
