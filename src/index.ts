@@ -7,7 +7,7 @@
  * @module iwarp
  */
 export { connect, type ConnectOptions } from './api/connect.ts';
-export type { TargetOptions } from './cm/target.ts';
+export type { BindOptions, TargetOptions } from './cm/target.ts';
 export {
   createServer, Server, type ConnectionFunction, type ServerListenOptions, type ServerOptions, type ServerRequest,
 } from './api/server.ts';

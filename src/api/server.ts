@@ -3,6 +3,7 @@ import { abortError, checkSignal } from '../base/abort.ts';
 import { checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
+import type { BindOptions } from '../cm/target.ts';
 import { privateDataRoom } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Connection } from './connection.ts';
@@ -38,15 +39,7 @@ export interface ServerOptions extends EndpointOptions {
 }
 
 /** Where {@link Server.listen} listens. */
-export interface ServerListenOptions {
-  /** Default: every address, IPv4 and IPv6. */
-  readonly host?: string;
-  /** 0, the default, picks a free one, which `address` then tells. */
-  readonly port?: number;
-  /** TCP connections that the system may hold for us before they are taken; 511 by default. */
-  readonly backlog?: number;
-  /** With an IPv6 host: do not take IPv4 connections too. */
-  readonly ipv6Only?: boolean;
+export interface ServerListenOptions extends BindOptions {
   /** Closes the server when it is aborted, also while it binds: `listen` then rejects with ERR_ABORTED. Connections are closed in order. */
   readonly signal?: AbortSignal;
 }
@@ -105,7 +98,7 @@ export class Server {
   /**
    * Bind and listen.
    *
-   * Rejects with ERR_CONNECT if the address cannot be had, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
+   * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
     checkObject('options', where);

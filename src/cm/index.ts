@@ -4,7 +4,7 @@
  * @module iwarp/cm
  */
 export { ConnectionManager, ActiveConnection, PassiveConnection, CmListener, type ConnectOptions, type ListenFailure, type ListenOptions } from './manager.ts';
-export type { TargetOptions } from './target.ts';
+export type { BindOptions, TargetOptions } from './target.ts';
 export { CmConnection, type ConnParam } from './connection.ts';
 export type { CmObserver, DeviceCounters } from './census.ts';
 export type { CmEvent, ConnectionParameters } from './events.ts';

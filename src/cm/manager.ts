@@ -3,7 +3,7 @@
  */
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
-import { checkHost, checkTarget, type Target, type TargetOptions } from './target.ts';
+import { checkBind, checkTarget, type BindOptions, type Target, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
@@ -27,15 +27,7 @@ export interface ConnectOptions extends ConnParam, TargetOptions {
 }
 
 /** Where and how to listen. */
-export interface ListenOptions {
-  /** Address to bind to; every address by default. */
-  readonly host?: string;
-  /** 0 picks a free port. */
-  readonly port?: number;
-  /** TCP connections that the system may hold for us before they are taken; 511 by default. */
-  readonly backlog?: number;
-  /** With an IPv6 host: do not take IPv4 connections too. */
-  readonly ipv6Only?: boolean;
+export interface ListenOptions extends BindOptions {
   /** Differences from {@link DEFAULT_POLICY}, for each connection that comes here. */
   readonly policy?: Partial<ConnectionPolicy>;
   /**
@@ -58,7 +50,6 @@ export interface ListenFailure {
 }
 
 const DEFAULT_MAX_PENDING = 256;
-const DEFAULT_BACKLOG = 511;
 
 /**
  * @example
@@ -100,7 +91,7 @@ export class ConnectionManager {
   /**
    * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` gets each connection whose Request is good; answer it with `accept`
    * or `reject`. Settles when the address is bound.
-   * Rejects with ERR_CONNECT if the address cannot be had.
+   * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know.
    *
    * @throws ERR_INVALID_ARGUMENT
    *
@@ -113,24 +104,17 @@ export class ConnectionManager {
   listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
     checkObject('options', options);
     checkFunction('onRequest', onRequest);
-    if (options.host !== undefined) checkHost('options.host', options.host);
-    if (options.port !== undefined) checkInteger('options.port', options.port, 0, 65_535);
-    const backlog = checkInteger('options.backlog', options.backlog === undefined ? DEFAULT_BACKLOG : options.backlog, 1, 65_535);
+    const target = checkBind(options);
     const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;
     if (onFailure !== undefined) checkFunction('options.onFailure', onFailure);
     const context = this.#context(resolvePolicy(options.policy));
     const listener = new CmListener(context, maxPending, onRequest, onFailure, this.device.limits.maxQpRdAtom);
-    const target = {
-      ...(options.host === undefined ? {} : { host: options.host }),
-      port: options.port ?? 0,
-      backlog,
-      ...(options.ipv6Only === undefined ? {} : { ipv6Only: checkBoolean('options.ipv6Only', options.ipv6Only) }),
-    };
     return new Promise((resolve, reject) => {
       this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {
         if (bound === undefined) {
-          reject(new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
+          const unable = error instanceof IwarpError && error.code === 'ERR_NOT_SUPPORTED';
+          reject(unable ? error : new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
           return;
         }
         listener.bound(bound);
@@ -381,6 +365,7 @@ export class CmListener implements ListenHandler {
 
   /** @internal */
   turnedAway(remoteAddress?: PortAddress): void {
+    if (this.#closed) return; // not because of the limit
     this.refused++;
     this.#context.census.refuse();
     this.#report({ reason: 'too-many-pending', remoteAddress });

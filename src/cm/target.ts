@@ -1,5 +1,6 @@
-/** Where a connection goes, as everything that connects takes it. */
-import { checkInteger, IwarpError, show } from '../base/errors.ts';
+/** Where a connection goes, and where one is waited for, as everything that connects or listens takes it. */
+import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import type { ListenTarget } from '../transport/port.ts';
 
 /** The peer's address, and our own. */
 export interface TargetOptions {
@@ -35,6 +36,39 @@ export function checkTarget(options: TargetOptions, host?: string): Target {
     ...(localAddress === undefined ? {} : { localAddress }),
     ...(localPort === undefined ? {} : { localPort }),
     ...(family === undefined ? {} : { family }),
+  };
+}
+
+/** Where to listen (rdma_bind_addr, rdma_listen). */
+export interface BindOptions {
+  /** Address to bind to; every address, IPv4 and IPv6, by default. */
+  readonly host?: string;
+  /** TCP port; 0, the default, picks a free one. */
+  readonly port?: number;
+  /** TCP connections that the system may hold for us before they are taken, 1 to 65535; 511 by default. */
+  readonly backlog?: number;
+  /** With an IPv6 host: do not take IPv4 connections too. */
+  readonly ipv6Only?: boolean;
+  /**
+   * Share the port with other listeners of the same user that say the same (SO_REUSEPORT), of this process or of others: the system spreads
+   * connections over them by a hash of the addresses. With several engines in workers every engine listens, so that connections that come
+   * in are spread over threads too. From Node 22.12 on; ERR_NOT_SUPPORTED before, ERR_CONNECT on a system without it. Off by
+   * default, for a second program on the port is mostly a mistake, and then hears of it.
+   */
+  readonly reusePort?: boolean;
+}
+
+const DEFAULT_BACKLOG = 511;
+
+/** What {@link BindOptions} come to. Throws ERR_INVALID_ARGUMENT for what is wrong. */
+export function checkBind({ host, port = 0, backlog = DEFAULT_BACKLOG, ipv6Only, reusePort }: BindOptions): ListenTarget {
+  if (host !== undefined) checkHost('options.host', host);
+  return {
+    ...(host === undefined ? {} : { host }),
+    port: checkInteger('options.port', port, 0, 65_535),
+    backlog: checkInteger('options.backlog', backlog, 1, 65_535),
+    ...(ipv6Only === undefined ? {} : { ipv6Only: checkBoolean('options.ipv6Only', ipv6Only) }),
+    ...(reusePort === undefined ? {} : { reusePort: checkBoolean('options.reusePort', reusePort) }),
   };
 }
 

@@ -12,10 +12,11 @@ import type { LocalOperation } from '../rdmap/local-work.ts';
 import type { StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveQueue } from '../rdmap/work.ts';
 import { BusyPoll } from '../transport/busy-poll.ts';
-import type { PortAddress, PortListener } from '../transport/port.ts';
+import type { PortAddress } from '../transport/port.ts';
 import type { Device, StagMirror } from '../verbs/device.ts';
 import { EngineLink } from './engine-link.ts';
 import { EngineHost, type EngineOptions, type EngineUser } from './host.ts';
+import { EngineListener, type EngineListenHandler, type ListeningEngine, type ListenReady } from './listener.ts';
 import { unpackError, type Command, type EngineEvent, type EngineSettings, type EntryState } from './messages.ts';
 import { RECEIVED } from './records.ts';
 import { SharedQueue } from './shared-queue.ts';
@@ -46,8 +47,9 @@ export class WorkerProgress implements Progress, StagMirror {
     return engine.connect(request, handler);
   }
 
-  listen(request: ListenRequest, handler: ListenHandler, ready: (listener: PortListener | undefined, error?: Error) => void): void {
-    this.#choose(null).listen(this.#nextListener++, request, handler, ready);
+  listen(request: ListenRequest, handler: ListenHandler, ready: ListenReady): void {
+    const engines = request.target.reusePort === true ? this.engines : [this.#choose(null)];
+    new EngineListener(engines, this.#nextListener++, handler, ready).bind(request);
   }
 
   /** The engine that has a shared queue of the endpoint, else the one with the fewest connections, in turn. */
@@ -116,13 +118,13 @@ function entryState(entry: StagEntry): EntryState {
 
 /** A listener and what it is waiting for. */
 interface Listening {
-  readonly handler: ListenHandler;
-  readonly ready: (listener: PortListener | undefined, error?: Error) => void;
+  readonly handler: EngineListenHandler;
+  readonly ready: ListenReady;
   done: (() => void) | undefined;
 }
 
 /** One engine with its links and listeners. */
-export class Engine implements EngineUser {
+export class Engine implements EngineUser, ListeningEngine {
   readonly host: EngineHost;
   readonly #progress: WorkerProgress;
   readonly #device: Device;
@@ -163,7 +165,7 @@ export class Engine implements EngineUser {
     return link;
   }
 
-  listen(id: number, request: ListenRequest, handler: ListenHandler, ready: Listening['ready']): void {
+  listen(id: number, request: ListenRequest, handler: EngineListenHandler, ready: ListenReady): void {
     if (this.#error !== null) {
       const error = this.#error;
       this.#device.defer(() => ready(undefined, error));
@@ -278,7 +280,7 @@ export class Engine implements EngineUser {
     link.open(local, remote);
     this.#links.set(id, link);
     this.host.ref();
-    if (listening === undefined || listening.handler.full()) link.abort(); // closed meanwhile: the engine itself keeps the limit
+    if (listening === undefined) link.abort(); // closed meanwhile
     else link.handler = listening.handler.incoming(link);
   }
 

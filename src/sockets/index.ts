@@ -5,5 +5,6 @@
  * @module iwarp/sockets
  */
 export { connect, RdmaSocket, type ConnectOptions, type ReadyState } from './socket.ts';
-export { createServer, RdmaServer, type ListenOptions, type ServerOptions } from './server.ts';
+export { createServer, RdmaServer, type ServerOptions } from './server.ts';
 export type { ChannelOptions, RdmaSocketOptions } from './options.ts';
+export type { BindOptions } from '../cm/target.ts';

@@ -3,6 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
 import { checkFunction, checkObject, IwarpError } from '../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
+import type { BindOptions } from '../cm/target.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
@@ -15,18 +16,6 @@ export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   readonly policy?: Partial<ConnectionPolicy>;
   /** Closes the server. */
   readonly signal?: AbortSignal;
-}
-
-/** Where to listen. */
-export interface ListenOptions {
-  /** TCP port; 0, the default, picks a free one. */
-  readonly port?: number;
-  /** Address to bind to; every one by default. */
-  readonly host?: string;
-  /** Connections that the system holds for us, at most. Default 511. */
-  readonly backlog?: number;
-  /** With an IPv6 host: do not take IPv4 connections too. */
-  readonly ipv6Only?: boolean;
 }
 
 /**
@@ -63,15 +52,15 @@ export class RdmaServer extends EventEmitter {
   listen(port?: number, host?: string, backlog?: number, ready?: () => void): this;
   listen(port: number, host: string, ready?: () => void): this;
   listen(port: number, ready?: () => void): this;
-  listen(where: ListenOptions, ready?: () => void): this;
+  listen(where: BindOptions, ready?: () => void): this;
   listen(ready: () => void): this;
-  listen(...given: (ListenOptions | number | string | (() => void) | undefined)[]): this {
+  listen(...given: (BindOptions | number | string | (() => void) | undefined)[]): this {
     if (this.#state !== 'idle') throw new IwarpError('ERR_INVALID_STATE', 'the server is listening or closed already');
     const ready = typeof given.at(-1) === 'function' ? given.pop() as () => void : undefined;
     const [where, host, backlog] = given;
     const options = where === undefined || typeof where === 'number' ? { port: where, host, backlog } : where;
     checkObject('options', options);
-    const bound = this.#rnic.cm.listen({ ...options as ListenOptions, policy: this.#policy }, (request) => this.#request(request));
+    const bound = this.#rnic.cm.listen({ ...options as BindOptions, policy: this.#policy }, (request) => this.#request(request));
     this.#state = 'binding';
     if (ready !== undefined) this.once('listening', ready);
     bound.then(

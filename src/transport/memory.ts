@@ -112,6 +112,10 @@ export class MemoryTransport implements Transport {
     const refuse = (code: string): void => {
       this.#time.defer(() => ready(undefined, systemError(`cannot listen on ${host}:${asked}`, code)));
     };
+    if (target.reusePort === true) {
+      this.#time.defer(() => ready(undefined, new IwarpError('ERR_NOT_SUPPORTED', 'reusePort: listeners in memory do not share a port')));
+      return;
+    }
     if (address === undefined) return refuse('ENOTFOUND');
     const name = key(address);
     if (this.#listeners.has(name)) return refuse('EADDRINUSE');

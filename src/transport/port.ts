@@ -84,6 +84,8 @@ export interface ListenTarget {
   readonly backlog?: number;
   /** IPv6 only, instead of also accepting mapped IPv4. */
   readonly ipv6Only?: boolean;
+  /** Share the port with other listeners that say the same; a transport that cannot answers ERR_NOT_SUPPORTED. */
+  readonly reusePort?: boolean;
 }
 
 /** A bound listener. */

@@ -8,7 +8,7 @@
  */
 
 import { connect, createServer } from 'node:net';
-import type { OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
+import type { ListenOptions, OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
 import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
@@ -17,6 +17,15 @@ import { codeOf, TcpPort } from './tcp-port.ts';
 
 /** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
 export type ReceiveMode = 'auto' | 'onread' | 'data';
+
+/** Whether `server.listen` of a Node of this version knows `reusePort`; one that does not would pass over it in silence. */
+export function reusesPorts(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major === 22 ? minor >= 12 : major === 23 ? minor >= 1 : major > 23;
+}
+
+/** What `server.listen` takes, with what Node 20 does not know yet. */
+type NetListenOptions = ListenOptions & { reusePort?: boolean };
 
 const RECEIVE_MODES: readonly ReceiveMode[] = ['auto', 'onread', 'data'];
 
@@ -101,6 +110,10 @@ export class TcpTransport implements Transport {
     failed?: (error: Error) => void,
   ): void {
     const port = checkInteger('port', target.port ?? 0, 0, 65_535);
+    if (target.reusePort === true && !reusesPorts(process.versions.node)) {
+      process.nextTick(ready, undefined, new IwarpError('ERR_NOT_SUPPORTED', `reusePort is known from Node 22.12 on, this is ${process.versions.node}`));
+      return;
+    }
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
     /** Our end of each connection, unless the listener is bound to all addresses. */
     let local: PortAddress | null = null;
@@ -129,12 +142,14 @@ export class TcpTransport implements Transport {
       if (!isAny(listener.address)) local = listener.address;
       ready(listener);
     });
-    server.listen({
+    const options: NetListenOptions = {
       port,
       ...(target.host !== undefined && { host: target.host }),
       ...(target.backlog !== undefined && { backlog: checkInteger('backlog', target.backlog, 1, 0x7fff_ffff) }),
       ...(target.ipv6Only !== undefined && { ipv6Only: target.ipv6Only }),
-    });
+      ...(target.reusePort !== undefined && { reusePort: target.reusePort }),
+    };
+    server.listen(options);
   }
 
   #connectOptions(target: ConnectTarget, port: TcpPort): TcpNetConnectOpts & { onread?: OnReadOpts } {

@@ -161,6 +161,7 @@ add('Server.listen', 'host', INVALID, [null, 1, ''], (v) => createServer().liste
 add('Server.listen', 'port', INVALID, [...NOT_INTEGER, 65_536], (v) => createServer().listen({ port: v }));
 add('Server.listen', 'backlog', INVALID, [...NOT_INTEGER, 0], (v) => createServer().listen({ backlog: v }));
 add('Server.listen', 'ipv6Only', INVALID, NOT_BOOLEAN, (v) => createServer().listen({ ipv6Only: v }));
+add('Server.listen', 'reusePort', INVALID, NOT_BOOLEAN, (v) => createServer().listen({ reusePort: v }));
 add('Server.address', 'a server that does not listen', 'ERR_INVALID_STATE', once, () => createServer().address);
 add('openRnic', 'options', INVALID, NOT_OBJECT, (v) => openRnic(v));
 add('openRnic', 'transport', INVALID, [null, 1, {}], (v) => openRnic({ transport: v }));

@@ -62,6 +62,7 @@ add('port', [null, '1', {}], (port) => createServer().listen({ port }));
 add('host', [null, 7, {}, ''], (value) => createServer().listen(0, value));
 add('backlog', integer(1, 65_535), (value) => createServer().listen(0, '127.0.0.1', value));
 add('ipv6Only', NOT_BOOLEAN, (ipv6Only) => createServer().listen({ ipv6Only }));
+add('reusePort', NOT_BOOLEAN, (reusePort) => createServer().listen({ reusePort }));
 add('ms', integer(0, 2 ** 31 - 1), (value) => socket.setTimeout(value));
 add('callback', NOT_FUNCTION, (value) => socket.setTimeout(5, value));
 add('enable', NOT_BOOLEAN, (value) => socket.setKeepAlive(value));
