@@ -14,7 +14,6 @@ import type { PortAddress } from '../transport/port.ts';
 import { createWorkCompletion, type WorkCompletion } from '../verbs/cq.ts';
 import { ACCESS, type MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
-import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { Credits, isFarewell, isGrant } from './credits.ts';
 import { destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
@@ -26,7 +25,7 @@ import {
   allocateBytes, localMemory, rightsOf, sinkFor, sourceFor, sourceMemory, ticketTo, type AllocateOptions, type LocalMemory, type PeerAccess,
 } from './local-memory.ts';
 import { Message } from './message.ts';
-import { Operations, type OperationOptions } from './operations.ts';
+import { IN_LINE, Operations, type OperationOptions, type OperationRequest } from './operations.ts';
 import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
 import { Waiters } from '../base/waiters.ts';
 
@@ -41,6 +40,7 @@ export interface SendOptions extends OperationOptions {
 /** Completions taken per poll. */
 const POLL_BATCH = 64;
 const ATOMIC_OCTETS = 8;
+const TEXT = new TextEncoder();
 
 /** Immediate Data that this layer keeps for itself between two of our own endpoints. */
 const isOurs = (immediate: bigint): boolean => isGrant(immediate) || isFarewell(immediate);
@@ -227,17 +227,14 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { payload, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? new TextEncoder().encode(data) : data);
+    const { sges, inline, unregistered, octets, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
     }
-    await this.#operations.submit({
-      opcode: 'send',
-      ...payload,
-      ...(solicited === undefined ? {} : { solicited }),
-      ...(invalidate === undefined ? {} : { invalidate }),
-    }, true, cleanup, signal);
+    await this.#operations.submit(
+      { opcode: 'send', wrId: IN_LINE, sges, inline, unregistered, octets, solicited, invalidate }, true, cleanup, signal,
+    );
   }
 
   /**
@@ -252,9 +249,7 @@ export class Connection {
     const { solicited } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     this.#checkImmediate(value);
-    await this.#operations.submit(
-      { opcode: 'immediate', immediate: value, ...(solicited === undefined ? {} : { solicited }) }, true, null, signal,
-    );
+    await this.#operations.submit({ opcode: 'immediate', wrId: IN_LINE, immediate: value, solicited }, true, null, signal);
   }
 
   /**
@@ -269,8 +264,7 @@ export class Connection {
    */
   async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
-    const { payload, cleanup } = sourceFor(this.#r, local, remote);
-    await this.#operations.submit({ opcode: 'rdma-write', ...payload, rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
+    await this.#write(local, remote, undefined, signal);
   }
 
   /**
@@ -285,10 +279,7 @@ export class Connection {
   async writeImmediate(local: LocalMemory, remote: RemoteBuffer, value: bigint, options: OperationOptions = {}): Promise<void> {
     const signal = this.#checkCall(options);
     this.#checkImmediate(value);
-    const { payload, cleanup } = sourceFor(this.#r, local, remote);
-    await this.#operations.submit(
-      { opcode: 'rdma-write', ...payload, rkey: remote.rkey, remoteAddr: remote.address, immediate: value }, true, cleanup, signal,
-    );
+    await this.#write(local, remote, value, signal);
   }
 
   /**
@@ -302,7 +293,8 @@ export class Connection {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
     const { sge, bytes, cleanup } = sinkFor(this.#r, local === undefined ? new Uint8Array(remote.length) : local, remote);
-    await this.#operations.submit({ opcode: 'rdma-read', sges: [sge], rkey: remote.rkey, remoteAddr: remote.address }, false, cleanup, signal);
+    const { rkey, at } = remote;
+    await this.#operations.submit({ opcode: 'rdma-read', wrId: IN_LINE, sges: [sge], rkey, remoteAddr: at }, false, cleanup, signal);
     return bytes;
   }
 
@@ -322,7 +314,7 @@ export class Connection {
     return await this.#atomic(
       remote,
       (sges) => ({
-        opcode: 'atomic-fetch-add', sges, rkey: remote.rkey, remoteAddr: remote.address, add, ...(addMask === undefined ? {} : { addMask }),
+        opcode: 'atomic-fetch-add', wrId: IN_LINE, sges, rkey: remote.rkey, remoteAddr: remote.at, add, addMask,
       }),
       signal,
     );
@@ -349,8 +341,7 @@ export class Connection {
     return await this.#atomic(
       remote,
       (sges) => ({
-        opcode: 'atomic-cmp-swap', sges, rkey: remote.rkey, remoteAddr: remote.address, compare, swap,
-        ...(compareMask === undefined ? {} : { compareMask }), ...(swapMask === undefined ? {} : { swapMask }),
+        opcode: 'atomic-cmp-swap', wrId: IN_LINE, sges, rkey: remote.rkey, remoteAddr: remote.at, compare, swap, compareMask, swapMask,
       }),
       signal,
     );
@@ -492,7 +483,16 @@ export class Connection {
     if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not accept Immediate Data');
   }
 
-  async #atomic(remote: RemoteBuffer, make: (sges: readonly Sge[]) => SendWorkRequest, signal: AbortSignal | undefined): Promise<bigint> {
+  #write(local: LocalMemory, remote: RemoteBuffer, immediate: bigint | undefined, signal: AbortSignal | undefined): Promise<void> {
+    const { sges, inline, unregistered, octets, cleanup } = sourceFor(this.#r, local, remote);
+    const { rkey, at } = remote;
+    return this.#operations.submit(
+      { opcode: 'rdma-write', wrId: IN_LINE, sges, inline, unregistered, octets, rkey, remoteAddr: at, immediate },
+      immediate !== undefined, cleanup, signal,
+    );
+  }
+
+  async #atomic(remote: RemoteBuffer, make: (sges: readonly Sge[]) => OperationRequest, signal: AbortSignal | undefined): Promise<bigint> {
     checkRemote('remote', remote);
     if (remote.length < ATOMIC_OCTETS) throw new IwarpError('ERR_OUT_OF_RANGE', `an atomic needs 8 octets, the remote buffer has ${remote.length}`);
     if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');

@@ -89,20 +89,32 @@ export function localMemory(own: Own, name: string, memory: LocalMemory, access:
   return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
 }
 
-/** @internal Where the payload of a Send or Write comes from, as its request says it. */
+/** @internal Where the payload of a Send or Write comes from: one of the three, as a request says it. */
 export interface Source {
-  readonly payload: { readonly sges: readonly Sge[] } | { readonly inline: Uint8Array };
+  readonly sges: readonly Sge[] | undefined;
+  readonly inline: Uint8Array | undefined;
+  readonly unregistered: Uint8Array | undefined;
+  /** Of the last two. */
+  readonly octets: number | undefined;
   readonly length: number;
   readonly cleanup: ((ok: boolean) => void) | null;
 }
 
-/** @internal The same as {@link localMemory} for memory that is only read: what is short goes into the queue entry. */
+/**
+ * @internal The same as {@link localMemory} for memory that is only read: what is short goes into the queue entry, and other octets of
+ * this thread's own need no STag, which is for those who ask from elsewhere.
+ */
 export function sourceMemory(own: Own, name: string, memory: LocalMemory): Source {
-  if (ArrayBuffer.isView(memory) && memory.byteLength <= own.inline) {
-    return { payload: { inline: checkBytes(name, memory) }, length: memory.byteLength, cleanup: null };
+  if (ArrayBuffer.isView(memory)) {
+    const bytes = checkBytes(name, memory);
+    const { length } = bytes;
+    if (length <= own.inline) return { sges: undefined, inline: bytes, unregistered: undefined, octets: length, length, cleanup: null };
+    if (own.bounce === null && !(bytes.buffer instanceof SharedArrayBuffer)) {
+      return { sges: undefined, inline: undefined, unregistered: bytes, octets: length, length, cleanup: null };
+    }
   }
   const { sge, length, cleanup } = localMemory(own, name, memory, 0);
-  return { payload: { sges: [sge] }, length, cleanup };
+  return { sges: [sge], inline: undefined, unregistered: undefined, octets: undefined, length, cleanup };
 }
 
 /** An operation on memory that the engine cannot see goes through memory that it can. */

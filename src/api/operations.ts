@@ -21,22 +21,72 @@ export interface OperationOptions {
   readonly signal?: AbortSignal;
 }
 
-/** One operation, from the call to the completion. */
-interface Operation {
-  readonly request: SendWorkRequest;
+/** A work request to which the line gives its number. A spread into one with a number would cost more than all of posting. */
+export type OperationRequest = SendWorkRequest & { wrId: number };
+
+/** One operation, from the call to the completion; first in the line, then among the posted. */
+class Operation {
+  readonly request: OperationRequest;
   /** Costs a credit: it takes a receive at the peer. */
   readonly message: boolean;
   /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
   readonly cleanup: ((ok: boolean) => void) | null;
   readonly resolve: () => void;
   readonly reject: (error: Error) => void;
-  stopListening: (() => void) | null;
+  stopListening: (() => void) | null = null;
   /** When it was posted, for the latency histograms; NaN if nobody records. */
-  postedAt: number;
+  postedAt: number = Number.NaN;
+  /** Its neighbours in the queue where it is. */
+  previous: Operation | null = null;
+  next: Operation | null = null;
+
+  constructor(
+    request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, resolve: () => void, reject: (error: Error) => void,
+  ) {
+    this.request = request;
+    this.message = message;
+    this.cleanup = cleanup;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+}
+
+/** Operations, first come first, linked to each other: one leaves from the middle at once, and none costs an object. */
+class OperationQueue {
+  first: Operation | null = null;
+  #last: Operation | null = null;
+  size = 0;
+
+  add(operation: Operation): void {
+    operation.previous = this.#last;
+    if (this.#last === null) this.first = operation;
+    else this.#last.next = operation;
+    this.#last = operation;
+    this.size++;
+  }
+
+  remove(operation: Operation): void {
+    const { previous, next } = operation;
+    if (previous === null) this.first = next;
+    else previous.next = next;
+    if (next === null) this.#last = previous;
+    else next.previous = previous;
+    operation.previous = operation.next = null;
+    this.size--;
+  }
+
+  /** Take the first. */
+  shift(): Operation | null {
+    const { first } = this;
+    if (first !== null) this.remove(first);
+    return first;
+  }
 }
 
 type Outcome = Pick<WorkCompletion, 'opcode' | 'status'>;
 
+/** The number of an operation that has not been posted. */
+export const IN_LINE = -1;
 /** Operations number from 2; these mark a grant of credits and the farewell. */
 const GRANT_ID = 0;
 const FAREWELL_ID = 1;
@@ -48,9 +98,10 @@ export class Operations {
   readonly #max: number;
   readonly #credits: Credits | null;
   readonly #scheduler: Scheduler;
-  /** Not posted yet, first come first. A set, so that an aborted one leaves from the middle at once. */
-  readonly #line = new Set<Operation>();
-  readonly #posted = new Map<number, Operation>();
+  /** Not posted yet. */
+  readonly #line = new OperationQueue();
+  /** In the order in which they complete (RDMAP-094). */
+  readonly #posted = new OperationQueue();
   /** Failed or flushed: the reason comes with the Terminate, or with the end of the connection. */
   readonly #failed: { readonly operation: Operation; readonly wc: Outcome }[] = [];
   readonly #idle = new Waiters<void>();
@@ -80,13 +131,13 @@ export class Operations {
   }
 
   /** Start an operation, at once or when its turn comes. An abort takes it out of the line; once posted it can only be left alone. */
-  submit(request: SendWorkRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, signal: AbortSignal | undefined): Promise<void> {
+  submit(request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted === true) {
       cleanup?.(false);
       return Promise.reject(abortError(signal));
     }
     return new Promise<void>((resolve, reject) => {
-      const operation: Operation = { request, message, cleanup, resolve, reject, stopListening: null, postedAt: Number.NaN };
+      const operation = new Operation(request, message, cleanup, resolve, reject);
       if (signal !== undefined) this.#listen(operation, signal);
       if (this.#line.size === 0 && this.#mayPost(operation)) this.#post(operation);
       else this.#line.add(operation);
@@ -96,7 +147,8 @@ export class Operations {
   #listen(operation: Operation, signal: AbortSignal): void {
     const onAbort = (): void => {
       operation.reject(abortError(signal));
-      if (!this.#line.delete(operation)) return; // posted: memory belongs to the stack until the completion
+      if (operation.request.wrId !== IN_LINE) return; // posted: memory belongs to the stack until the completion
+      this.#line.remove(operation);
       operation.cleanup?.(false);
       this.pump();
     };
@@ -110,17 +162,17 @@ export class Operations {
   }
 
   #post(operation: Operation): void {
-    while (this.#posted.has(this.#nextId)) this.#takeId();
-    const id = this.#takeId();
+    const { request } = operation;
+    request.wrId = this.#takeId();
     try {
-      this.#qp.postSend({ ...operation.request, wrId: id });
+      this.#qp.postSend(request);
     } catch (error) {
       settle(operation, error as Error);
       return;
     }
     if (operation.message) this.#credits?.spend();
     if (this.latency !== null) operation.postedAt = this.#scheduler.now();
-    this.#posted.set(id, operation);
+    this.#posted.add(operation);
   }
 
   #takeId(): number {
@@ -133,9 +185,8 @@ export class Operations {
   pump(): void {
     if (this.#ended !== null) return;
     this.#grant();
-    for (const operation of this.#line) {
-      if (!this.#mayPost(operation)) break;
-      this.#line.delete(operation);
+    for (let operation = this.#line.first; operation !== null && this.#mayPost(operation); operation = this.#line.first) {
+      this.#line.remove(operation);
       this.#post(operation);
     }
     if (this.size === 0) while (this.#idle.next());
@@ -159,8 +210,7 @@ export class Operations {
   /** Start nothing more: what waits in line ends with this. What has been posted goes on. */
   stop(error: IwarpError): void {
     this.#quiet = true;
-    for (const operation of this.#line) settle(operation, error);
-    this.#line.clear();
+    for (let operation = this.#line.shift(); operation !== null; operation = this.#line.shift()) settle(operation, error);
     this.pump();
   }
 
@@ -171,9 +221,9 @@ export class Operations {
       if (id === GRANT_ID) this.#granting = false;
       return;
     }
-    const operation = this.#posted.get(id);
-    if (operation === undefined) return; // posted by the user, on the queue pair itself
-    this.#posted.delete(id);
+    const operation = this.#posted.first;
+    if (operation === null || operation.request.wrId !== id) return; // posted by the user, on the queue pair itself
+    this.#posted.remove(operation);
     if (wc.status !== 'success') {
       const { opcode, status } = wc;
       this.#failed.push({ operation, wc: { opcode, status } });
@@ -207,9 +257,9 @@ export class Operations {
   end(error: IwarpError): void {
     this.#ended = error;
     this.#settleFailed(error);
-    for (const operation of [...this.#posted.values(), ...this.#line]) settle(operation, error);
-    this.#posted.clear();
-    this.#line.clear();
+    for (const queue of [this.#posted, this.#line]) {
+      for (let operation = queue.shift(); operation !== null; operation = queue.shift()) settle(operation, error);
+    }
     while (this.#idle.next());
   }
 }

@@ -72,11 +72,15 @@ export class SgeElement {
     this.bytes = NO_BYTES;
   }
 
-  /** True if there is nothing to use, or the STag is still valid, the one posted with, and over the same memory, which nobody has transferred away. */
+  /**
+   * True if there is nothing to use, or the STag is still valid, the one posted with, and over the same memory, which nobody has transferred
+   * away. Without an entry, only the last counts.
+   */
   usable(right: number): boolean {
-    const { entry } = this;
-    if (entry === null || this.length === 0) return true; // VERBS-085: zero length is not looked at
-    return entry.valid && (entry.stag | 0) === this.#stag && (entry.access & right) === right && entry.bytes === this.bytes && this.offset + this.length <= this.bytes.length;
+    const { entry, length } = this;
+    if (length === 0) return true; // VERBS-085: zero length is not looked at
+    if (this.offset + length > this.bytes.length) return false;
+    return entry === null || (entry.valid && (entry.stag | 0) === this.#stag && (entry.access & right) === right && entry.bytes === this.bytes);
   }
 }
 

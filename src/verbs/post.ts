@@ -15,11 +15,11 @@ import type { MemoryWindow } from './window.ts';
 
 interface SendCommon {
   /** The caller's own number, given back in the completion; any u64. */
-  readonly wrId?: bigint | number;
+  readonly wrId?: bigint | number | undefined;
   /** Give a completion on success too; default from the queue pair. Failures always give one (VERBS-106). */
-  readonly signaled?: boolean;
+  readonly signaled?: boolean | undefined;
   /** Start only after all earlier Reads and Atomics have completed (VERBS-098). */
-  readonly fence?: boolean;
+  readonly fence?: boolean | undefined;
 }
 
 /** Requests that only concern our own memory: nothing is sent (VERBS-104). `fence` waits for all work in front (VERBS-099). */
@@ -30,13 +30,17 @@ export interface SendRequest extends SendCommon {
   /** Names the kind of request. */
   readonly opcode: 'send';
   /** Local memory to gather the payload from, in order; none makes the message empty. Not together with `inline`. */
-  readonly sges?: readonly Sge[];
+  readonly sges?: readonly Sge[] | undefined;
   /** Octets copied when posted, instead of a list. */
-  readonly inline?: ArrayBufferView;
+  readonly inline?: ArrayBufferView | undefined;
+  /** @internal Octets that are not registered, instead of a list: the stack's until completion, in memory that only this thread has. */
+  readonly unregistered?: Uint8Array | undefined;
+  /** @internal How many octets `inline` or `unregistered` had when the program gave it; fewer are there once it has been transferred away. */
+  readonly octets?: number | undefined;
   /** Ask for a solicited event at the peer (RFC 5040 5.3). */
-  readonly solicited?: boolean;
+  readonly solicited?: boolean | undefined;
   /** STag of the peer to invalidate on delivery. */
-  readonly invalidate?: number;
+  readonly invalidate?: number | undefined;
 }
 
 /**
@@ -47,17 +51,21 @@ export interface WriteRequest extends SendCommon {
   /** Names the kind of request. */
   readonly opcode: 'rdma-write';
   /** Local memory to gather the payload from, in order; none makes the message empty. Not together with `inline`. */
-  readonly sges?: readonly Sge[];
+  readonly sges?: readonly Sge[] | undefined;
   /** Octets copied when posted, instead of a list. */
-  readonly inline?: ArrayBufferView;
+  readonly inline?: ArrayBufferView | undefined;
+  /** @internal Octets that are not registered, instead of a list: the stack's until completion, in memory that only this thread has. */
+  readonly unregistered?: Uint8Array | undefined;
+  /** @internal How many octets `inline` or `unregistered` had when the program gave it; fewer are there once it has been transferred away. */
+  readonly octets?: number | undefined;
   /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
   /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
   readonly remoteAddr: bigint | number;
   /** Eight octets of Immediate Data to follow, as a u64; sent big-endian. */
-  readonly immediate?: bigint | number;
+  readonly immediate?: bigint | number | undefined;
   /** The Immediate Data causes a solicited event. */
-  readonly solicited?: boolean;
+  readonly solicited?: boolean | undefined;
 }
 
 /** An RDMA Read of `sges[0].length` octets from the peer into one local element. */
@@ -65,13 +73,13 @@ export interface ReadRequest extends SendCommon {
   /** Names the kind of request. */
   readonly opcode: 'rdma-read';
   /** At most one element (VERBS-083); none reads zero octets. */
-  readonly sges?: readonly Sge[];
+  readonly sges?: readonly Sge[] | undefined;
   /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
   /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
   readonly remoteAddr: bigint | number;
   /** Invalidate the sink's STag behind the response and before the completion (VERBS-102). */
-  readonly localInvalidate?: boolean;
+  readonly localInvalidate?: boolean | undefined;
 }
 
 /** Eight octets of Immediate Data (RFC 7306 6), as a big-endian number. */
@@ -81,7 +89,7 @@ export interface ImmediateRequest extends SendCommon {
   /** The eight octets as a u64; sent big-endian. */
   readonly immediate: bigint | number;
   /** Ask for a solicited event at the peer. */
-  readonly solicited?: boolean;
+  readonly solicited?: boolean | undefined;
 }
 
 /** FetchAdd (RFC 7306 5.1.1): the original value goes, in this machine's byte order, to the 8 octets of `sges[0]`. */
@@ -97,7 +105,7 @@ export interface FetchAddRequest extends SendCommon {
   /** What to add: u64, modulo 2^64. */
   readonly add: bigint | number;
   /** Bits that end a field: no carry leaves them. Default 0, one 64-bit field. */
-  readonly addMask?: bigint;
+  readonly addMask?: bigint | undefined;
 }
 
 /** CmpSwap (RFC 7306 5.1.2). */
@@ -115,9 +123,9 @@ export interface CmpSwapRequest extends SendCommon {
   /** What is written if it does, in the bits of `swapMask`: u64. */
   readonly swap: bigint | number;
   /** Bits that are compared. Default: all. */
-  readonly compareMask?: bigint;
+  readonly compareMask?: bigint | undefined;
   /** Bits that are written. Default: all. */
-  readonly swapMask?: bigint;
+  readonly swapMask?: bigint | undefined;
 }
 
 /** Make an STag of ours unusable until its next registration or bind (VERBS-153). */
@@ -139,9 +147,9 @@ export interface FastRegisterRequest extends MemoryCommon {
   /** A union of `ACCESS`. */
   readonly access: number;
   /** Tagged offset of the first octet; without it the region is zero-based. */
-  readonly iova?: bigint | number;
+  readonly iova?: bigint | number | undefined;
   /** Key of the new STag, 0 to 255; the next one by default. */
-  readonly key?: number;
+  readonly key?: number | undefined;
 }
 
 /** Bind a window in state Invalid to `length` octets from `offset` of a region (VERBS-161). */
@@ -153,15 +161,15 @@ export interface BindRequest extends MemoryCommon {
   /** Addressed (registered with `iova`), with MW_BIND. */
   readonly mr: MemoryRegion;
   /** First octet, counted from the start of the region. Default 0. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Octets. Default: to the end of the region. */
-  readonly length?: number;
+  readonly length?: number | undefined;
   /** A union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC; the last two need LOCAL_WRITE of the region (VERBS-162). */
   readonly access: number;
   /** Tagged offset of the window's first octet; the region's own by default, 0 makes it zero-based. */
-  readonly iova?: bigint | number;
+  readonly iova?: bigint | number | undefined;
   /** Key of the new STag, 0 to 255; the next one by default. */
-  readonly key?: number;
+  readonly key?: number | undefined;
 }
 
 /** What {@link QueuePair.postSend} takes. */
@@ -359,12 +367,20 @@ function fillRemote(name: string, request: { rkey: number; remoteAddr: bigint | 
 }
 
 function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: SendWqe, context: PostContext): void {
-  if (request.inline === undefined) {
+  const { inline, unregistered, octets } = request;
+  if (octets !== undefined && octets !== (unregistered ?? inline)!.byteLength) {
+    throw new IwarpError('ERR_INVALID_REGION', `${name}: the memory has been transferred away or resized since it was given`);
+  }
+  if (unregistered !== undefined) {
+    wqe.sges.add(null, unregistered, 0, unregistered.length);
+    return;
+  }
+  if (inline === undefined) {
     fillSges(name, request.sges ?? NO_SGES, wqe, context.pd, context.limits.maxSge, 0);
     return;
   }
   if (request.sges !== undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} has both inline and sges`);
-  const bytes = checkBytes(`${name}.inline`, request.inline);
+  const bytes = inline instanceof Uint8Array ? inline : checkBytes(`${name}.inline`, inline);
   if (bytes.length > context.limits.maxInline) {
     throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${context.limits.maxInline}`);
   }
