@@ -13,14 +13,15 @@ import type { CmEvent } from '../cm/events.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../verbs/cq.ts';
 import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
+import type { ReceiveWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import type { ChannelOptions } from './options.ts';
 import { findMapped, Mappings } from './iomap.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
 import {
-  CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
-  messageOp, messageValue, OP, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,
+  CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeIomap, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
+  messageOp, messageValue, OP, putMessage, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,
 } from './wire.ts';
 
 /** What a channel tells its user. Each may be called from inside a completion, never from inside a call of the user. */
@@ -68,6 +69,8 @@ export class Channel {
   readonly #inbound: ReceiveWindow;
   readonly #words: MemoryRegion;
   readonly #wordView: DataView;
+  /** One for each place of a message, posted again when it has been read. */
+  readonly #receives: readonly ReceiveWorkRequest[];
   /** Messages that have come before our event handler has heard that the connection is there: slot and octets. */
   readonly #early: (readonly [number, number])[] = [];
   readonly #credits: number;
@@ -79,6 +82,8 @@ export class Channel {
   readonly #list: MemoryRegion;
   readonly #listView: DataView;
   readonly #iomapSize: number;
+  readonly #messageBytes = new Uint8Array(MESSAGE_OCTETS);
+  readonly #messageView = new DataView(this.#messageBytes.buffer);
   #listNext = 1;
   #peer: ConnectionData | null = null;
   #remoteNext = 1;
@@ -110,7 +115,10 @@ export class Channel {
     this.#listView = viewOf(this.#list);
     this.#send = this.#register(options.sendBuffer ?? DEFAULT_BUFFER, 0);
     this.#outbound = new SendWindow(this.#send.bytes);
-    for (let slot = 0; slot < receives; slot++) this.#postReceive(slot);
+    this.#receives = Array.from({ length: receives }, (_, slot) => (
+      { wrId: ID.RECEIVE + slot, sges: [{ mr: this.#words, offset: slot * MESSAGE_OCTETS, length: MESSAGE_OCTETS }] }
+    ));
+    this.qp.postRecv(this.#receives);
     this.#cq.setHandler(() => this.#poll());
     this.#cq.requestNotify();
   }
@@ -191,11 +199,6 @@ export class Channel {
     return !this.#peer!.bigEndian;
   }
 
-  /** Begin a new write: transfers start small again. */
-  beginWrite(): void {
-    this.#outbound.begin();
-  }
-
   /** Send from `chunk`, from `offset` on; returns how many octets were taken, 0 if there is no room now. */
   write(chunk: Uint8Array, offset: number): number {
     if (this.#state !== 'open' || !this.#tellMaps()) return 0;
@@ -206,7 +209,7 @@ export class Channel {
       const { octets, from, addr, key } = transfer;
       this.qp.postSend([
         { opcode: 'rdma-write', sges: [{ mr: this.#send, offset: from, length: octets }], signaled: false, rkey: key, remoteAddr: addr },
-        { opcode: 'send', wrId: ID.DATA, inline: encodeMessage(OP.DATA, octets, this.#little) },
+        { opcode: 'send', wrId: ID.DATA, inline: this.#message(OP.DATA, octets) },
       ]);
       at += octets;
     }
@@ -238,9 +241,15 @@ export class Channel {
     this.qp.postSend({ opcode: 'rdma-write', wrId: ID.CONTROL, rkey: 0, remoteAddr: 0 });
   }
 
+  /** A message, in the same four octets each time: inline data is copied when it is posted. */
+  #message(op: number, value: number): Uint8Array {
+    putMessage(this.#messageView, op, value, this.#little);
+    return this.#messageBytes;
+  }
+
   #postControl(op: number, value: number, wrId: number): void {
     this.#controls++;
-    this.qp.postSend({ opcode: 'send', wrId, inline: encodeMessage(op, value, this.#little) });
+    this.qp.postSend({ opcode: 'send', wrId, inline: this.#message(op, value) });
   }
 
   // ------------------------------------------------------------------------------------------------- mapped buffers
@@ -270,7 +279,7 @@ export class Channel {
       this.#controls++;
       this.qp.postSend([
         { opcode: 'rdma-write', inline: entry, signaled: false, rkey: targetSgl.key, remoteAddr: at },
-        { opcode: 'send', wrId: ID.IOMAP, inline: encodeMessage(OP.IOMAP, index, this.#little) },
+        { opcode: 'send', wrId: ID.IOMAP, inline: this.#message(OP.IOMAP, index) },
       ]);
     }
     return true;
@@ -289,10 +298,6 @@ export class Channel {
   }
 
   // ----------------------------------------------------------------------------------------------------- completions
-
-  #postReceive(slot: number): void {
-    this.qp.postRecv({ wrId: ID.RECEIVE + slot, sges: [{ mr: this.#words, offset: slot * MESSAGE_OCTETS, length: MESSAGE_OCTETS }] });
-  }
 
   #poll(): void {
     if (this.#cq.destroyed) return;
@@ -335,7 +340,7 @@ export class Channel {
       return;
     }
     const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#little);
-    if (this.qp.state === 'rts') this.#postReceive(slot);
+    if (this.qp.state === 'rts') this.qp.postRecv(this.#receives[slot]!);
     const value = messageValue(word);
     switch (messageOp(word)) {
       case OP.DATA:

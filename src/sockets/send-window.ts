@@ -9,27 +9,36 @@ import type { RemoteMemory } from './wire.ts';
 
 /** Credits that we leave unused, so that our control messages find a receive at a peer that has no spare ones. */
 const SLACK = 8;
-/** Transfers start small, so that the first octets arrive early, and double up to the largest. */
-const FIRST_TRANSFER = 2048;
-const LAST_TRANSFER = 65_536;
+/**
+ * Octets of one transfer, which is a Write and a message. librdmacm begins each write with 2 KiB and doubles, so that an adapter sends while the
+ * program still copies; here everything of one turn leaves behind it, and short transfers would only be more work at either end.
+ */
+const MAX_TRANSFER = 65_536;
 export const MAX_TRANSFERS = 128;
+const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
 
 /** One transfer: where its octets wait, and where at the peer they go. */
 export interface Transfer {
   readonly octets: number;
   readonly from: number;
-  readonly addr: bigint;
+  readonly addr: bigint | number;
   readonly key: number;
+}
+
+/** Memory of the peer that is still to be filled: its address is a number where one can hold it, which is a tenth of the work of a bigint. */
+interface Window {
+  addr: bigint | number;
+  readonly key: number;
+  left: number;
 }
 
 export class SendWindow {
   readonly #buffer: Uint8Array;
-  readonly #windows: { addr: bigint; key: number; left: number }[] = [];
+  readonly #windows: Window[] = [];
   /** Lengths of the transfers on their way, oldest first. */
   readonly #inFlight: number[] = [];
   #at = 0;
   #free: number;
-  #transfer = FIRST_TRANSFER;
   #sequence = 0;
   #limit = 0;
   #slack = 0;
@@ -47,7 +56,8 @@ export class SendWindow {
   }
 
   addWindow({ addr, key, length }: RemoteMemory): void {
-    if (length > 0) this.#windows.push({ addr, key, left: length });
+    const end = addr + BigInt(length);
+    if (length > 0) this.#windows.push({ addr: end <= MAX_SAFE ? Number(addr) : addr, key, left: length });
   }
 
   /** The highest sequence number that the peer takes. */
@@ -64,29 +74,23 @@ export class SendWindow {
     this.#sequence = (this.#sequence + 1) & 0xffff;
   }
 
-  /** A new write: transfers start small again. */
-  begin(): void {
-    this.#transfer = FIRST_TRANSFER;
-  }
-
   /** The next transfer from `chunk`, from `offset` on, copied into the buffer; null if there is no room or credit now. */
   take(chunk: Uint8Array, offset: number): Transfer | null {
     const window = this.#windows[0];
-    const octets = Math.min(this.#transfer, chunk.length - offset, window?.left ?? 0, this.#room);
+    const octets = Math.min(MAX_TRANSFER, chunk.length - offset, window?.left ?? 0, this.#room);
     if (octets === 0 || !this.hasCredit) return null;
     const { addr, key } = window!;
     const from = this.#put(chunk.subarray(offset, offset + octets));
     this.countMessage();
-    window!.addr += BigInt(octets);
+    window!.addr = typeof addr === 'number' ? addr + octets : addr + BigInt(octets);
     window!.left -= octets;
     if (window!.left === 0) this.#windows.shift();
-    this.#transfer = Math.min(2 * this.#transfer, LAST_TRANSFER);
     return { octets, from, addr, key };
   }
 
   /** A transfer straight to a mapped buffer: no window, no credit. */
   takeDirect(data: Uint8Array, target: { readonly addr: bigint; readonly key: number; readonly left: number }): Transfer | null {
-    const octets = Math.min(data.length, target.left, LAST_TRANSFER, this.#room);
+    const octets = Math.min(data.length, target.left, MAX_TRANSFER, this.#room);
     if (octets === 0 || this.#inFlight.length >= MAX_TRANSFERS) return null;
     return { octets, from: this.#put(data.subarray(0, octets)), addr: target.addr, key: target.key };
   }

@@ -285,7 +285,6 @@ export class RdmaSocket extends Duplex {
     this.#chunk = chunk;
     this.#written = 0;
     this.#callback = callback;
-    this.#channel.beginWrite();
     this.#pump();
   }
 

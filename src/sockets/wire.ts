@@ -93,10 +93,8 @@ function getMemory(view: DataView, at: number, little: boolean): RemoteMemory {
 }
 
 /** A message, in the byte order of the machine that reads it: nobody converts it. */
-export function encodeMessage(op: number, value: number, little: boolean): Uint8Array {
-  const bytes = new Uint8Array(MESSAGE_OCTETS);
-  new DataView(bytes.buffer).setUint32(0, ((op << VALUE_BITS) | value) >>> 0, little);
-  return bytes;
+export function putMessage(view: DataView, op: number, value: number, little: boolean): void {
+  view.setUint32(0, ((op << VALUE_BITS) | value) >>> 0, little);
 }
 
 export function messageOp(word: number): number {

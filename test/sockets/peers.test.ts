@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
 import { connect } from '../../src/sockets/index.ts';
-import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeMessage, encodeSge, OP } from '../../src/sockets/wire.ts';
+import { CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeSge, OP } from '../../src/sockets/wire.ts';
 import { Session } from '../../src/tools/support/session.ts';
-import { Inbox, script as makeScript, type Scripted } from './scripted.ts';
+import { encodeMessage, Inbox, script as makeScript, type Scripted } from './scripted.ts';
 
 const cleanup: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -72,7 +72,7 @@ describe('a socket opposite a script', () => {
     expect((await more)[0]!.toString()).toBe(' rsocket');
   });
 
-  it('writes from the front of the window, small transfers first, and no octet past its end', async () => {
+  it('writes from the front of the window, each write in one transfer, and no octet past its end', async () => {
     const { socket, next, buffer } = await script();
     expect((await next()) >>> 29).toBe(OP.SGL);
     socket.write(Buffer.alloc(2000, 1));

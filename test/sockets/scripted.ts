@@ -2,9 +2,16 @@
 import { once } from 'node:events';
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import { createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
-import { decodeConnectionData, encodeConnectionData, encodeMessage, type ConnectionData } from '../../src/sockets/wire.ts';
+import { decodeConnectionData, encodeConnectionData, MESSAGE_OCTETS, putMessage, type ConnectionData } from '../../src/sockets/wire.ts';
 import { Session } from '../../src/tools/support/session.ts';
 import type { MemoryRegion } from '../../src/verbs/memory.ts';
+
+/** A message in octets of its own. */
+export function encodeMessage(op: number, value: number, little: boolean): Uint8Array {
+  const bytes = new Uint8Array(MESSAGE_OCTETS);
+  putMessage(new DataView(bytes.buffer), op, value, little);
+  return bytes;
+}
 
 /** Messages of 4 octets, each in a place of its own; receives are used in the order in which they were posted. */
 export class Inbox {

@@ -2,8 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeMessage, encodeSge, messageOp, messageValue, octetToSize, OP, sizeToOctet,
+  decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeSge, messageOp, messageValue, octetToSize, OP, sizeToOctet,
 } from '../../src/sockets/wire.ts';
+import { encodeMessage } from './scripted.ts';
 
 /** Hexadecimal octets, field by field. */
 const octets = (...fields: readonly string[]): string => fields.join('');
