@@ -16,6 +16,8 @@ export interface Untold {
 /** Buffers of ours. */
 export class Mappings {
   readonly #maps: (MemoryRegion | null)[] = [];
+  /** Whose mapping ended with the connection. */
+  readonly #ended = new WeakSet<Uint8Array>();
   readonly #untold: Untold[] = [];
 
   /** A place among the `room` that the peer has. ERR_LIMIT when all are taken. */
@@ -40,8 +42,9 @@ export class Mappings {
     this.#untold.shift();
   }
 
-  /** ERR_INVALID_REGION if this memory is not mapped. */
+  /** ERR_INVALID_REGION if this memory is not mapped. A program cannot know whether the connection has just ended, and with it the mapping: then that is no mistake. */
   remove(memory: Uint8Array): void {
+    if (this.#ended.delete(memory)) return;
     const index = this.#maps.findIndex((mr) => mr !== null && !mr.deregistered && mr.bytes === memory);
     if (index < 0) throw new IwarpError('ERR_INVALID_REGION', 'this memory is not mapped');
     this.#maps[index]!.deregister();
@@ -50,7 +53,11 @@ export class Mappings {
 
   /** The end of the connection. */
   clear(): void {
-    for (const mr of this.#maps.splice(0)) if (mr !== null && !mr.deregistered) mr.deregister();
+    for (const mr of this.#maps.splice(0)) {
+      if (mr === null || mr.deregistered) continue;
+      this.#ended.add(mr.bytes);
+      mr.deregister();
+    }
   }
 }
 

@@ -226,7 +226,8 @@ export class RdmaSocket extends Duplex {
   }
 
   /**
-   * End what {@link RdmaSocket.mapMemory} began; the peer must have stopped writing there.
+   * End what {@link RdmaSocket.mapMemory} began; the peer must have stopped writing there. The end of the connection ends it too: then this
+   * does nothing.
    *
    * @throws ERR_INVALID_REGION if `memory` is not mapped
    */

@@ -349,6 +349,18 @@ describe('mapped buffers', () => {
     expect([memory[0], memory[149_999], memory[179_999], memory[180_000], memory[189_999]]).toEqual([7, 0, 0, 8, 8]);
   });
 
+  it('end with the connection: to unmap one behind it does nothing, once', async () => {
+    const port = await listen({ iomapSize: 1 }, (socket) => socket.once('data', () => socket.end()).resume());
+    const socket = open(port);
+    await once(socket, 'connect');
+    const memory = sharedMemory(10);
+    socket.mapMemory(memory, 0);
+    socket.resume().write('mapped');
+    await once(socket, 'close');
+    socket.unmapMemory(memory);
+    expect(() => socket.unmapMemory(memory)).toThrow('not mapped');
+  });
+
   it('need room at the peer, and a mapping at the offset', async () => {
     let peer!: RdmaSocket;
     const port = await listen({ iomapSize: 1 }, (socket) => (peer = socket.pipe(socket)));
