@@ -227,14 +227,12 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { sges, inline, unregistered, octets, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data);
+    const { sges, inline, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
     }
-    await this.#operations.submit(
-      { opcode: 'send', wrId: IN_LINE, sges, inline, unregistered, octets, solicited, invalidate }, true, cleanup, signal,
-    );
+    await this.#operations.submit({ opcode: 'send', wrId: IN_LINE, sges, inline, solicited, invalidate }, true, cleanup, signal);
   }
 
   /**
@@ -484,11 +482,10 @@ export class Connection {
   }
 
   #write(local: LocalMemory, remote: RemoteBuffer, immediate: bigint | undefined, signal: AbortSignal | undefined): Promise<void> {
-    const { sges, inline, unregistered, octets, cleanup } = sourceFor(this.#r, local, remote);
+    const { sges, inline, cleanup } = sourceFor(this.#r, local, remote);
     const { rkey, at } = remote;
     return this.#operations.submit(
-      { opcode: 'rdma-write', wrId: IN_LINE, sges, inline, unregistered, octets, rkey, remoteAddr: at, immediate },
-      immediate !== undefined, cleanup, signal,
+      { opcode: 'rdma-write', wrId: IN_LINE, sges, inline, rkey, remoteAddr: at, immediate }, immediate !== undefined, cleanup, signal,
     );
   }
 

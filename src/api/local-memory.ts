@@ -3,6 +3,7 @@ import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpE
 import { putBytes } from '../base/copy.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
 import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
+import { GivenMemory } from '../verbs/post.ts';
 import type { Resources } from './endpoint.ts';
 import type { BouncePool } from './bounce.ts';
 import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
@@ -89,13 +90,10 @@ export function localMemory(own: Own, name: string, memory: LocalMemory, access:
   return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
 }
 
-/** @internal Where the payload of a Send or Write comes from: one of the three, as a request says it. */
+/** @internal Where the payload of a Send or Write comes from: one of the two, as a request says it. */
 export interface Source {
   readonly sges: readonly Sge[] | undefined;
-  readonly inline: Uint8Array | undefined;
-  readonly unregistered: Uint8Array | undefined;
-  /** Of the last two. */
-  readonly octets: number | undefined;
+  readonly inline: GivenMemory | undefined;
   readonly length: number;
   readonly cleanup: ((ok: boolean) => void) | null;
 }
@@ -108,13 +106,13 @@ export function sourceMemory(own: Own, name: string, memory: LocalMemory): Sourc
   if (ArrayBuffer.isView(memory)) {
     const bytes = checkBytes(name, memory);
     const { length } = bytes;
-    if (length <= own.inline) return { sges: undefined, inline: bytes, unregistered: undefined, octets: length, length, cleanup: null };
-    if (own.bounce === null && !(bytes.buffer instanceof SharedArrayBuffer)) {
-      return { sges: undefined, inline: undefined, unregistered: bytes, octets: length, length, cleanup: null };
+    const short = length <= own.inline;
+    if (short || (own.bounce === null && !(bytes.buffer instanceof SharedArrayBuffer))) {
+      return { sges: undefined, inline: new GivenMemory(bytes, short), length, cleanup: null };
     }
   }
   const { sge, length, cleanup } = localMemory(own, name, memory, 0);
-  return { sges: [sge], inline: undefined, unregistered: undefined, octets: undefined, length, cleanup };
+  return { sges: [sge], inline: undefined, length, cleanup };
 }
 
 /** An operation on memory that the engine cannot see goes through memory that it can. */

@@ -33,10 +33,6 @@ export interface SendRequest extends SendCommon {
   readonly sges?: readonly Sge[] | undefined;
   /** Octets copied when posted, instead of a list. */
   readonly inline?: ArrayBufferView | undefined;
-  /** @internal Octets that are not registered, instead of a list: the stack's until completion, in memory that only this thread has. */
-  readonly unregistered?: Uint8Array | undefined;
-  /** @internal How many octets `inline` or `unregistered` had when the program gave it; fewer are there once it has been transferred away. */
-  readonly octets?: number | undefined;
   /** Ask for a solicited event at the peer (RFC 5040 5.3). */
   readonly solicited?: boolean | undefined;
   /** STag of the peer to invalidate on delivery. */
@@ -54,10 +50,6 @@ export interface WriteRequest extends SendCommon {
   readonly sges?: readonly Sge[] | undefined;
   /** Octets copied when posted, instead of a list. */
   readonly inline?: ArrayBufferView | undefined;
-  /** @internal Octets that are not registered, instead of a list: the stack's until completion, in memory that only this thread has. */
-  readonly unregistered?: Uint8Array | undefined;
-  /** @internal How many octets `inline` or `unregistered` had when the program gave it; fewer are there once it has been transferred away. */
-  readonly octets?: number | undefined;
   /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
   /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
@@ -257,6 +249,40 @@ function withIndex(error: IwarpError, name: string, index: number): IwarpError {
   return error;
 }
 
+/**
+ * @internal Octets that a program gave before its request could be posted, for `inline`; with `copied` false they are not copied but stay where
+ * they are, unregistered, and are the stack's until completion: in memory that only this thread has. A class, so that other requests pay nothing for it.
+ */
+export class GivenMemory implements ArrayBufferView {
+  readonly copied: boolean;
+  readonly #bytes: Uint8Array<ArrayBufferLike>;
+  readonly #octets: number;
+
+  constructor(bytes: Uint8Array, copied: boolean) {
+    this.#bytes = bytes;
+    this.#octets = bytes.length;
+    this.copied = copied;
+  }
+
+  get buffer(): ArrayBufferLike {
+    return this.#bytes.buffer;
+  }
+
+  get byteOffset(): number {
+    return this.#bytes.byteOffset;
+  }
+
+  get byteLength(): number {
+    return this.#octets;
+  }
+
+  /** The octets. ERR_INVALID_REGION if there are not as many any more. */
+  check(name: string): Uint8Array {
+    if (this.#bytes.length === this.#octets) return this.#bytes;
+    throw new IwarpError('ERR_INVALID_REGION', `${name}: the memory has been transferred away or resized since it was given`);
+  }
+}
+
 const NO_SGES: readonly Sge[] = [];
 const scratch = { offset: 0, length: 0 };
 const ALL_ONES = (1n << 64n) - 1n;
@@ -367,20 +393,22 @@ function fillRemote(name: string, request: { rkey: number; remoteAddr: bigint | 
 }
 
 function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: SendWqe, context: PostContext): void {
-  const { inline, unregistered, octets } = request;
-  if (octets !== undefined && octets !== (unregistered ?? inline)!.byteLength) {
-    throw new IwarpError('ERR_INVALID_REGION', `${name}: the memory has been transferred away or resized since it was given`);
-  }
-  if (unregistered !== undefined) {
-    wqe.sges.add(null, unregistered, 0, unregistered.length);
-    return;
-  }
+  const { inline } = request;
   if (inline === undefined) {
     fillSges(name, request.sges ?? NO_SGES, wqe, context.pd, context.limits.maxSge, 0);
     return;
   }
   if (request.sges !== undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} has both inline and sges`);
-  const bytes = inline instanceof Uint8Array ? inline : checkBytes(`${name}.inline`, inline);
+  let bytes: Uint8Array;
+  if (inline instanceof GivenMemory) {
+    bytes = inline.check(name);
+    if (!inline.copied) {
+      wqe.sges.add(null, bytes, 0, bytes.length);
+      return;
+    }
+  } else {
+    bytes = inline instanceof Uint8Array ? inline : checkBytes(`${name}.inline`, inline);
+  }
   if (bytes.length > context.limits.maxInline) {
     throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${context.limits.maxInline}`);
   }
