@@ -14,6 +14,6 @@ export { faulty, randomFaults, type Fault, type FaultDirection, type FaultKind, 
 export { tap, type TapDirection, type TapInfo, type TapSink } from './transport/tap.ts';
 export { openPcapFile, pcapTap, type PcapFile, type PcapTapOptions } from './transport/pcap-tap.ts';
 export type {
-  CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortHandler, PortListener, Transport, WriteDone,
+  CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortHandler, PortListener, Transport, WriteDone,
 } from './transport/port.ts';
 export type { CancelTimer, Scheduler } from './base/clock.ts';

@@ -6,11 +6,11 @@
  * every one; `cases` is a regular expression over their names. With `other`, a directory with another build of this project, every case of
  * the stack runs from both builds in turn, and its last column is this build's figure over the other's inside a round.
  */
-import { fork, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Child } from './child.ts';
 import type { Case, Mark, Order } from './datapath-peer.ts';
 
 const MIB = 1 << 20;
@@ -98,34 +98,10 @@ const SETS: Readonly<Record<string, CaseSet>> = {
   },
 };
 
-/** A child process and the answers it owes. */
-class Child {
-  readonly #process: ChildProcess;
-  readonly #answers: unknown[] = [];
-  readonly #waiting: ((answer: unknown) => void)[] = [];
-  #lost = false;
-
+/** A process of a pair. */
+class Peer extends Child<Order> {
   constructor(build: string) {
-    this.#process = fork(join(build, 'bench/micro/datapath-peer.js'), { serialization: 'advanced' });
-    this.#process.on('message', (answer) => {
-      const waiting = this.#waiting.shift();
-      if (waiting === undefined) this.#answers.push(answer);
-      else waiting(answer);
-    });
-    this.#process.on('exit', () => {
-      this.#lost = true;
-      for (const waiting of this.#waiting.splice(0)) waiting(undefined);
-    });
-  }
-
-  tell(order: Order): void {
-    if (!this.#lost) this.#process.send(order);
-  }
-
-  async answer<T>(): Promise<T> {
-    const answer = this.#answers.shift() ?? (this.#lost ? undefined : await new Promise((resolve) => this.#waiting.push(resolve)));
-    if (answer === undefined) throw new Error('a child process has gone');
-    return answer as T;
+    super(join(build, 'bench/micro/datapath-peer.js'));
   }
 
   async mark(): Promise<Mark> {
@@ -138,8 +114,8 @@ interface Pair {
   readonly c: NamedCase;
   /** The same case of the other build. */
   readonly twin: Pair | undefined;
-  readonly server: Child;
-  readonly client: Child;
+  readonly server: Peer;
+  readonly client: Peer;
   /** One figure a round. */
   readonly figures: number[];
   readonly p99: number[];
@@ -148,10 +124,10 @@ interface Pair {
 }
 
 async function openPair(c: NamedCase, build: string, twin?: Pair): Promise<Pair> {
-  const server = new Child(build);
+  const server = new Peer(build);
   server.tell({ t: 'serve', c });
   const { port } = await server.answer<{ port: number }>();
-  const client = new Child(build);
+  const client = new Peer(build);
   client.tell({ t: 'connect', c, port });
   await client.answer();
   return { c, twin, server, client, figures: [], p99: [], cost: [] };

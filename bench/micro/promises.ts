@@ -4,13 +4,14 @@
  *
  * Run compiled, with plain node: `node dist/bench/micro/promises.js [rounds] [cases] [other]`; `cases` is a regular expression over their names.
  */
-import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { AddressInfo } from 'node:net';
 import { WebSocket, WebSocketServer } from 'ws';
 import { connect, createServer, RemoteBuffer, type Connection } from '../../src/index.ts';
+import { median, ratios } from '../stats.ts';
+import { Child } from './child.ts';
 
 const WINDOW_MS = 150;
 const WARM_MS = 400;
@@ -107,41 +108,36 @@ async function client(port: number, wsPort: number, pattern: RegExp): Promise<vo
   process.send!('ready');
 }
 
-async function answer<T>(child: ReturnType<typeof fork>): Promise<T> {
-  return ((await once(child, 'message')) as [T])[0];
-}
-
 async function main(rounds: number, pattern: string, other: string | undefined): Promise<void> {
   const builds = other === undefined ? [BUILD] : [BUILD, other];
-  const children: ReturnType<typeof fork>[] = [];
-  const clients: ReturnType<typeof fork>[] = [];
+  const children: Child<number>[] = [];
+  const clients: Child<number>[] = [];
   for (const build of builds) {
     const file = join(build, 'bench/micro/promises.js');
-    const server = fork(file, ['serve']);
-    const { port, wsPort } = await answer<{ port: number; wsPort: number }>(server);
-    const peer = fork(file, ['client', String(port), String(wsPort), pattern]);
+    const server = new Child<number>(file, ['serve']);
+    const { port, wsPort } = await server.answer<{ port: number; wsPort: number }>();
+    const peer = new Child<number>(file, ['client', String(port), String(wsPort), pattern]);
     children.push(server, peer);
-    await answer(peer);
+    await peer.answer();
     clients.push(peer);
   }
   const names = cases().filter(({ name }) => new RegExp(pattern).test(name));
-  const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
   const rates = names.map(() => clients.map((): number[] => []));
   for (let round = 0; round < rounds; round++) {
     for (const index of names.keys()) {
       for (const [which, peer] of clients.entries()) {
-        peer.send(index);
-        rates[index]![which]!.push(await answer<number>(peer));
+        peer.tell(index);
+        rates[index]![which]!.push(await peer.answer<number>());
       }
     }
   }
   console.log(`thousands a second, median of ${rounds}${other === undefined ? '' : '; the other build; this one over it inside a round'}`);
   for (const [index, { name }] of names.entries()) {
     const [own, theirs] = rates[index]!;
-    const more = theirs === undefined ? '' : `${median(theirs).toFixed(0).padStart(8)}${median(own!.map((rate, i) => rate / theirs[i]!)).toFixed(2).padStart(8)}`;
+    const more = theirs === undefined ? '' : `${median(theirs).toFixed(0).padStart(8)}${median(ratios(own!, theirs)).toFixed(2).padStart(8)}`;
     console.log(`${name.padEnd(36)}${median(own!).toFixed(0).padStart(8)}${more}`);
   }
-  for (const child of children) child.kill();
+  for (const child of children) child.end();
 }
 
 const [role = '9', ...rest] = process.argv.slice(2);

@@ -1,14 +1,12 @@
 /** Remote buffers: what one side tells the other so that it can read and write memory. */
 import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
-import { checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
+import { asNumberIfSafe, checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
 
 /** @internal Throws ERR_INVALID_ARGUMENT unless `remote` is a RemoteBuffer. */
 export function checkRemote(name: string, remote: unknown): RemoteBuffer {
   if (remote instanceof RemoteBuffer) return remote;
   throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a RemoteBuffer, got ${show(remote)}`);
 }
-
-const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
 
 /** Octets of a serialised remote buffer. */
 export const REMOTE_BUFFER_OCTETS = 16;
@@ -28,14 +26,14 @@ export class RemoteBuffer {
   readonly address: bigint;
   /** Octets, 0 to 2^32 - 1. */
   readonly length: number;
-  /** @internal The address as requests take it: a number where one can hold it, which costs a tenth of a bigint there. */
+  /** @internal The address as requests take it. */
   readonly at: bigint | number;
 
   constructor(rkey: number, address: bigint | number, length: number) {
     this.rkey = checkInteger('rkey', rkey, 0, 0xffff_ffff);
     this.address = BigInt(checkU64('address', address));
     this.length = checkInteger('length', length, 0, 0xffff_ffff);
-    this.at = this.address <= MAX_SAFE ? Number(this.address) : this.address;
+    this.at = asNumberIfSafe(this.address);
   }
 
   /** The ticket to a registered region or a bound window. */

@@ -11,7 +11,7 @@ import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { RdmaStream } from '../rdmap/stream.ts';
 import type { StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, StreamResources } from '../rdmap/stream-types.ts';
-import type { ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from '../transport/port.ts';
+import type { ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, Transport } from '../transport/port.ts';
 import { StreamDriver } from './driver.ts';
 
 /** What a link tells its connection. */
@@ -85,7 +85,7 @@ export interface ListenHandler {
 export interface Progress {
   connect(request: ConnectRequest, handler: LinkHandler): StreamLink;
   /** `ready` is called once, later, with the listener or an error. */
-  listen(request: ListenRequest, handler: ListenHandler, ready: (listener: PortListener | undefined, error?: Error) => void): void;
+  listen(request: ListenRequest, handler: ListenHandler, ready: ListenReady): void;
 }
 
 /** Octets of TCP header with the timestamp option, and of the IP header before it. */
@@ -149,7 +149,7 @@ export class ThreadProgress implements Progress {
     return link;
   }
 
-  listen(request: ListenRequest, handler: ListenHandler, ready: (listener: PortListener | undefined, error?: Error) => void): void {
+  listen(request: ListenRequest, handler: ListenHandler, ready: ListenReady): void {
     const accept = (port: Port): void => {
       if (handler.full()) {
         handler.turnedAway(port.remoteAddress);

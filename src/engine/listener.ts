@@ -2,12 +2,9 @@
  * A listener in one engine, or in all of them on one port (SO_REUSEPORT), where the system spreads the connections. The first engine binds, the
  * others join it where port 0 has led. Connections that come before the program has its listener in hand are kept back until then.
  */
-import type { LinkHandler, ListenHandler, ListenRequest, Progress, StreamLink } from '../cm/link.ts';
+import type { LinkHandler, ListenHandler, ListenRequest, StreamLink } from '../cm/link.ts';
 import type { StreamEvent } from '../rdmap/stream-types.ts';
-import type { PortAddress, PortListener } from '../transport/port.ts';
-
-/** Told once, with the listener or an error. */
-export type ListenReady = Parameters<Progress['listen']>[2];
+import type { ListenReady, PortAddress, PortListener } from '../transport/port.ts';
 
 /** What a listener needs of an engine. */
 export interface ListeningEngine {

@@ -5,6 +5,7 @@
  * The peer's windows are filled from front to back, no transfer crosses the end of one.
  */
 import { putBytes } from '../base/copy.ts';
+import { asNumberIfSafe, plus } from '../base/u64.ts';
 import type { RemoteMemory } from './wire.ts';
 
 /** Credits that we leave unused, so that our control messages find a receive at a peer that has no spare ones. */
@@ -15,7 +16,6 @@ const SLACK = 8;
  */
 const MAX_TRANSFER = 65_536;
 export const MAX_TRANSFERS = 128;
-const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
 
 /** One transfer: where its octets wait, and where at the peer they go. */
 export interface Transfer {
@@ -25,7 +25,7 @@ export interface Transfer {
   readonly key: number;
 }
 
-/** Memory of the peer that is still to be filled: its address is a number where one can hold it, which is a tenth of the work of a bigint. */
+/** Memory of the peer that is still to be filled. */
 interface Window {
   addr: bigint | number;
   readonly key: number;
@@ -56,8 +56,7 @@ export class SendWindow {
   }
 
   addWindow({ addr, key, length }: RemoteMemory): void {
-    const end = addr + BigInt(length);
-    if (length > 0) this.#windows.push({ addr: end <= MAX_SAFE ? Number(addr) : addr, key, left: length });
+    if (length > 0) this.#windows.push({ addr: asNumberIfSafe(addr), key, left: length });
   }
 
   /** The highest sequence number that the peer takes. */
@@ -82,7 +81,7 @@ export class SendWindow {
     const { addr, key } = window!;
     const from = this.#put(chunk.subarray(offset, offset + octets));
     this.countMessage();
-    window!.addr = typeof addr === 'number' ? addr + octets : addr + BigInt(octets);
+    window!.addr = plus(addr, octets);
     window!.left -= octets;
     if (window!.left === 0) this.#windows.shift();
     return { octets, from, addr, key };

@@ -12,7 +12,7 @@ import type { Scheduler } from '../base/clock.ts';
 import { IwarpError, checkInteger } from '../base/errors.ts';
 import { Link, MemoryPort } from './memory-port.ts';
 import type { LinkOptions } from './memory-port.ts';
-import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
+import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, Transport } from './port.ts';
 
 export { POISON } from './memory-port.ts';
 export type { LinkOptions } from './memory-port.ts';
@@ -104,21 +104,17 @@ export class MemoryTransport implements Transport {
   listen(
     target: ListenTarget,
     accept: (port: Port) => void,
-    ready: (listener: PortListener | undefined, error?: Error) => void,
+    ready: ListenReady,
   ): void {
     const asked = checkInteger('port', target.port ?? 0, 0, 65_535);
     const host = target.host ?? '::';
     const address = this.#resolve(host, asked === 0 ? this.#freePort() : asked);
-    const refuse = (code: string): void => {
-      this.#time.defer(() => ready(undefined, systemError(`cannot listen on ${host}:${asked}`, code)));
-    };
-    if (target.reusePort === true) {
-      this.#time.defer(() => ready(undefined, new IwarpError('ERR_NOT_SUPPORTED', 'reusePort: listeners in memory do not share a port')));
-      return;
-    }
-    if (address === undefined) return refuse('ENOTFOUND');
+    const refuse = (error: IwarpError): void => this.#time.defer(() => ready(undefined, error));
+    const cannot = (code: string): IwarpError => systemError(`cannot listen on ${host}:${asked}`, code);
+    if (target.reusePort === true) return refuse(new IwarpError('ERR_NOT_SUPPORTED', 'reusePort: listeners in memory do not share a port'));
+    if (address === undefined) return refuse(cannot('ENOTFOUND'));
     const name = key(address);
-    if (this.#listeners.has(name)) return refuse('EADDRINUSE');
+    if (this.#listeners.has(name)) return refuse(cannot('EADDRINUSE'));
     this.#listeners.set(name, { address, accept, ipv6Only: target.ipv6Only ?? false });
     const close = (done?: () => void): void => {
       this.#listeners.delete(name);

@@ -7,7 +7,7 @@
 
 import type { Scheduler } from '../base/clock.ts';
 import { IwarpError } from '../base/errors.ts';
-import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortHandler, PortListener, Transport, WriteDone } from './port.ts';
+import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortHandler, Transport, WriteDone } from './port.ts';
 
 /** Which end of the connection a port is: the one that connected, or the one that accepted. */
 export type PortRole = 'active' | 'passive';
@@ -32,7 +32,7 @@ export function wrapTransport(transport: Transport, ...layers: readonly PortMidd
     listen(
       target: ListenTarget,
       accept: (port: Port) => void,
-      ready: (listener: PortListener | undefined, error?: Error) => void,
+      ready: ListenReady,
       failed?: (error: Error) => void,
     ): void {
       transport.listen(target, (port) => accept(wrap(port, 'passive')), ready, failed);

@@ -96,6 +96,9 @@ export interface PortListener {
   close(done?: () => void): void;
 }
 
+/** Told once, later, with the listener or an error. */
+export type ListenReady = (listener: PortListener | undefined, error?: Error) => void;
+
 /** Makes connections and listeners. */
 export interface Transport {
   /** Exactly one of (port) and (undefined, error) reaches `done`, later, never inside this call. */
@@ -107,7 +110,7 @@ export interface Transport {
   listen(
     target: ListenTarget,
     accept: (port: Port) => void,
-    ready: (listener: PortListener | undefined, error?: Error) => void,
+    ready: ListenReady,
     failed?: (error: Error) => void,
   ): void;
 }

@@ -12,7 +12,7 @@ import type { ListenOptions, OnReadOpts, Server, Socket, TcpNetConnectOpts } fro
 import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
-import type { CancelConnect, ConnectTarget, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
+import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
 import { codeOf, TcpPort } from './tcp-port.ts';
 
 /** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
@@ -106,7 +106,7 @@ export class TcpTransport implements Transport {
   listen(
     target: ListenTarget,
     accept: (port: Port) => void,
-    ready: (listener: PortListener | undefined, error?: Error) => void,
+    ready: ListenReady,
     failed?: (error: Error) => void,
   ): void {
     const port = checkInteger('port', target.port ?? 0, 0, 65_535);

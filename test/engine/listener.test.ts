@@ -1,10 +1,10 @@
 // A listener over engines, before and behind the moment at which the program has it; engines and links are the test's own.
 import { describe, expect, it } from 'vitest';
 import type { LinkHandler, ListenHandler, ListenRequest } from '../../src/cm/link.ts';
-import { EngineListener, type EngineListenHandler, type IncomingLink, type ListeningEngine, type ListenReady } from '../../src/engine/listener.ts';
+import { EngineListener, type EngineListenHandler, type IncomingLink, type ListeningEngine } from '../../src/engine/listener.ts';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
 import type { StreamEvent } from '../../src/rdmap/stream-types.ts';
-import type { PortListener } from '../../src/transport/port.ts';
+import type { ListenReady, PortListener } from '../../src/transport/port.ts';
 
 const REMOTE = { address: '127.0.0.1', port: 4711, family: 'IPv4' } as const;
 const REQUEST: ListenRequest = { target: { port: 0, reusePort: true }, policy: DEFAULT_POLICY, maxPending: 2 };
