@@ -1,4 +1,5 @@
 /** The committed ratios, and which of them have moved. Speeds belong to a machine; ratios inside a round are what may be compared. */
+import { isOurs } from './cases.ts';
 import type { Better, GoalResult, RunResult, Spread } from './types.ts';
 
 /** A ratio with its quartiles, and which way is good. */
@@ -42,7 +43,7 @@ export function baselineOf({ experiments, probes }: Measured): Baseline {
   const ratios: Record<string, Kept> = {};
   for (const experiment of experiments) {
     const better: Better = experiment.test === 'lat' ? 'less' : 'more';
-    for (const one of experiment.cases.filter((result) => result.spec.peer === 'iwarp')) {
+    for (const one of experiment.cases.filter((result) => isOurs(result.spec))) {
       for (const [base, ratio] of Object.entries(one.ratios)) {
         if (Number.isFinite(ratio.median)) ratios[`${one.id} : ${base}`] = keep(ratio, better);
       }

@@ -1,4 +1,5 @@
 /** What is measured between two processes: the short run's goals, the full run's sweeps, and one experiment put together on the command line. */
+import type { Layer } from './cases.ts';
 import type { Case, CaseSpec, EngineKind, Experiment, Group, PeerKind, TestKind, Verb } from './types.ts';
 
 const KIB = 1024;
@@ -15,9 +16,12 @@ export function defaultInFlight(size: number): number {
   return Math.min(MAX_IN_FLIGHT, Math.max(2, Math.floor(WINDOW_OCTETS / size)));
 }
 
+/** Who writes until the stream says stop. */
+const TOLD_TO_STOP: ReadonlySet<PeerKind> = new Set(['tcp-onread', 'tcp-data', 'streams']);
+
 /** A specification from what differs from the defaults. */
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
-  const inFlight = test === 'lat' ? 1 : peer === 'tcp-onread' || peer === 'tcp-data' ? 0 : defaultInFlight(size);
+  const inFlight = test === 'lat' ? 1 : TOLD_TO_STOP.has(peer) ? 0 : defaultInFlight(size);
   return {
     peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', batch: BATCH, engine: 'thread', engines: 1, queue: 0, busyPoll: null, once: false,
     ...more,
@@ -28,21 +32,25 @@ export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial
 const ONREAD = 'TCP, onread';
 const DATA = "TCP, 'data'";
 const NAMES: Readonly<Record<PeerKind, string>> = {
-  'tcp-onread': ONREAD, 'tcp-data': DATA, ws: 'ws', grpc: 'grpc-js', c: 'C program', iwarp: 'iWARP',
+  'tcp-onread': ONREAD, 'tcp-data': DATA, ws: 'ws', grpc: 'grpc-js', c: 'C program', verbs: 'Verbs', promises: 'Promises', streams: 'Byte stream',
 };
+
+const titled = (verb: Verb): string => `${verb[0]!.toUpperCase()}${verb.slice(1)}`;
+/** Nothing in the promise layer tells that a Write has come: it has no latency of its own. */
+export const isMeasured = (layer: Layer, test: TestKind, verb: Verb): boolean => layer !== 'promises' || test === 'bw' || verb !== 'write';
 
 type Line = readonly [series: string, peer: PeerKind, more?: Partial<CaseSpec>];
 
 const plain = (peer: PeerKind): Line => [NAMES[peer], peer];
-const write = (more: Partial<CaseSpec> = {}): Line => ['Write, CRC', 'iwarp', { verb: 'write', ...more }];
-const WRITE_OFF: Line = ['Write, no CRC', 'iwarp', { verb: 'write', crc: 'off' }];
-const READ: Line = ['Read, CRC', 'iwarp', { verb: 'read' }];
-const READ_OFF: Line = ['Read, no CRC', 'iwarp', { verb: 'read', crc: 'off' }];
-const SEND: Line = ['Send, CRC', 'iwarp', { verb: 'send' }];
-const SEND_OFF: Line = ['Send, no CRC', 'iwarp', { verb: 'send', crc: 'off' }];
+const write = (more: Partial<CaseSpec> = {}): Line => ['Write, CRC', 'verbs', { verb: 'write', ...more }];
+const WRITE_OFF: Line = ['Write, no CRC', 'verbs', { verb: 'write', crc: 'off' }];
+const READ: Line = ['Read, CRC', 'verbs', { verb: 'read' }];
+const READ_OFF: Line = ['Read, no CRC', 'verbs', { verb: 'read', crc: 'off' }];
+const SEND: Line = ['Send, CRC', 'verbs', { verb: 'send' }];
+const SEND_OFF: Line = ['Send, no CRC', 'verbs', { verb: 'send', crc: 'off' }];
 /** The engine in a worker thread on both sides. */
 const worker = ([series, peer, more]: Line): Line => [`${series}, worker`, peer, { ...more, engine: 'worker' }];
-const TWO_WORKERS: Line = ['Write, CRC, 2 workers', 'iwarp', { verb: 'write', engine: 'worker', engines: 2 }];
+const TWO_WORKERS: Line = ['Write, CRC, 2 workers', 'verbs', { verb: 'write', engine: 'worker', engines: 2 }];
 const BASES = [ONREAD, DATA];
 /** What the stack is without its polling, and TCP with it. */
 const asleep = ([series, peer, more]: Line): Line => [`${series}, never polling`, peer, { ...more, busyPoll: 0 }];
@@ -76,8 +84,8 @@ const besideOthers = (prefix: string, test: TestKind, sizes: readonly number[], 
 // ------------------------------------------------------------------------------------------------------------ the goals
 
 const OTHERS: readonly Line[] = [plain('ws'), plain('grpc'), plain('c')];
-const MARKERS: Line = ['Write, CRC, markers', 'iwarp', { verb: 'write', markers: true }];
-const MARKERS_OFF: Line = ['Write, no CRC, markers', 'iwarp', { verb: 'write', crc: 'off', markers: true }];
+const MARKERS: Line = ['Write, CRC, markers', 'verbs', { verb: 'write', markers: true }];
+const MARKERS_OFF: Line = ['Write, no CRC, markers', 'verbs', { verb: 'write', crc: 'off', markers: true }];
 
 /** What the short run measures, and --compare watches. */
 export function goals(): Experiment[] {
@@ -130,8 +138,10 @@ const SWEEP_ROUNDS = 5;
 const FOUR_WAYS: readonly Line[] = [plain('tcp-onread'), WRITE_OFF, write(), MARKERS_OFF, MARKERS];
 const FOUR_SENDS: readonly Line[] = [
   plain('tcp-onread'), SEND_OFF, SEND,
-  ['Send, no CRC, markers', 'iwarp', { verb: 'send', crc: 'off', markers: true }], ['Send, CRC, markers', 'iwarp', { verb: 'send', markers: true }],
+  ['Send, no CRC, markers', 'verbs', { verb: 'send', crc: 'off', markers: true }], ['Send, CRC, markers', 'verbs', { verb: 'send', markers: true }],
 ];
+const LAYER_SIZES = [64, KIB, 4 * KIB, 64 * KIB, MIB];
+const LAYER_LATENCY_SIZES = [64, 4 * KIB, 64 * KIB];
 const RDDP_SIZES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB];
 const RDDP_LATENCY_SIZES = [64, KIB, 16 * KIB, 64 * KIB, MIB];
 const WRITE_SIZES = [64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB];
@@ -149,6 +159,20 @@ function postingGroups(): Group[] {
     [plain('tcp-onread'), single(write()), write(), single(SEND), single(worker(write())), worker(write()), single(worker(SEND))], [ONREAD]);
 }
 
+/** What awaits its calls has not thousands of them under way. */
+const AWAITED = 64;
+
+/** The same octets by verbs, by the promise layer and by byte streams. */
+function layerLines(test: TestKind, size: number): Line[] {
+  const few = test === 'lat' ? {} : { inFlight: Math.min(AWAITED, defaultInFlight(size)) };
+  const by = (peer: PeerKind, verb: Verb): Line => [`${NAMES[peer]}, ${titled(verb)}`, peer, { verb, ...few }];
+  const awaited = (['write', 'send', 'read'] as const).filter((verb) => isMeasured('promises', test, verb)).map((verb) => by('promises', verb));
+  return [plain('tcp-onread'), plain('tcp-data'), ['ws', 'ws', few], by('verbs', test === 'lat' ? 'send' : 'write'), by('verbs', 'read'), ...awaited, plain('streams')];
+}
+
+const layerGroups = (prefix: string, test: TestKind, sizes: readonly number[]): Group[] =>
+  sizes.map((size) => group(prefix, test, size, size, layerLines(test, size), [...BASES, 'ws', `Verbs, ${test === 'lat' ? 'Send' : 'Write'}`]));
+
 function inFlightGroups(): Group[] {
   return IN_FLIGHT.map((inFlight) => group('depth', 'bw', 4 * KIB, inFlight,
     [plain('tcp-onread'), write(), READ, SEND].map(([series, peer, more]): Line => [series, peer, { ...more, inFlight }]), [ONREAD]));
@@ -158,7 +182,7 @@ function gatherGroups(): Group[] {
   const line = (series: string, gather: CaseSpec['gather']): Line => [series, 'tcp-onread', { gather, inFlight: 64 }];
   return bySize('gather', 'bw', [256, 4 * KIB, 64 * KIB, MIB],
     [line('copy into one buffer', 'copy'), line('writev, one message', 'writev'), line('cork, 16 messages a writev', 'cork'), line('two writes', 'two'),
-      ['iWARP, no CRC', 'iwarp', { verb: 'write', crc: 'off', inFlight: 64 }]], ['copy into one buffer']);
+      ['iWARP, no CRC', 'verbs', { verb: 'write', crc: 'off', inFlight: 64 }]], ['copy into one buffer']);
 }
 
 function fpduGroups(): Group[] {
@@ -168,10 +192,10 @@ function fpduGroups(): Group[] {
 }
 
 function crcGroup(): Group {
-  const engines = ['simd', 'wasm', 'js', 'crc-32'].map((crc): Line => [`CRC by ${crc}`, 'iwarp', { verb: 'write', crc }]);
-  const marked = (series: string, crc: string): Line => [series, 'iwarp', { verb: 'write', crc, markers: true }];
+  const engines = ['simd', 'wasm', 'js', 'crc-32'].map((crc): Line => [`CRC by ${crc}`, 'verbs', { verb: 'write', crc }]);
+  const marked = (series: string, crc: string): Line => [series, 'verbs', { verb: 'write', crc, markers: true }];
   return group('crc', 'bw', MIB, MIB,
-    [plain('tcp-onread'), ['no CRC', 'iwarp', { verb: 'write', crc: 'off' }], ...engines, marked('markers, no CRC', 'off'), marked('markers, CRC by simd', 'simd')],
+    [plain('tcp-onread'), ['no CRC', 'verbs', { verb: 'write', crc: 'off' }], ...engines, marked('markers, no CRC', 'off'), marked('markers, CRC by simd', 'simd')],
     [ONREAD, 'no CRC', 'CRC by simd']);
 }
 
@@ -193,6 +217,11 @@ export function sweeps(): Experiment[] {
     sweep('latency-size', 'Latency over message size', 'lat', 'size',
       'One message at a time, there and back; shown is half a round trip, for Reads a whole one.',
       besideOthers('latency-size', 'lat', LATENCY_SIZES, [plain('tcp-onread'), plain('tcp-data'), SEND, write(), READ])),
+    sweep('layers', 'Verbs, promises, byte streams: throughput over size', 'bw', 'size',
+      `The same octets by verbs, by calls of the promise layer, each awaited by one of up to ${AWAITED} loops, and by a byte stream in the shape of a socket; all with CRC.
+Plain TCP and byte streams write until they are told to stop.`, layerGroups('layers', 'bw', LAYER_SIZES)),
+    sweep('layers-latency', 'Verbs, promises, byte streams: latency over size', 'lat', 'size',
+      'One message at a time, there and back; shown is half a round trip, for Reads a whole one.', layerGroups('layers-latency', 'lat', LAYER_LATENCY_SIZES)),
     sweep('rddp-bandwidth', 'CRC and markers: throughput over size', 'bw', 'size', 'Writes with the checksum and the markers of iWARP each on and off, beside TCP.',
       bySize('rddp-bandwidth', 'bw', RDDP_SIZES, FOUR_WAYS)),
     sweep('rddp-latency', 'CRC and markers: latency over size', 'lat', 'size', 'Sends, one at a time, with the checksum and the markers each on and off, beside TCP.',
@@ -217,18 +246,26 @@ thread of all the protocol's work. With the engine in a worker only the asking i
 export interface Wish {
   readonly test: TestKind;
   readonly verbs: readonly Verb[];
+  readonly layers: readonly Layer[];
   readonly engines: readonly EngineKind[];
   readonly against: readonly PeerKind[];
   readonly sizes: readonly number[];
   readonly more: Partial<CaseSpec>;
 }
 
+/** Layers other than verbs say so; a byte stream has no verbs. */
+function wishedLines({ verbs, more }: Wish, layer: Layer, engine: EngineKind): Line[] {
+  const tail = engine === 'worker' ? ', worker' : '';
+  if (layer === 'streams') return [[`${NAMES.streams}${tail}`, layer, { ...more, engine }]];
+  const prefix = layer === 'verbs' ? '' : `${NAMES[layer]}, `;
+  return verbs.map((verb): Line => [`${prefix}${titled(verb)}${tail}`, layer, { ...more, verb, engine }]);
+}
+
 /** One experiment by wish: the verbs, and what they shall be compared with, over the sizes. */
 export function custom(wish: Wish): Experiment {
   const lines: Line[] = [
     ...wish.against.map(plain),
-    ...wish.engines.flatMap((engine) => wish.verbs.map((verb): Line =>
-      [`${verb[0]!.toUpperCase()}${verb.slice(1)}${engine === 'worker' ? ', worker' : ''}`, 'iwarp', { ...wish.more, verb, engine }])),
+    ...wish.engines.flatMap((engine) => wish.layers.flatMap((layer) => wishedLines(wish, layer, engine))),
   ];
   const bases = wish.against.map((peer) => NAMES[peer]);
   return {

@@ -3,7 +3,8 @@ import { parseArgs } from 'node:util';
 import { IwarpError } from '../src/base/errors.ts';
 import { availableCrc32cEngines } from '../src/crc32c/engine.ts';
 import { numberFlag } from '../src/tools/support/policy-flags.ts';
-import { spec, type Wish } from './experiments.ts';
+import { LAYERS } from './cases.ts';
+import { isMeasured, spec, type Wish } from './experiments.ts';
 import type { Method } from './method.ts';
 import { everything, neededBy, SCENARIOS } from './scenarios.ts';
 import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts';
@@ -17,6 +18,7 @@ export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --sc
 One experiment of your own:
   --test bw|lat           bandwidth (and message rate), or latency
   --verb LIST             write, read, send (write)
+  --layer LIST            verbs, promises, streams (verbs): by which of our interfaces
   --size LIST             octets of a message, 2 to 8388608 (65536, or 64 for latency)
   --in-flight N           messages under way, 1 to 512 (512, less for large messages)
   --connections N         1 to 64 (1)
@@ -70,7 +72,7 @@ function listOf<T extends string>(flag: string, text: string, known: readonly T[
 
 const FLAGS = {
   quick: { type: 'boolean' }, full: { type: 'boolean' }, only: { type: 'string' }, scenario: { type: 'string' }, list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' },
-  test: { type: 'string' }, verb: { type: 'string' }, size: { type: 'string' }, 'in-flight': { type: 'string' }, connections: { type: 'string' },
+  test: { type: 'string' }, verb: { type: 'string' }, layer: { type: 'string' }, size: { type: 'string' }, 'in-flight': { type: 'string' }, connections: { type: 'string' },
   crc: { type: 'string' }, markers: { type: 'boolean' }, fpdu: { type: 'string' }, 'cq-mod': { type: 'string' }, engine: { type: 'string' }, engines: { type: 'string' }, 'busy-poll': { type: 'string' }, against: { type: 'string' },
   rounds: { type: 'string' }, windows: { type: 'string' }, window: { type: 'string' }, 'native-crc': { type: 'string' },
   json: { type: 'string' }, html: { type: 'string' }, from: { type: 'string' }, continue: { type: 'boolean' }, compare: { type: 'boolean' }, baseline: { type: 'string' },
@@ -121,7 +123,7 @@ function scenarioParts(text: string): string[] {
 }
 
 function wishOf(values: Values): Wish | null {
-  const details = ['verb', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'engine', 'engines', 'busy-poll', 'against'] as const;
+  const details = ['verb', 'layer', 'size', 'in-flight', 'connections', 'crc', 'markers', 'fpdu', 'cq-mod', 'engine', 'engines', 'busy-poll', 'against'] as const;
   if (values.test === undefined) {
     const stray = details.find((name) => values[name] !== undefined);
     if (stray !== undefined) throw wrong(`--${stray} needs --test bw or --test lat`);
@@ -143,10 +145,14 @@ function wishOf(values: Values): Wish | null {
   if (values.crc !== undefined) [more.crc] = listOf<string>('--crc', values.crc, [...availableCrc32cEngines(), 'auto', 'off']) as [string];
   if (test === 'lat' && (more.inFlight ?? 1) !== 1) throw wrong('--in-flight is for bandwidth: latency has one message under way');
   if (test === 'lat' && (more.connections ?? 1) !== 1) throw wrong('--connections is for bandwidth: latency has one connection');
-  const { inFlight } = { ...spec('iwarp', test, sizes[0]!), ...more };
+  const { inFlight } = { ...spec('verbs', test, sizes[0]!), ...more };
   if ((more.cqMod ?? 1) > inFlight) throw wrong('--cq-mod may not exceed the messages under way');
+  const verbs = listOf('--verb', values.verb ?? 'write', VERBS);
+  const layers = listOf('--layer', values.layer ?? 'verbs', LAYERS);
+  const silent = layers.flatMap((layer) => verbs.filter((verb) => !isMeasured(layer, test, verb)).map((verb) => `${layer} ${verb}`));
+  if (silent.length > 0) throw wrong(`--layer: latency of ${silent.join(', ')} cannot be measured, for nothing tells that a Write has come; take send or read`);
   return {
-    test, sizes, more, engines: listOf('--engine', values.engine ?? 'thread', ENGINES), verbs: listOf('--verb', values.verb ?? 'write', VERBS),
+    test, sizes, more, layers, verbs, engines: listOf('--engine', values.engine ?? 'thread', ENGINES),
     against: values.against === '' ? [] : listOf('--against', values.against ?? 'tcp-onread', PEERS),
   };
 }

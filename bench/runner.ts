@@ -3,6 +3,7 @@
  * A slice is a moment to come up to speed and some windows; windows in which the host stole time are dropped.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isRead } from './cases.ts';
 import { foreignShare, readTicks, type Ticks } from './machine.ts';
 import { SETTLE_MS, type Method } from './method.ts';
 import { nativeSlice } from './native.ts';
@@ -113,7 +114,7 @@ class Pair {
 
   #window(from: Marks, to: Marks): Window {
     // Reads bring their payload to the client.
-    const sink = this.spec.peer === 'iwarp' && this.spec.verb === 'read' && this.spec.test === 'bw' ? 1 : 0;
+    const sink = isRead(this.spec) && this.spec.test === 'bw' ? 1 : 0;
     const grown = (at: number, name: keyof Mark): number => to.marks[at]![name] - from.marks[at]![name];
     const clients = (name: keyof Mark): number => this.#clients.reduce((sum, _client, i) => sum + grown(i + 1, name), 0);
     const ns = grown(sink, 'now');

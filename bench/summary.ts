@@ -1,4 +1,5 @@
 /** From slices to results: clean windows, medians by round, ratios inside a round, costs. */
+import { isRead } from './cases.ts';
 import type { Slice } from './runner.ts';
 import { median, mergeLatency, ratios, spread } from './stats.ts';
 import type { Case, CaseResult, CaseSpec, Cost, Group, Spread, Window } from './types.ts';
@@ -20,7 +21,7 @@ export function isDisturbed({ windows, steal, latency }: Slice): boolean {
 }
 
 /** perftest counts half a round trip as the latency, and all of it for Reads. */
-export const tripsOf = (spec: CaseSpec): number => (spec.peer === 'iwarp' && spec.verb === 'read' ? 1 : 2);
+export const tripsOf = (spec: CaseSpec): number => (isRead(spec) ? 1 : 2);
 
 function byRound(one: Case, slices: readonly Slice[], all: boolean): number[] {
   return slices.map((slice) => {

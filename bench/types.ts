@@ -3,8 +3,8 @@
  * mean something), an experiment (groups along one axis), and what comes out of each.
  */
 
-/** Who moves the octets. */
-export type PeerKind = 'iwarp' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
+/** Who moves the octets: our stack by its verbs, by promises or by byte streams, or others. */
+export type PeerKind = 'verbs' | 'promises' | 'streams' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
 /** Where the stack runs: in the program's own thread, or in a worker. */
 export type EngineKind = 'thread' | 'worker';
 export type Verb = 'write' | 'read' | 'send';

@@ -36,8 +36,12 @@ const loop = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
 
 async function load(spec: CaseSpec): Promise<Transport> {
   switch (spec.peer) {
-    case 'iwarp':
-      return await import('./iwarp.ts');
+    case 'verbs':
+      return await import('./verbs.ts');
+    case 'promises':
+      return await import('./promises.ts');
+    case 'streams':
+      return await import('./streams.ts');
     case 'ws':
       return await import('./ws.ts');
     case 'grpc':

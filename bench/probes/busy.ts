@@ -34,7 +34,7 @@ interface Pair {
 }
 
 async function open(engine: EngineKind): Promise<Pair> {
-  const one = spec('iwarp', 'lat', READ_OCTETS, { verb: 'read', engine });
+  const one = spec('verbs', 'lat', READ_OCTETS, { verb: 'read', engine });
   const pair: Pair = { server: new PeerProcess(), client: new PeerProcess(), rounds: [] };
   try {
     const { place } = await pair.server.ask<'ready'>({ do: 'serve', spec: one });

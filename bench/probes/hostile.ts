@@ -65,7 +65,7 @@ interface Look {
 
 function specs(kind: AttackKind): { readonly server: CaseSpec; readonly good: CaseSpec } {
   const verb = kind === 'empty-sends' ? 'send' : 'write';
-  const good = spec('iwarp', 'bw', GOOD_OCTETS, { verb, inFlight: GOOD_IN_FLIGHT });
+  const good = spec('verbs', 'bw', GOOD_OCTETS, { verb, inFlight: GOOD_IN_FLIGHT });
   return { good, server: { ...good, size: REGION_OCTETS } };
 }
 

@@ -4,6 +4,7 @@ import { spec } from '../experiments.ts';
 import type { Method } from '../method.ts';
 import { PeerProcess } from '../peer-process.ts';
 import { median } from '../stats.ts';
+import { isOurs } from '../cases.ts';
 import type { CaseSpec, ProbeResult } from '../types.ts';
 import { cell, ratioOf, watchSteal, type Probe, type Progress } from './probe.ts';
 
@@ -26,10 +27,10 @@ const of = (peer: CaseSpec['peer'], more: Partial<CaseSpec> = {}): CaseSpec =>
 
 type Kind = readonly [label: string, key: string, spec: CaseSpec];
 
-const GOAL_KINDS: readonly Kind[] = [["TCP, 'data'", 'data', of('tcp-data')], ['iWARP, 16 requests deep', 'iwarp', of('iwarp')]];
+const GOAL_KINDS: readonly Kind[] = [["TCP, 'data'", 'data', of('tcp-data')], ['iWARP, 16 requests deep', 'iwarp', of('verbs')]];
 const OTHER_KINDS: readonly Kind[] = [
   ['TCP, onread, a buffer of 64 KiB each', 'onread', of('tcp-onread')],
-  [`iWARP, ${DEFAULT_DEPTH} requests deep (default)`, 'iwarp-default', of('iwarp', { queue: DEFAULT_DEPTH })],
+  [`iWARP, ${DEFAULT_DEPTH} requests deep (default)`, 'iwarp-default', of('verbs', { queue: DEFAULT_DEPTH })],
 ];
 const KINDS: readonly Kind[] = [...GOAL_KINDS, ...OTHER_KINDS];
 
@@ -128,7 +129,7 @@ async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   }
   const at = (key: string, moment: keyof Memory): number[] => results.get(key)!.map((memory) => memory[moment]);
   const ratio = (key: string, moment: keyof Memory): number[] => at(key, moment).map((kib, round) => kib / (at('data', moment)[round] ?? Number.NaN));
-  const ours = KINDS.filter(([, , one]) => one.peer === 'iwarp');
+  const ours = KINDS.filter(([, , one]) => isOurs(one));
   return {
     id: 'idle', title: 'A thousand idle connections',
     about: `Resident memory of the server for each of ${CONNECTIONS} connections: just open; right after each has carried one message of ${OCTETS} octets; after seven seconds more of
@@ -144,7 +145,7 @@ Raw sockets that deliver 'data' events are the measure. Sockets of this package 
     charts: [{
       caption: 'KiB of memory for each connection right after 70 KB of traffic: less is better', unit: 'KiB', log: false,
       see: 'Grey is what bare sockets hold, blue is ours: queue pair, stream and connection are in it too.',
-      bars: KINDS.map(([label, key, one]) => ({ label, value: cell(median(at(key, 'after')), 1), ours: one.peer === 'iwarp' })),
+      bars: KINDS.map(([label, key, one]) => ({ label, value: cell(median(at(key, 'after')), 1), ours: isOurs(one) })),
     }],
     ratios: ours.flatMap(([, key]) => [
       ratioOf(`idle/${key} : TCP, 'data'`, 'less', ratio(key, 'after')), ratioOf(`idle/${key} : TCP, 'data', silent`, 'less', ratio(key, 'silent')),

@@ -1,5 +1,6 @@
 /** Plots as SVG text, drawn by echarts without a browser. */
 import * as echarts from 'echarts';
+import { isOurs } from '../cases.ts';
 import type { CaseResult, ExperimentResult, ProbeChart, Spread } from '../types.ts';
 import { labelOf } from './label.ts';
 
@@ -29,9 +30,13 @@ const STYLES: readonly (readonly [name: RegExp, style: Style])[] = [
   [/markers/, style('#b8005c', 'solid', 'triangle')],
   [/^(Write|Send), no CRC/, style('#56b4e9', 'dashed', 'emptyRect')],
   [/worker/, style('#8b1a9b', 'solid', 'diamond')],
-  [/^Write/, style(BLUE, 'solid', 'rect')],
-  [/^Read/, style('#009e73', 'solid', 'diamond')],
-  [/^Send/, style('#d55e00', 'solid', 'roundRect')],
+  [/^Promises, Write/, style('#56b4e9', 'solid', 'emptyRect')],
+  [/^Promises, Read/, style('#009e73', 'solid', 'emptyDiamond')],
+  [/^Promises, Send/, style('#d55e00', 'solid', 'emptyCircle')],
+  [/^Byte stream/, style('#8b1a9b', 'solid', 'diamond')],
+  [/^(Verbs, )?Write/, style(BLUE, 'solid', 'rect')],
+  [/^(Verbs, )?Read/, style('#009e73', 'solid', 'diamond')],
+  [/^(Verbs, )?Send/, style('#d55e00', 'solid', 'roundRect')],
   [/^iWARP/, style(BLUE, 'solid', 'rect')],
 ];
 const SPARE: readonly Style[] = [
@@ -184,7 +189,6 @@ export interface Figure {
 const valueOf = (experiment: ExperimentResult): Value => (one) =>
   (experiment.unit === 'M messages/s' ? one.messageRate : experiment.unit === 'us of main thread' ? one.cost.mainPerMessage : one.value.median);
 
-const isOurs = ({ spec }: CaseResult): boolean => spec.peer === 'iwarp';
 /** NaN has become null in a file. */
 const present = (value: number | null): value is number => typeof value === 'number' && Number.isFinite(value);
 
@@ -196,7 +200,7 @@ function caseFigures(experiment: ExperimentResult): Figure[] {
     const scale = value(one) / one.value.median;
     const figure = value(one);
     return {
-      label: labelOf(experiment, one), value: present(figure) ? figure : null, ours: isOurs(one),
+      label: labelOf(experiment, one), value: present(figure) ? figure : null, ours: isOurs(one.spec),
       spread: { low: one.value.low * scale, high: one.value.high * scale },
     };
   });
@@ -207,7 +211,7 @@ function caseFigures(experiment: ExperimentResult): Figure[] {
   }];
   const ratios = experiment.cases.flatMap((one) => {
     const ratio = tcpRatio(one);
-    return ratio === undefined || !present(ratio.median) ? [] : [{ label: labelOf(experiment, one), value: ratio.median, ours: isOurs(one), spread: ratio }];
+    return ratio === undefined || !present(ratio.median) ? [] : [{ label: labelOf(experiment, one), value: ratio.median, ours: isOurs(one.spec), spread: ratio }];
   });
   if (ratios.length > 0) {
     drawn.push({
@@ -236,6 +240,9 @@ function firstFigure(experiment: ExperimentResult): Figure {
   return { caption: `${experiment.title}, ${UNITS[unit]}`, see, svg: lines(experiment, { y: UNITS[unit], log: low }, valueOf(experiment)) };
 }
 
+/** Experiments from messages so small that their number is what counts. */
+const WITH_RATES: ReadonlySet<string> = new Set(['bandwidth', 'layers']);
+
 function lineFigures(experiment: ExperimentResult): Figure[] {
   const latency = experiment.test === 'lat';
   const main = experiment.unit === 'us of main thread';
@@ -246,7 +253,7 @@ function lineFigures(experiment: ExperimentResult): Figure[] {
     add('Of these, microseconds in the call that posts or writes', 'Lower is better; the rest is spent behind the call, on completions and, with the engine in the same thread, on the protocol.',
       { y: 'microseconds in the call', log: true }, (one) => one.cost.postPerMessage);
   }
-  if (experiment.id === 'bandwidth') {
+  if (WITH_RATES.has(experiment.id)) {
     add('The same in messages: millions a second over size', 'Higher is better. Left of the bend it is the number of messages that costs, right of it the octets.', { y: 'million messages a second', log: true }, (one) => one.messageRate);
   }
   if (experiment.axis === 'in flight' || experiment.axis === 'connections') {

@@ -8,7 +8,7 @@ import type { CaseResult, ExperimentResult, ProbeResult } from '../../bench/type
 function resultOf(id: string, ratio: readonly [number, number, number]): ExperimentResult {
   const [low, middle, high] = ratio;
   const of = { median: middle, low, high, best: high, rounds: 7 };
-  const one = { id: `${id}/1/Write`, spec: spec('iwarp', 'bw', 64), ratios: { base: of } } as unknown as CaseResult;
+  const one = { id: `${id}/1/Write`, spec: spec('verbs', 'bw', 64), ratios: { base: of } } as unknown as CaseResult;
   return { id, title: '', test: id === 'latency' ? 'lat' : 'bw', axis: 'case', unit: 'GB/s', about: '', cases: [one], missing: [] };
 }
 

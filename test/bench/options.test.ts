@@ -24,6 +24,8 @@ describe('the options of iwarp bench', () => {
     [['--full', '--continue'], /--json/],
     [['--test', 'bw', '--engine', 'process'], /process/],
     [['--engine', 'worker'], /needs --test/],
+    [['--test', 'bw', '--layer', 'tcp'], /verbs, promises, streams/],
+    [['--test', 'lat', '--layer', 'promises', '--verb', 'write'], /promises write/],
     [['--rounds', '0'], /--rounds/],
   ])('refuses %j', (args, reason) => {
     expect(() => parseBench(args)).toThrow(reason);
@@ -49,6 +51,14 @@ describe('the options of iwarp bench', () => {
     const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--engine', 'thread,worker', '--size', '64']);
     const series = custom(wish!).groups[0]!.cases.map((one) => [one.series, one.spec.engine]);
     expect(series).toEqual([['TCP, onread', 'thread'], ['Write', 'thread'], ['Read', 'thread'], ['Write, worker', 'worker'], ['Read, worker', 'worker']]);
+  });
+
+  it('measures each verb by each layer that is wished for; a byte stream has no verbs', () => {
+    const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--layer', 'verbs,promises,streams', '--against', 'ws', '--size', '64']);
+    const series = custom(wish!).groups[0]!.cases.map((one) => [one.series, one.spec.peer]);
+    expect(series).toEqual([
+      ['ws', 'ws'], ['Write', 'verbs'], ['Read', 'verbs'], ['Promises, Write', 'promises'], ['Promises, Read', 'promises'], ['Byte stream', 'streams'],
+    ]);
   });
 });
 

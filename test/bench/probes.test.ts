@@ -5,7 +5,7 @@ import { judgeGoals } from '../../bench/goals.ts';
 import { guardRatios, type GuardResult } from '../../bench/micro/guard.ts';
 import { parseBench } from '../../bench/options.ts';
 import { attack, ATTACKS } from '../../bench/peers/hostile.ts';
-import { serve } from '../../bench/peers/iwarp.ts';
+import { serve } from '../../bench/peers/verbs.ts';
 import { steps, Tally } from '../../bench/peers/peer.ts';
 import { ratioOf, runMicro } from '../../bench/probes/probe.ts';
 import { report } from '../../bench/report/html.ts';
@@ -21,7 +21,7 @@ describe('a hostile peer', () => {
   // What it sends without end goes on arriving: the server has found nothing to terminate it for.
   it.each(ATTACKS.filter((kind) => !['unread', 'half', 'begun'].includes(kind)))('%s keeps to the rules', async (kind) => {
     const verb = kind === 'empty-sends' ? 'send' : 'write';
-    const { place, side: server } = await serve({ ...spec('iwarp', 'bw', 1 << 20, { verb }), inFlight: 16 }, new Tally());
+    const { place, side: server } = await serve({ ...spec('verbs', 'bw', 1 << 20, { verb }), inFlight: 16 }, new Tally());
     const sent = new Tally();
     const side = await attack(kind, 1, place, sent);
     side.start();
@@ -33,7 +33,7 @@ describe('a hostile peer', () => {
   }, 20_000);
 
   it.each(['half', 'begun', 'unread'] as const)('%s is sent once on each connection', async (kind) => {
-    const { place, side: server } = await serve({ ...spec('iwarp', 'bw', 1 << 20, { verb: 'write' }), inFlight: 16 }, new Tally());
+    const { place, side: server } = await serve({ ...spec('verbs', 'bw', 1 << 20, { verb: 'write' }), inFlight: 16 }, new Tally());
     const sent = new Tally();
     const side = await attack(kind, 3, place, sent);
     side.start();

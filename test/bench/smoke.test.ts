@@ -6,18 +6,28 @@ import { table } from '../../bench/report/table.ts';
 import { latencySlice } from '../../bench/stats.ts';
 import { summarize } from '../../bench/summary.ts';
 import type { Slice } from '../../bench/runner.ts';
-import { connect, serve } from '../../bench/peers/iwarp.ts';
+import * as promises from '../../bench/peers/promises.ts';
+import * as streams from '../../bench/peers/streams.ts';
+import * as verbs from '../../bench/peers/verbs.ts';
 import { Tally } from '../../bench/peers/peer.ts';
-import { spec } from '../../bench/experiments.ts';
+import { isMeasured, spec } from '../../bench/experiments.ts';
+import type { TestKind, Verb } from '../../bench/types.ts';
 
 async function until(done: () => boolean): Promise<void> {
   while (!done()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-describe('the verbs programs', () => {
-  it.each(['write', 'send', 'read'] as const)('%s moves octets and answers one message at a time', async (verb) => {
-    for (const test of ['bw', 'lat'] as const) {
-      const what = { ...spec('iwarp', test, 512, { verb }), inFlight: test === 'bw' ? 16 : 1 };
+const PROGRAMS = { verbs, promises, streams };
+const VERBS: readonly Verb[] = ['write', 'send', 'read'];
+const TESTS: readonly TestKind[] = ['bw', 'lat'];
+
+describe('the programs of each layer', () => {
+  const all = (['verbs', 'promises'] as const).flatMap((layer) => VERBS.flatMap((verb) => TESTS.map((test) => ({ layer, verb, test }))))
+    .filter(({ layer, verb, test }) => isMeasured(layer, test, verb));
+  it.each([...all, ...TESTS.map((test) => ({ layer: 'streams' as const, verb: 'send' as const, test }))])(
+    'move octets or answer one message at a time: $layer, $verb, $test', async ({ layer, verb, test }) => {
+      const { connect, serve } = PROGRAMS[layer];
+      const what = { ...spec(layer, test, 512, { verb, connections: test === 'bw' ? 2 : 1 }), inFlight: test === 'bw' ? 16 : 1 };
       const here = new Tally();
       const there = new Tally();
       const { place, side: server } = await serve(what, there);
@@ -29,8 +39,7 @@ describe('the verbs programs', () => {
       else expect(here.posts).toBeGreaterThanOrEqual(50);
       client.close();
       server.close();
-    }
-  });
+    });
 });
 
 describe('results', () => {

@@ -2,14 +2,8 @@
  * This package's stack, through verbs and the connection manager, as perftest uses them: every request names the same memory, a
  * completion asks for the next requests, receives are posted far ahead.
  */
-import { openRnic, type Rnic } from '../../src/api/environment.ts';
-import type { ConnectionPolicy } from '../../src/mpa/policy.ts';
-import type { Crc32cEngineName } from '../../src/crc32c/engine.ts';
-import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
+import type { Rnic } from '../../src/api/environment.ts';
 import { ACCESS } from '../../src/ddp/stag-table.ts';
-import { arrivals } from '../../src/transport/arrival.ts';
-import { wrapTransport } from '../../src/transport/middleware.ts';
-import { TcpTransport } from '../../src/transport/tcp.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../../src/verbs/cq.ts';
 import type { MemoryRegion } from '../../src/verbs/memory.ts';
 import type { ProtectionDomain } from '../../src/verbs/pd.ts';
@@ -17,6 +11,7 @@ import type { ReceiveWorkRequest, SendWorkRequest } from '../../src/verbs/post.t
 import type { QueuePair } from '../../src/verbs/qp.ts';
 import type { CaseSpec } from '../types.ts';
 import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { open, policy } from './stack.ts';
 
 const ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE;
 /** One read of 64 KiB holds at most some 2,400 messages; receives are posted again before the next. */
@@ -27,8 +22,6 @@ const RECEIVES_OF_LATENCY = 512;
 const RECEIVES_OF_WORKER = 65_536;
 const RECEIVE_BATCH = 64;
 const POLL = 64;
-/** Reads under way on the wire; more posted ones wait in the send queue. */
-const READ_DEPTH = 64;
 const LISTEN_BACKLOG = 1024;
 const MIN_SEND_DEPTH = 16;
 const CONNECT_BATCH = 50;
@@ -39,25 +32,6 @@ const nothing = (): void => undefined;
 export function completionEvery(spec: CaseSpec): number {
   if (spec.cqMod > 0) return spec.cqMod;
   return Math.min(64, Math.max(1, Math.floor(spec.inFlight / spec.connections / 8)));
-}
-
-function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
-  const crc32c = spec.crc === 'off' || spec.crc === 'auto' ? {} : { crc32c: spec.crc as Crc32cEngineName };
-  const poll = spec.busyPoll === null ? {} : { busyPoll: spec.busyPoll };
-  if (spec.engine === 'worker') {
-    if (arrived !== null) throw new Error('with the engine in a worker only polling would tell when a Write has come');
-    return openRnic({ ...crc32c, ...poll, engine: 'worker', engines: spec.engines });
-  }
-  if (arrived === null) return openRnic({ ...crc32c, ...poll, engine: 'thread' });
-  const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets), ...poll });
-  return openRnic({ ...crc32c, transport: wrapTransport(tcp, arrivals(arrived)) });
-}
-
-function policy(spec: CaseSpec): Partial<ConnectionPolicy> {
-  return {
-    crc: spec.crc === 'off' ? 'off' : 'preferred', markers: spec.markers, ird: READ_DEPTH, ord: READ_DEPTH,
-    ...(spec.fpdu > 0 && { emss: spec.fpdu }),
-  };
 }
 
 /** A Write or Read test of latency needs to know when octets have come. */

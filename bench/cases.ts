@@ -1,0 +1,12 @@
+/** What kind of thing a case is. */
+import type { CaseSpec, PeerKind } from './types.ts';
+
+/** The layers at which our own stack is measured. */
+export type Layer = Extract<PeerKind, 'verbs' | 'promises' | 'streams'>;
+export const LAYERS: readonly Layer[] = ['verbs', 'promises', 'streams'];
+
+/** Whether it is this package that moves the octets. */
+export const isOurs = ({ peer }: CaseSpec): boolean => (LAYERS as readonly PeerKind[]).includes(peer);
+
+/** Whether the payload comes to the client: only RDMA has Reads. */
+export const isRead = (spec: CaseSpec): boolean => isOurs(spec) && spec.verb === 'read';
