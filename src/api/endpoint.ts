@@ -6,10 +6,10 @@ import type { CompletionQueue } from '../verbs/cq.ts';
 import { ACCESS, ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
-import { BouncePool } from './bounce.ts';
 import { RESERVED_RECEIVES } from './credits.ts';
 import { checkEngine, checkRnic, defaultRnic, engineOf, type EngineKind, type Rnic } from './environment.ts';
 import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
+import { lenderFor, type Lender } from './lenders.ts';
 
 /** Options that both sides of the promise layer share. */
 export interface EndpointOptions {
@@ -130,8 +130,8 @@ export interface Resources {
   readonly buffers: MemoryRegion;
   /** Payloads of up to so many octets are copied into the queue entry when they are posted: that costs less than a registration. */
   readonly inline: number;
-  /** Where the device works in other threads: shared memory for what is not. */
-  readonly bounce: BouncePool | null;
+  /** Makes memory that nobody has registered usable for one operation. */
+  readonly lender: Lender;
 }
 
 /** @internal Queue pair, completion queue and posted receives for one connection. Nothing stays behind if a limit is in the way. */
@@ -150,7 +150,7 @@ export function createResources(endpoint: Endpoint): Resources {
     undo.unshift(() => qp.destroy());
     const buffers = pd.registerMemory(device.newMemory(total * maxMessage), ACCESS.LOCAL_WRITE);
     const { maxInline: inline } = qp.query();
-    const resources = { endpoint, pd, cq, qp, buffers, inline, bounce: device.mirror === null ? null : new BouncePool(pd) };
+    const resources = { endpoint, pd, cq, qp, buffers, inline, lender: lenderFor(pd) };
     for (let i = 0; i < total; i++) postBuffer(resources, i);
     return resources;
   } catch (error) {
@@ -167,12 +167,12 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
 }
 
 /** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays. */
-export function destroyResources({ qp, cq, buffers, bounce, pd, endpoint }: Resources): void {
+export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources): void {
   // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.
   if (qp.boundWindows > 0) for (const window of [...pd.device.objects.mw]) if (window.entry.binder === qp) window.deallocate();
   qp.destroy();
   cq.destroy();
-  bounce?.close();
+  lender.close();
   if (!buffers.deregistered) buffers.deregister();
   if (endpoint.pd === null && pd.users === 0) pd.deallocate();
 }

@@ -1,14 +1,13 @@
 /** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
-import { putBytes } from '../base/copy.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
 import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import { GivenMemory } from '../verbs/post.ts';
 import type { Resources } from './endpoint.ts';
-import type { BouncePool } from './bounce.ts';
+import type { Local } from './lenders.ts';
 import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
 
-/** Memory for an operation: registered, registered in part, or any view (registered for the time of the operation). */
+/** Memory for an operation: registered, registered in part, or any view (which the stack registers for the time of the operation). */
 export type LocalMemory = MemoryRegion | Sge | ArrayBufferView;
 
 /** What the peer may do with a region: by name, or as a union of {@link ACCESS}. */
@@ -27,15 +26,6 @@ const ACCESS_NAMES: Readonly<Record<Exclude<PeerAccess, number>, number>> = {
   'read-write': ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE,
   all: ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC,
 };
-
-/** @internal Memory as an operation uses it. */
-export interface Local {
-  readonly sge: Sge;
-  readonly length: number;
-  readonly bytes: Uint8Array;
-  /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
-  readonly cleanup: ((ok: boolean) => void) | null;
-}
 
 /** @internal The rights behind a name; a number is checked by registration. */
 export function rightsOf(access: PeerAccess): number {
@@ -64,22 +54,16 @@ export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWind
 const scratch = { offset: 0, length: 0 };
 
 /** @internal What memory for an operation is taken from. */
-export type Own = Pick<Resources, 'pd' | 'bounce' | 'inline'>;
+export type Own = Pick<Resources, 'pd' | 'lender' | 'inline'>;
 
-/** @internal Check memory for an operation that needs `access` of it; a view is registered on the way. */
+/** @internal Check memory for an operation that needs `access` of it; a view is registered for its time. */
 export function localMemory(own: Own, name: string, memory: LocalMemory, access: number): Local {
-  const { pd, bounce } = own;
+  const { pd, lender } = own;
   let sge: Sge;
-  let cleanup: ((ok: boolean) => void) | null = null;
   if (memory instanceof MemoryRegion) {
     sge = { mr: memory };
-  } else if (ArrayBuffer.isView(memory) && bounce !== null && !(memory.buffer instanceof SharedArrayBuffer)) {
-    return bounced(bounce, checkBytes(name, memory), access);
   } else if (ArrayBuffer.isView(memory)) {
-    // Registration is an entry in a table: memory that is used once needs no ceremony.
-    const region = pd.registerMemory(checkBytes(name, memory), access);
-    cleanup = () => void (region.deregistered || region.deregister());
-    sge = { mr: region };
+    return lender.lend(checkBytes(name, memory), access);
   } else if ((memory as Sge | null | undefined)?.mr instanceof MemoryRegion) {
     sge = memory as Sge;
   } else {
@@ -87,7 +71,7 @@ export function localMemory(own: Own, name: string, memory: LocalMemory, access:
   }
   const mr = checkSge(name, 0, sge, pd, access, scratch);
   const { offset, length } = scratch;
-  return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup };
+  return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup: null };
 }
 
 /** @internal Where the payload of a Send or Write comes from: one of the two, as a request says it. */
@@ -107,25 +91,12 @@ export function sourceMemory(own: Own, name: string, memory: LocalMemory): Sourc
     const bytes = checkBytes(name, memory);
     const { length } = bytes;
     const short = length <= own.inline;
-    if (short || (own.bounce === null && !(bytes.buffer instanceof SharedArrayBuffer))) {
+    if (short || (own.lender.inThread && !(bytes.buffer instanceof SharedArrayBuffer))) {
       return { sges: undefined, inline: new GivenMemory(bytes, short), length, cleanup: null };
     }
   }
   const { sge, length, cleanup } = localMemory(own, name, memory, 0);
   return { sges: [sge], inline: undefined, length, cleanup };
-}
-
-/** An operation on memory that the engine cannot see goes through memory that it can. */
-function bounced(bounce: BouncePool, bytes: Uint8Array, access: number): Local {
-  const { length } = bytes;
-  const mr = bounce.take(length);
-  const sink = (access & ACCESS.LOCAL_WRITE) !== 0;
-  if (!sink) putBytes(bytes, mr.bytes, 0);
-  const cleanup = (ok: boolean): void => {
-    if (ok && sink) putBytes(mr.bytes.subarray(0, length), bytes, 0);
-    bounce.give(mr);
-  };
-  return { sge: { mr, offset: 0, length }, length, bytes, cleanup };
 }
 
 /** @internal Memory that a Read fills from `remote`, and nothing beyond that. */

@@ -1,6 +1,7 @@
 /**
  * One connection of the connection manager, either side: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { checkBytes, checkFunction, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
@@ -15,7 +16,6 @@ import type { Census } from './census.ts';
 import type { CmEvent, ConnectionParameters } from './events.ts';
 import type { LinkHandler, StreamLink } from './link.ts';
 
-const NO_DATA = new Uint8Array(0);
 /** Peers that say the same without private data of their own share a record. */
 const lastParameters = new LastEqual<ConnectionParameters>();
 
@@ -31,7 +31,7 @@ export interface ConnParam {
 
 /** @internal Check private data against the room in the frame it goes into (MPA-018, ENH-004). */
 export function checkPrivateData(name: string, data: ArrayBufferView | undefined, max: number): Uint8Array {
-  if (data === undefined) return NO_DATA;
+  if (data === undefined) return NO_BYTES;
   const bytes = checkBytes(name, data);
   if (bytes.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name} has ${bytes.length} octets, above the limit of ${max}`);
   return bytes.slice();

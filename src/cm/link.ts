@@ -6,6 +6,7 @@
  * events, in order, `closed` last.
  */
 import type { Scheduler } from '../base/clock.ts';
+import { NO_BYTES } from '../base/copy.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
@@ -113,7 +114,6 @@ export function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAdd
   return Math.max(MIN_EMSS, Math.min(MAX_EMSS, (port.mtu ?? ETHERNET_MTU) - ip - TCP_OCTETS));
 }
 
-const NO_DATA = new Uint8Array(0);
 const NO_WISHES: DepthWishes = { ird: 0, ord: 0 };
 const NOTHING = (): void => undefined;
 /** Handler of a port that is turned away. */
@@ -161,7 +161,7 @@ export class ThreadProgress implements Progress {
       // With its port first: whoever is told of the link asks it for its addresses.
       link.drive(this.#stream('responder', request.policy, false, port), port);
       link.listener = handler.incoming(link);
-      link.stream.start(link.now(), null, NO_DATA, NO_WISHES);
+      link.stream.start(link.now(), null, NO_BYTES, NO_WISHES);
       link.begin();
     };
     this.#transport.listen(request.target, accept, ready, (error) => handler.acceptFailed(error));

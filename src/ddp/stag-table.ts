@@ -4,7 +4,7 @@
  * An STag is a 24-bit index, drawn at random (SEC-009), and an 8-bit key that moves on with every reuse and invalidation. Every access
  * from the network comes through {@link StagTable.check}; local work requests hold the entry itself and look at its validity.
  */
-import { ChangingOctets } from '../base/copy.ts';
+import { ChangingOctets, NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { addWraps, distance } from '../base/u64.ts';
@@ -77,7 +77,6 @@ export class StagEntry extends ChangingOctets {
   }
 }
 
-const EMPTY = new Uint8Array(0);
 
 /** All STags of one device. */
 export class StagTable {
@@ -119,7 +118,7 @@ export class StagTable {
   free(entry: StagEntry): void {
     const index = entry.stag >>> 8;
     this.invalidate(entry);
-    entry.bytes = EMPTY;
+    entry.bytes = NO_BYTES;
     this.#byIndex.delete(index);
     if (this.#last === entry) this.#last = null;
     this.#resting.set(index, entry.stag & 0xff);
@@ -138,7 +137,7 @@ export class StagTable {
     entry.region = null;
     entry.binder = null;
     entry.qp = 0;
-    entry.bytes = EMPTY;
+    entry.bytes = NO_BYTES;
   }
 
   /** Take in an entry that another table has allocated; it takes the place of one with the same index. */

@@ -7,6 +7,7 @@
  * of it is in place when the peer uses it, as in-thread. What waits there is bounded by the queues, since requests complete only later. Nothing in
  * here waits for the application's thread.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { ThreadProgress } from '../cm/link.ts';
@@ -30,7 +31,6 @@ import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE, type Elements } from './records.ts';
 import { RingReader, RingWriter } from './ring.ts';
 
-const EMPTY = new Uint8Array(0);
 const NEVER = (): never => {
   throw new Error('an engine allocates no STags');
 };
@@ -226,7 +226,7 @@ export class EngineCore implements PolledSource {
     stags.rekey(entry, state.stag & 0xff);
     Object.assign(entry, {
       qp: state.qp, valid: state.valid, access: state.access, baseHi: state.baseHi, baseLo: state.baseLo, zeroBased: state.zeroBased,
-      shared: state.shared, bytes: state.bytes ?? EMPTY,
+      shared: state.shared, bytes: state.bytes ?? NO_BYTES,
     });
     const region = state.region === 0 ? undefined : stags.withIndex(state.region);
     if (region === undefined) return;

@@ -1,3 +1,4 @@
+import { NO_BYTES } from '../base/copy.ts';
 /** Octets waiting to be decoded: appended at the end, dropped at the front, in one buffer that is given back when empty. */
 
 /** A limit that several queues share; see limits.ts for the figures. */
@@ -22,10 +23,9 @@ export class OctetBudget {
 }
 
 const FIRST_OCTETS = 4096;
-const NOTHING = new Uint8Array(0);
 
 export class OctetQueue {
-  bytes: Uint8Array = NOTHING;
+  bytes: Uint8Array = NO_BYTES;
   head = 0;
   tail = 0;
   private readonly budget: OctetBudget | undefined;
@@ -77,7 +77,7 @@ export class OctetQueue {
   /** Give the buffer back. */
   release(): void {
     this.budget?.take(-this.bytes.length);
-    this.bytes = NOTHING;
+    this.bytes = NO_BYTES;
     this.head = 0;
     this.tail = 0;
   }

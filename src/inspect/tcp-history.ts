@@ -2,11 +2,11 @@
  * The last octets of one TCP direction, kept to be compared with what is sent again under the same sequence numbers (RFC 9293 3.4).
  * Distances are those of tcp.ts.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { HISTORY_OCTETS } from './limits.ts';
 import type { OctetBudget } from './octet-queue.ts';
 
 const FIRST_OCTETS = 4096;
-const NOTHING = new Uint8Array(0);
 
 /** Octets under sequence numbers that carried others before. */
 export interface Disagreement {
@@ -19,7 +19,7 @@ export interface Disagreement {
 export class TcpHistory {
   private readonly budget: OctetBudget;
   /** The octet of distance d stands at d modulo the length, a power of two. */
-  private ring: Uint8Array = NOTHING;
+  private ring: Uint8Array = NO_BYTES;
   /** What is known: distances from..to. */
   private from = 0;
   private to = 0;
@@ -61,7 +61,7 @@ export class TcpHistory {
   /** Give the room back. */
   release(): void {
     this.budget.take(-this.ring.length);
-    this.ring = NOTHING;
+    this.ring = NO_BYTES;
     this.from = this.to;
   }
 

@@ -6,7 +6,7 @@
  * framer has no need to see the payload (`lends`), the caller may write only the header, call `openLent`, lend the stage the payload, and call
  * `closeLent`.
  */
-import { copyOctets, type Octets } from '../base/copy.ts';
+import { copyOctets, NO_BYTES, type Octets } from '../base/copy.ts';
 import { WIDE_ZERO } from '../base/wide.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
@@ -37,7 +37,7 @@ export abstract class Framer {
 
   constructor(crc: Crc32cEngine | null) {
     this.crc = crc;
-    this.bytes = EMPTY;
+    this.bytes = NO_BYTES;
     this.view = EMPTY_VIEW;
   }
 
@@ -88,8 +88,7 @@ export abstract class Framer {
   }
 }
 
-const EMPTY = new Uint8Array(0);
-const EMPTY_VIEW = new DataView(EMPTY.buffer);
+const EMPTY_VIEW = new DataView(NO_BYTES.buffer);
 
 /** Without markers the ULPDU is written straight into the stage. */
 export class PlainFramer extends Framer {

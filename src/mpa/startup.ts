@@ -4,6 +4,7 @@
  *
  * Feed octets with `handleBytes`, which stops behind the frame: what follows is the beginning of full operation (MPA-041).
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
 import { negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
 import { requestRevision, type ConnectionPolicy, type Negotiated } from './policy.ts';
@@ -41,7 +42,6 @@ export type StartupFailure =
 /** The highest revision this stack knows. */
 export const HIGHEST_REVISION = 2;
 
-const NO_DATA = new Uint8Array(0);
 
 /** The frame that is being read: a reader is asked to its end before another one is, so all share it. */
 const frameBytes = new Uint8Array(MAX_STARTUP_FRAME);
@@ -50,7 +50,7 @@ const frameBytes = new Uint8Array(MAX_STARTUP_FRAME);
 export class StartupFrameReader {
   readonly #key: Uint8Array;
   /** What has come so far, while the frame is not whole; nearly every frame comes in one piece. */
-  #kept: Uint8Array = NO_DATA;
+  #kept: Uint8Array = NO_BYTES;
   #have = 0;
   #need: number = STARTUP_HEADER_OCTETS;
   failure: StartupFailure | null = null;
@@ -80,7 +80,7 @@ export class StartupFrameReader {
       if (this.#have === STARTUP_HEADER_OCTETS) this.#checkHeader();
       if (this.#have === this.#need && this.failure === null) this.#complete();
     }
-    this.#kept = this.frame === null && this.failure === null ? frameBytes.slice(0, this.#have) : NO_DATA;
+    this.#kept = this.frame === null && this.failure === null ? frameBytes.slice(0, this.#have) : NO_BYTES;
     return at;
   }
 
@@ -109,7 +109,7 @@ export class StartupFrameReader {
       revision,
       enhanced: hasEnhanced ? decodeEnhanced(frameBytes, STARTUP_HEADER_OCTETS) : null,
       // MPA-022, ENH-006: exactly the ULP's octets, in memory of their own.
-      privateData: ulpStart === this.#have ? NO_DATA : frameBytes.slice(ulpStart, this.#have),
+      privateData: ulpStart === this.#have ? NO_BYTES : frameBytes.slice(ulpStart, this.#have),
     };
   }
 }
@@ -297,7 +297,7 @@ export class MpaResponder {
     if (request.revision === 0 && this.#policy.mpaRevision !== 0) {
       // MPA-048: tell an RDMA Consortium peer which revision we speak, then close in order. R=1 keeps it from taking this as acceptance.
       this.farewell = encodeStartupFrame({
-        kind: 'reply', markers: false, crc: true, reject: true, revision: 1, enhanced: null, privateData: NO_DATA,
+        kind: 'reply', markers: false, crc: true, reject: true, revision: 1, enhanced: null, privateData: NO_BYTES,
       });
       this.fail('bad-frame', 'unusable-revision');
       return;

@@ -2,7 +2,7 @@
  * RDMAP on the receiving side: what DDP asks of the layer above, per opcode. RFC 5040 4.1 (opcodes), 5 (operations), 7.2 (checks);
  * RFC 7306 for Immediate Data and Atomics; order of checks in wire-formats section 10.
  */
-import { copyBytes, copyOctets } from '../base/copy.ts';
+import { copyBytes, copyOctets, NO_BYTES } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { addHi, addLo, toBigInt } from '../base/u64.ts';
 import { WIDE_ZERO } from '../base/wide.ts';
@@ -50,7 +50,6 @@ const FIXED_OCTETS: Readonly<Record<number, number>> = {
   [OPCODE.ATOMIC_RESPONSE]: ATOMIC_RESPONSE_OCTETS,
 };
 
-const NO_OCTETS = new Uint8Array(0);
 
 /** What a peer may do to this queue pair beyond what regions grant (VERBS-142). */
 export interface InboundRights {
@@ -80,7 +79,7 @@ export class Receiver implements DdpUlp {
   /** The receive that the open message on queue 0 fills. */
   #receive: ReceiveWqe | null = null;
   /** Octets of a Terminate of the peer, made for the first one. */
-  #terminate: Uint8Array = NO_OCTETS;
+  #terminate: Uint8Array = NO_BYTES;
   /** A zero-length Send still expected as RTR: it is consumed below the ULP (ENH-041, ENH-048). */
   expectSendRtr = false;
   /** A Read Request still expected as RTR: it reads nothing, so a queue pair closed to the peer's Reads takes it too. */
@@ -245,7 +244,7 @@ export class Receiver implements DdpUlp {
       scatter(wqe, segment, segment.payload, segment.mo, segment.payloadLength);
     } else if (segment.qn === QN.TERMINATE) {
       const take = Math.min(segment.payloadLength, MAX_TERMINATE_OCTETS);
-      if (this.#terminate === NO_OCTETS) this.#terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
+      if (this.#terminate === NO_BYTES) this.#terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
       copyBytes(segment.bytes, segment.payload, this.#terminate, 0, take);
     }
     return FINE;

@@ -4,6 +4,7 @@
  *
  * Read the verbs draft 8.1, 8.2 first.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { ringPlaces, WIDE_ZERO } from '../base/wide.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
 import type { LocalOperation } from './local-work.ts';
@@ -42,7 +43,6 @@ export type WcOpcode =
 /** How the sender treats an entry. */
 export const WORK = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4 } as const;
 
-const NO_BYTES = new Uint8Array(0);
 
 /** One element of a scatter/gather list. */
 export class SgeElement {

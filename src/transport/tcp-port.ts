@@ -3,6 +3,7 @@
  *
  * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork; one chunk is one write.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import type { OnReadOpts, Socket } from 'node:net';
 import { IwarpError } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
@@ -10,7 +11,6 @@ import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
 
-const EMPTY = new Uint8Array(0);
 
 /**
  * Writes that may end, one behind the other, before the event loop gets a turn. While the peer reads, the system takes every write at
@@ -163,12 +163,12 @@ export class TcpPort implements Port {
     // A destroyed socket answers all that is left from its 'close' event, in order.
     if (socket.destroyed) return;
     if (count <= 1) {
-      socket.write(chunks[0] ?? EMPTY, this.#written);
+      socket.write(chunks[0] ?? NO_BYTES, this.#written);
       return;
     }
     socket.cork();
-    for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? EMPTY);
-    socket.write(chunks[count - 1] ?? EMPTY, this.#written);
+    for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? NO_BYTES);
+    socket.write(chunks[count - 1] ?? NO_BYTES, this.#written);
     socket.uncork();
   }
 
@@ -263,7 +263,7 @@ export class TcpPort implements Port {
       return;
     }
     this.#peerEnd = 'probed';
-    socket.write(EMPTY, (error) => {
+    socket.write(NO_BYTES, (error) => {
       if (error || this.#peerEnd !== 'probed') return;
       this.#peerEnd = 'held';
       this.#tellEnd();

@@ -5,6 +5,7 @@
  * What a queued request will do to a region (invalidate it, register it anew) counts for the requests posted behind it, though it has not
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
@@ -268,6 +269,20 @@ export class MemoryRegion implements PostedMemory {
     device.stags.free(this.entry);
     this.#pd.users--;
     this.#end();
+  }
+
+  /** @internal Give an idle registration other memory, under another key; of a device that works in this thread. */
+  lend(bytes: Uint8Array, access: number): void {
+    this.#pd.device.stags.rekey(this.entry);
+    fillEntry(this.entry, bytes, access, 0);
+    this.maxLength = bytes.length;
+  }
+
+  /** @internal The registration stays, without memory, until the next `lend`. */
+  takeBack(): void {
+    const { entry } = this;
+    this.#pd.device.stags.invalidate(entry);
+    entry.bytes = NO_BYTES;
   }
 
   #end(): void {
