@@ -1,15 +1,18 @@
 /**
- * What the promise layer makes of small operations: two processes, one client that keeps some calls under way, each awaited by a loop of its own;
- * beside it `ws` with a call-back for each message. With the directory of another build, both builds run in turn.
+ * What the promise layer and byte streams make of operations: two processes, one client that keeps some calls under way, each awaited by a loop of
+ * its own, or writes to a stream until it says stop; beside them `ws` with a call-back for each message and a socket of `node:net`. With the
+ * directory of another build, both builds run in turn.
  *
- * Run compiled, with plain node: `node dist/bench/micro/promises.js [rounds] [cases] [other]`; `cases` is a regular expression over their names.
+ * Run compiled, with plain node: `node dist/bench/micro/layers.js [rounds] [cases] [other]`; `cases` is a regular expression over their names.
  */
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { AddressInfo } from 'node:net';
+import { connect as netConnect, createServer as createNetServer, type AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { WebSocket, WebSocketServer } from 'ws';
 import { connect, createServer, RemoteBuffer, type Connection } from '../../src/index.ts';
+import { connect as streamConnect, createServer as createStreamServer } from '../../src/sockets/index.ts';
 import { median, ratios } from '../stats.ts';
 import { Child } from './child.ts';
 
@@ -17,11 +20,15 @@ const WINDOW_MS = 150;
 const WARM_MS = 400;
 const BUILD = fileURLToPath(new URL('../..', import.meta.url));
 const REGION_OCTETS = 1 << 16;
+/** Writes of one call of a stream's loop: a promise for each would be most of a small one. */
+const BURST = 16;
 
 /** One operation, and how many are under way. */
 interface Case {
   readonly name: string;
   readonly depth: number;
+  /** Operations of one call. */
+  readonly burst: number;
   /** What one loop does again and again, once it is set up. */
   readonly make: (ends: Ends) => () => Promise<unknown>;
 }
@@ -30,6 +37,16 @@ interface Ends {
   readonly connection: Connection;
   readonly remote: RemoteBuffer;
   readonly socket: WebSocket;
+  readonly stream: Duplex;
+  readonly net: Duplex;
+}
+
+/** Where the servers of a process listen. */
+interface Ports {
+  readonly verbs: number;
+  readonly ws: number;
+  readonly stream: number;
+  readonly net: number;
 }
 
 const view = (octets: number): Uint8Array => new Uint8Array(octets).fill(7);
@@ -38,7 +55,7 @@ function cases(): Case[] {
   const made: Case[] = [];
   for (const depth of [64, 1]) {
     for (const octets of [64, 4096]) {
-      const add = (name: string, make: Case['make']): void => void made.push({ name: `${name} ${octets}, ${depth} under way`, depth, make });
+      const add = (name: string, make: Case['make']): void => void made.push({ name: `${name} ${octets}, ${depth} under way`, depth, burst: 1, make });
       add('ws send', ({ socket }) => {
         const data = view(octets);
         return () => new Promise((resolve) => socket.send(data, resolve));
@@ -63,7 +80,19 @@ function cases(): Case[] {
       });
     }
   }
+  for (const octets of [64, 4096, 65_536, 1 << 20]) {
+    for (const kind of ['stream', 'net'] as const) {
+      made.push({ name: `${kind} write ${octets}`, depth: 1, burst: BURST, make: (ends) => writes(ends[kind], view(octets)) });
+    }
+  }
   return made;
+}
+
+/** Some writes, and the wait for room behind them if there has to be one. */
+function writes(stream: Duplex, data: Uint8Array): () => Promise<unknown> {
+  return async () => {
+    for (let i = 0; i < BURST; i++) if (!stream.write(data)) await once(stream, 'drain');
+  };
 }
 
 async function serve(): Promise<void> {
@@ -74,29 +103,37 @@ async function serve(): Promise<void> {
   }).listen({ host: '127.0.0.1' });
   const ws = new WebSocketServer({ host: '127.0.0.1', port: 0, perMessageDeflate: false });
   ws.on('connection', (socket) => socket.on('message', () => undefined));
-  await once(ws, 'listening');
-  process.send!({ port: server.address.port, wsPort: (ws.address() as AddressInfo).port });
+  const swallow = (stream: Duplex): void => void stream.on('error', () => undefined).resume();
+  const stream = createStreamServer(swallow).listen(0, '127.0.0.1');
+  const net = createNetServer(swallow).listen(0, '127.0.0.1');
+  await Promise.all([ws, stream, net].map((each) => once(each, 'listening')));
+  const ports: Ports = { verbs: server.address.port, ws: (ws.address() as AddressInfo).port, stream: stream.address()!.port, net: (net.address() as AddressInfo).port };
+  process.send!(ports);
 }
 
 /** Thousands of operations a second over `ms`. No timer ends it: sockets that take all at once keep timers from their turn. */
-async function run({ depth }: Case, once: () => Promise<unknown>, ms: number): Promise<number> {
+async function run({ depth, burst }: Case, once: () => Promise<unknown>, ms: number): Promise<number> {
   let count = 0;
   const began = performance.now();
   const loop = async (): Promise<void> => {
-    for (; performance.now() - began < ms; count++) await once();
+    for (; performance.now() - began < ms; count += burst) await once();
   };
   await Promise.all(Array.from({ length: depth }, loop));
   return count / (performance.now() - began);
 }
 
-async function client(port: number, wsPort: number, pattern: RegExp): Promise<void> {
-  const connection = await connect({ host: '127.0.0.1', port });
+async function client(ports: Ports, pattern: RegExp): Promise<void> {
+  const host = '127.0.0.1';
+  const connection = await connect({ host, port: ports.verbs });
   const ticket = await connection.receive();
   const remote = RemoteBuffer.fromBytes(ticket!.data.slice());
   ticket!.release();
-  const socket = new WebSocket(`ws://127.0.0.1:${wsPort}`, { perMessageDeflate: false });
-  await once(socket, 'open');
-  const ready = cases().filter(({ name }) => pattern.test(name)).map((c) => ({ c, once: c.make({ connection, remote, socket }) }));
+  const socket = new WebSocket(`ws://${host}:${ports.ws}`, { perMessageDeflate: false });
+  const stream = streamConnect({ host, port: ports.stream });
+  const net = netConnect({ host, port: ports.net, noDelay: true });
+  await Promise.all([once(socket, 'open'), once(stream, 'connect'), once(net, 'connect')]);
+  for (const each of [stream, net]) each.on('error', () => undefined).resume();
+  const ready = cases().filter(({ name }) => pattern.test(name)).map((c) => ({ c, once: c.make({ connection, remote, socket, stream, net }) }));
   for (const { c, once } of ready) await run(c, once, WARM_MS);
   process.on('message', (index: number) => {
     const { c, once } = ready[index]!;
@@ -113,10 +150,9 @@ async function main(rounds: number, pattern: string, other: string | undefined):
   const children: Child<number>[] = [];
   const clients: Child<number>[] = [];
   for (const build of builds) {
-    const file = join(build, 'bench/micro/promises.js');
+    const file = join(build, 'bench/micro/layers.js');
     const server = new Child<number>(file, ['serve']);
-    const { port, wsPort } = await server.answer<{ port: number; wsPort: number }>();
-    const peer = new Child<number>(file, ['client', String(port), String(wsPort), pattern]);
+    const peer = new Child<number>(file, ['client', JSON.stringify(await server.answer<Ports>()), pattern]);
     children.push(server, peer);
     await peer.answer();
     clients.push(peer);
@@ -125,7 +161,9 @@ async function main(rounds: number, pattern: string, other: string | undefined):
   const rates = names.map(() => clients.map((): number[] => []));
   for (let round = 0; round < rounds; round++) {
     for (const index of names.keys()) {
-      for (const [which, peer] of clients.entries()) {
+      // Who comes second finds the machine awake.
+      const turns = [...clients.entries()];
+      for (const [which, peer] of round % 2 === 0 ? turns : turns.toReversed()) {
         peer.tell(index);
         rates[index]![which]!.push(await peer.answer<number>());
       }
@@ -142,5 +180,5 @@ async function main(rounds: number, pattern: string, other: string | undefined):
 
 const [role = '9', ...rest] = process.argv.slice(2);
 if (role === 'serve') await serve();
-else if (role === 'client') await client(Number(rest[0]), Number(rest[1]), new RegExp(rest[2]!));
+else if (role === 'client') await client(JSON.parse(rest[0]!) as Ports, new RegExp(rest[1]!));
 else await main(Number(role), rest[0] ?? '', rest[1]);
