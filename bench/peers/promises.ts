@@ -1,6 +1,6 @@
 /**
  * The promise layer as a program uses it: as many loops as calls may be under way, each awaiting one call after the other, from and into
- * views that nobody has registered.
+ * a view that nobody has registered, the same for all as with verbs.
  */
 import { connect as connectTo, createServer, RemoteBuffer, type Connection, type EndpointOptions } from '../../src/index.ts';
 import type { CaseSpec } from '../types.ts';
@@ -56,9 +56,8 @@ async function connectOne(options: EndpointOptions, { port }: Place): Promise<Cl
 }
 
 /** What one loop awaits again and again. */
-function operation(spec: CaseSpec, { connection, remote }: Client): () => Promise<unknown> {
-  const memory = new Uint8Array(spec.size).fill(7);
-  switch (spec.verb) {
+function operation({ verb }: CaseSpec, { connection, remote }: Client, memory: Uint8Array): () => Promise<unknown> {
+  switch (verb) {
     case 'send':
       return () => connection.send(memory);
     case 'write':
@@ -77,7 +76,8 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   if (spec.test === 'lat') return { ...latency(spec, clients[0]!), close };
   let running = false;
   const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections)) * spec.connections;
-  const operations = Array.from({ length: depth }, (_, i) => operation(spec, clients[i % clients.length]!));
+  const memory = new Uint8Array(spec.size).fill(7);
+  const operations = Array.from({ length: depth }, (_, i) => operation(spec, clients[i % clients.length]!, memory));
   const idle = [...operations];
   const loop = async (once: () => Promise<unknown>): Promise<void> => {
     try {

@@ -7,9 +7,11 @@ import { parseArgs } from 'node:util';
 import { Bench, caseTitle, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
 import { CASES } from './cases.ts';
 import { crcTwiceIn } from './crc-twice.ts';
+import type { OpenPeer } from './interop-types.ts';
 import { ourSettings, type OurSettings } from './our-settings.ts';
 import { openGuest, openRemote } from './peers.ts';
 import { told, type InteropRecord } from './report.ts';
+import { splitTrailerIn } from './split-trailer.ts';
 
 const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N] [--json FILE]
                         [--repeat N] [--retries N]
@@ -88,7 +90,7 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
     process.stdout.write(`${peer.description}\n`);
     const bench = new Bench(peer);
     const outcomes: Outcome[] = [];
-    for (const testCase of cases) outcomes.push(await runWithRetries(bench, testCase, retries));
+    for (const testCase of cases) outcomes.push(await runWithRetries(bench, peer, testCase, retries));
     const crash = await peer.crash();
     if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: crash, seconds: 0, before: [] });
     return { peer: peer.description, outcomes };
@@ -101,15 +103,15 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
 const MAX_TOLD = 400;
 
 /**
- * A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. What failed before is told with the result. One fault of
- * siw allows one more try without being asked for, if the capture proves it.
+ * A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. What failed before is told with the result. Two faults of
+ * siw allow one more try without being asked for, if the capture proves that it was one of them.
  */
-async function runWithRetries(bench: Bench, testCase: InteropCase, retries: number): Promise<Outcome> {
+async function runWithRetries(bench: Bench, peer: OpenPeer, testCase: InteropCase, retries: number): Promise<Outcome> {
   const before: string[] = [];
   let excused: string | undefined;
   for (;;) {
     const outcome = await runCase(bench, testCase);
-    const fault = outcome.ok || excused !== undefined ? null : crcTwiceIn(bench.capture, testCase.ours);
+    const fault = outcome.ok || excused !== undefined ? null : await provedFault(bench, peer, testCase);
     excused ??= fault ?? undefined;
     if (outcome.ok || (fault === null && before.length - (excused === undefined ? 0 : 1) >= retries)) {
       return { ...outcome, before, ...(excused === undefined ? {} : { excused }) };
@@ -117,6 +119,11 @@ async function runWithRetries(bench: Bench, testCase: InteropCase, retries: numb
     if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap')); // to be looked at
     before.push(outcome.detail.replace(/\n {2}capture: .*$/, '').replaceAll(/\s+/g, ' ').slice(0, MAX_TOLD));
   }
+}
+
+/** Words on the fault of siw that has ended the case; null if the capture proves none. */
+async function provedFault({ capture }: Bench, peer: OpenPeer, { ours }: InteropCase): Promise<string | null> {
+  return crcTwiceIn(capture, ours) ?? splitTrailerIn(capture, ours, await peer.kernelLog());
 }
 
 async function runCase(bench: Bench, testCase: InteropCase): Promise<Omit<Outcome, 'before'>> {

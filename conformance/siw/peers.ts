@@ -28,6 +28,7 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
     spawn: (command) => guest.spawn(command),
     reach: (port) => ({ host: '127.0.0.1', port: guest.forwardedPort(port) }),
     crash: () => Promise.resolve(guest.crash()),
+    kernelLog: () => Promise.resolve(guest.serialLog),
     close: () => guest.shutdown(),
   };
 }
@@ -58,6 +59,7 @@ export async function openRemote(host: string): Promise<OpenPeer> {
       const { output } = await run('dmesg | grep -E "Oops|BUG:|panic" | tail -3; true');
       return output.trim() === '' ? null : output;
     },
+    kernelLog: async () => (await run('dmesg')).output,
     close: () => Promise.resolve(),
   };
 }

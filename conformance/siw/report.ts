@@ -22,7 +22,7 @@ export interface RecordedCase {
   readonly detail: string;
   /** How the tries before failed, if there were any. */
   readonly before?: readonly string[];
-  /** The proved fault of the peer for which the case was run a second time; see crc-twice.ts. */
+  /** The proved fault of the peer for which the case was run a second time; see crc-twice.ts and split-trailer.ts. */
   readonly excused?: string;
   readonly seconds: number;
 }

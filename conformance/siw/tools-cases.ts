@@ -2,13 +2,14 @@
  * The other tools against stock ones, both ways: ucmatose, rdma_client, the six perftest programs, rstream, riostream, rcopy; and programs
  * under librspreload against our streams.
  *
- * CRC is off in long runs. siw 6.1 reports a CRC error when PAD and CRC of an FPDU reach it in two pieces: siw_get_trailer() puts each piece
- * at the start of the trailer. User-mode networking cuts the stream anywhere, so this happens every few thousand FPDUs.
+ * CRC is off in long runs. siw 6.1 reports a CRC error when PAD and CRC of an FPDU reach it in two pieces (split-trailer.ts). User-mode
+ * networking cuts the stream anywhere, so this happens every few thousand FPDUs.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { captureTo } from '../../src/observe/frames.ts';
 import { check, within, type Bench, type InteropCase } from './bench.ts';
 import { pairCases, ROLES, type Pair, type Role } from './pairs.ts';
 
@@ -120,6 +121,7 @@ const PRELOAD_OCTETS = 5_000_000;
 /** A program for plain sockets, put on rsockets by its loader, connects to our server; `isOver` says that the kernel saw RDMA. */
 async function preloadClient(bench: Bench, command: (host: string, port: number) => string, expected: number | null): Promise<string> {
   const { createServer } = await import('../../src/sockets/index.ts');
+  const capture = captureTo(bench.capture);
   let octets = 0;
   let connections = 0;
   const server = createServer((socket) => {
@@ -137,6 +139,7 @@ async function preloadClient(bench: Bench, command: (host: string, port: number)
     return `${octets} octets over ${connections} connection(s)`;
   } finally {
     await server[Symbol.asyncDispose]();
+    capture.close();
   }
 }
 
@@ -146,11 +149,16 @@ async function preloadServer(bench: Bench, command: string, port: number, verify
   const process = await bench.listening(command, port);
   const data = randomBytes(PRELOAD_OCTETS);
   const where = bench.peer.reach(port);
-  const socket = connect({ host: where.host, port: where.port });
-  socket.resume();
-  const closed = new Promise<void>((resolve, reject) => socket.once('error', reject).once('close', resolve));
-  socket.end(data);
-  await within(closed, bench.patience, () => `the connection stays open: ${process.output}`);
+  const capture = captureTo(bench.capture);
+  try {
+    const socket = connect({ host: where.host, port: where.port });
+    socket.resume();
+    const closed = new Promise<void>((resolve, reject) => socket.once('error', reject).once('close', resolve));
+    socket.end(data);
+    await within(closed, bench.patience, () => `the connection stays open: ${process.output}`);
+  } finally {
+    capture.close();
+  }
   const { output } = await bench.stock(verify);
   check(output.includes(digest(data)), `what came there differs: ${output} ${process.output}`);
   return `${PRELOAD_OCTETS} octets, same digest`;

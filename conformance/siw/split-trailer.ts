@@ -1,0 +1,92 @@
+/**
+ * Whether siw 6.1 has refused a lawful FPDU for how TCP handed it over (finding F3 of conformance/reports/linux-siw-6.1.md). siw_get_trailer() puts
+ * each piece of PAD and CRC at the start of its place, so the end of it keeps what the FPDU before left. What siw then takes for the CRC, and
+ * what it computes, stand in the kernel's log: 64 bits that follow from our octets alone, if that is what has happened.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
+import { CaptureDissector } from '../../src/inspect/capture.ts';
+import type { DecodedFpdu, Direction } from '../../src/inspect/types.ts';
+
+const CRC_OCTETS = 4;
+/** Room for three octets of PAD in front of the CRC, which stands in the second half. */
+const TRAILER_OCTETS = 8;
+
+/** What siw says of a CRC that it refuses: the field as a little-endian number, and its own. */
+export interface RefusedCrc {
+  readonly field: number;
+  readonly own: number;
+}
+
+/** All of them that a kernel log tells of. */
+export function refusedCrcs(log: string): RefusedCrc[] {
+  return [...log.matchAll(/siw: crc error\. in: ([0-9a-f]{8}), own ([0-9a-f]{8})/g)].map(([, field, own]) => ({ field: parseInt(field!, 16), own: parseInt(own!, 16) }));
+}
+
+/** The trailer of one connection as siw keeps it. */
+class Trailer {
+  readonly #octets = new Uint8Array(TRAILER_OCTETS);
+  readonly #view = new DataView(this.#octets.buffer);
+
+  /** An FPDU that came in one piece, or whose trailer did. */
+  whole(fpdu: DecodedFpdu): void {
+    this.#octets.set(trailerOf(fpdu), CRC_OCTETS - fpdu.padLength);
+  }
+
+  /** What siw makes of an FPDU if the first piece of its trailer has `first` octets. */
+  inTwo(fpdu: DecodedFpdu, first: number): RefusedCrc {
+    const { raw, padLength } = fpdu;
+    const trailer = trailerOf(fpdu);
+    const start = CRC_OCTETS - padLength;
+    const before = this.#octets.slice();
+    this.#octets.set(trailer.subarray(0, first), start);
+    this.#octets.set(trailer.subarray(first), start);
+    const engine = defaultCrc32cEngine();
+    const front = engine.update(0, raw, 0, raw.length - trailer.length);
+    const seen = { field: this.#view.getUint32(CRC_OCTETS, true), own: engine.update(front, this.#octets, start, CRC_OCTETS) >>> 0 };
+    this.#octets.set(before);
+    return seen;
+  }
+}
+
+const trailerOf = ({ raw, padLength }: DecodedFpdu): Uint8Array => raw.subarray(raw.length - padLength - CRC_OCTETS);
+
+/**
+ * Words on the fault, if one of these refusals is that of an FPDU of ours that is right, its trailer in two pieces; null in all other cases.
+ * `ours` is the side that we were; an FPDU with markers is not judged.
+ */
+export function splitTrailerFault(capture: Uint8Array, ours: 'client' | 'server', refused: readonly RefusedCrc[]): string | null {
+  if (refused.length === 0) return null;
+  const outbound: Direction = ours === 'client' ? 0 : 1;
+  const trailers = new Map<number, Trailer>();
+  let found: string | null = null;
+  const dissector = new CaptureDissector({
+    event: (connection, event) => {
+      if (event.kind !== 'fpdu' || event.direction !== outbound || event.captured !== undefined || event.markers.length > 0) return;
+      if (event.crc.use !== 'on' || !event.crc.ok) return;
+      let trailer = trailers.get(connection.number);
+      if (trailer === undefined) trailers.set(connection.number, (trailer = new Trailer()));
+      for (let first = 1; first < event.padLength + CRC_OCTETS; first++) {
+        const { field, own } = trailer.inTwo(event, first);
+        if (field === own || !refused.some((one) => one.field === field && one.own === own)) continue;
+        const hex = (value: number): string => `0x${value.toString(16).padStart(8, '0')}`;
+        found ??= `siw refused the FPDU at octet ${event.position} of connection ${connection.number}, which is right: with its PAD and CRC in two pieces, cut behind ${first}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
+      }
+      trailer.whole(event);
+    },
+    remark: () => undefined,
+  });
+  dissector.push(capture);
+  dissector.end();
+  return found;
+}
+
+/** The same of a file and the kernel's log; null if there is no such file, or it is no capture. */
+export function splitTrailerIn(path: string, ours: 'client' | 'server', log: string): string | null {
+  if (!existsSync(path)) return null;
+  try {
+    return splitTrailerFault(readFileSync(path), ours, refusedCrcs(log));
+  } catch {
+    return null; // cut short by the end of the tool: nothing is proved
+  }
+}
