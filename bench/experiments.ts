@@ -1,5 +1,5 @@
 /** What is measured between two processes: the short run's goals, the full run's sweeps, and one experiment put together on the command line. */
-import type { Layer } from './cases.ts';
+import { isStream, type Layer } from './cases.ts';
 import type { Case, CaseSpec, EngineKind, Experiment, Group, PeerKind, TestKind, Verb } from './types.ts';
 
 const KIB = 1024;
@@ -17,7 +17,7 @@ export function defaultInFlight(size: number): number {
 }
 
 /** Who writes until the stream says stop. */
-const TOLD_TO_STOP: ReadonlySet<PeerKind> = new Set(['tcp-onread', 'tcp-data', 'streams']);
+const TOLD_TO_STOP: ReadonlySet<PeerKind> = new Set(['tcp-onread', 'tcp-data', 'stream-onread', 'stream-data']);
 
 /** A specification from what differs from the defaults. */
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
@@ -32,7 +32,7 @@ export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial
 const ONREAD = 'TCP, onread';
 const DATA = "TCP, 'data'";
 const NAMES: Readonly<Record<PeerKind, string>> = {
-  'tcp-onread': ONREAD, 'tcp-data': DATA, ws: 'ws', grpc: 'grpc-js', c: 'C program', verbs: 'Verbs', promises: 'Promises', streams: 'Byte stream',
+  'tcp-onread': ONREAD, 'tcp-data': DATA, ws: 'ws', grpc: 'grpc-js', c: 'C program', verbs: 'Verbs', promises: 'Promises', 'stream-onread': 'Byte stream, onread', 'stream-data': "Byte stream, 'data'",
 };
 
 const titled = (verb: Verb): string => `${verb[0]!.toUpperCase()}${verb.slice(1)}`;
@@ -167,7 +167,7 @@ function layerLines(test: TestKind, size: number): Line[] {
   const few = test === 'lat' ? {} : { inFlight: Math.min(AWAITED, defaultInFlight(size)) };
   const by = (peer: PeerKind, verb: Verb): Line => [`${NAMES[peer]}, ${titled(verb)}`, peer, { verb, ...few }];
   const awaited = (['write', 'send', 'read'] as const).filter((verb) => isMeasured('promises', test, verb)).map((verb) => by('promises', verb));
-  return [plain('tcp-onread'), plain('tcp-data'), ['ws', 'ws', few], by('verbs', test === 'lat' ? 'send' : 'write'), by('verbs', 'read'), ...awaited, plain('streams')];
+  return [plain('tcp-onread'), plain('tcp-data'), ['ws', 'ws', few], by('verbs', test === 'lat' ? 'send' : 'write'), by('verbs', 'read'), ...awaited, plain('stream-onread'), plain('stream-data')];
 }
 
 const layerGroups = (prefix: string, test: TestKind, sizes: readonly number[]): Group[] =>
@@ -253,10 +253,10 @@ export interface Wish {
   readonly more: Partial<CaseSpec>;
 }
 
-/** Layers other than verbs say so; a byte stream has no verbs. */
+/** Layers other than verbs say so. */
 function wishedLines({ verbs, more }: Wish, layer: Layer, engine: EngineKind): Line[] {
   const tail = engine === 'worker' ? ', worker' : '';
-  if (layer === 'streams') return [[`${NAMES.streams}${tail}`, layer, { ...more, engine }]];
+  if (isStream(layer)) return [[`${NAMES[layer]}${tail}`, layer, { ...more, engine }]];
   const prefix = layer === 'verbs' ? '' : `${NAMES[layer]}, `;
   return verbs.map((verb): Line => [`${prefix}${titled(verb)}${tail}`, layer, { ...more, verb, engine }]);
 }

@@ -18,7 +18,7 @@ export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --sc
 One experiment of your own:
   --test bw|lat           bandwidth (and message rate), or latency
   --verb LIST             write, read, send (write)
-  --layer LIST            verbs, promises, streams (verbs): by which of our interfaces
+  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): by which of our interfaces
   --size LIST             octets of a message, 2 to 8388608 (65536, or 64 for latency)
   --in-flight N           messages under way, 1 to 512 (512, less for large messages)
   --connections N         1 to 64 (1)

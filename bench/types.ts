@@ -4,7 +4,7 @@
  */
 
 /** Who moves the octets: our stack by its verbs, by promises or by byte streams, or others. */
-export type PeerKind = 'verbs' | 'promises' | 'streams' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
+export type PeerKind = 'verbs' | 'promises' | 'stream-onread' | 'stream-data' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
 /** Where the stack runs: in the program's own thread, or in a worker. */
 export type EngineKind = 'thread' | 'worker';
 export type Verb = 'write' | 'read' | 'send';

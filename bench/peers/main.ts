@@ -40,7 +40,8 @@ async function load(spec: CaseSpec): Promise<Transport> {
       return await import('./verbs.ts');
     case 'promises':
       return await import('./promises.ts');
-    case 'streams':
+    case 'stream-onread':
+    case 'stream-data':
       return await import('./streams.ts');
     case 'ws':
       return await import('./ws.ts');

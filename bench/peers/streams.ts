@@ -1,25 +1,46 @@
-/** Byte streams over RDMA (`iwarp/sockets`), used as sockets of `node:net` are: written until they say stop. */
+/** Byte streams over RDMA (`iwarp/sockets`), used as sockets of `node:net` are: written until they say stop, read by 'data' events or into one buffer. */
 import { once } from 'node:events';
-import { connect as connectTo, createServer, type ConnectOptions, type RdmaSocket } from '../../src/sockets/index.ts';
+import { connect as connectTo, createServer, type ConnectOptions, type OnReadOptions, type RdmaSocket } from '../../src/sockets/index.ts';
 import type { CaseSpec } from '../types.ts';
 import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 import { open, policy } from './stack.ts';
 
+const READ_OCTETS = 65_536;
+
 const quiet = (): void => undefined;
+
+function onread(arrived: (octets: number) => void): OnReadOptions {
+  return { buffer: new Uint8Array(READ_OCTETS), callback: arrived };
+}
+
+const isOnread = (spec: CaseSpec): boolean => spec.peer === 'stream-onread';
+
+/** Counts messages of a latency test in a stream. */
+function counter(size: number, message: () => void): (octets: number) => void {
+  let got = 0;
+  return (octets) => {
+    got += octets;
+    for (; got >= size; got -= size) message();
+  };
+}
 
 export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Place; side: Side }> {
   const sockets: RdmaSocket[] = [];
   const answer = Buffer.alloc(spec.size, 1);
-  const server = createServer({ rnic: open(spec, null), policy: policy(spec) }, (socket) => {
+  const arrivedAt = (socket: RdmaSocket): ((octets: number) => void) => {
+    const count = spec.test === 'bw' ? quiet : counter(spec.size, () => socket.write(answer));
+    return (octets) => {
+      tally.add(octets);
+      count(octets);
+    };
+  };
+  const reading = isOnread(spec) ? { onread: (socket: RdmaSocket) => onread(arrivedAt(socket)) } : {};
+  const server = createServer({ rnic: open(spec, null), policy: policy(spec), ...reading }, (socket) => {
     sockets.push(socket);
     socket.on('error', quiet);
-    let got = 0;
-    socket.on('data', (chunk: Uint8Array) => {
-      tally.add(chunk.length);
-      if (spec.test === 'bw') return;
-      got += chunk.length;
-      for (; got >= spec.size; got -= spec.size) socket.write(answer);
-    });
+    if (isOnread(spec)) return;
+    const arrived = arrivedAt(socket);
+    socket.on('data', (chunk: Uint8Array) => arrived(chunk.length));
   });
   server.listen({ host: HOST, port: 0 });
   await once(server, 'listening');
@@ -39,20 +60,14 @@ async function connectOne(spec: CaseSpec, options: ConnectOptions): Promise<Rdma
 }
 
 export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
-  const options = { host: HOST, port: place.port, rnic: open(spec, null), policy: policy(spec) };
+  const pingPong = new PingPong(() => void sockets[0]!.write(message));
+  const arrived = counter(spec.size, () => pingPong.answered());
+  const options = { host: HOST, port: place.port, rnic: open(spec, null), policy: policy(spec), ...(isOnread(spec) && { onread: onread(arrived) }) };
   const sockets = await Promise.all(Array.from({ length: spec.connections }, () => connectOne(spec, options)));
   const close = (): void => sockets.forEach((socket) => socket.destroy());
   const message = Buffer.alloc(spec.size, 7);
   if (spec.test === 'lat') {
-    const [socket] = sockets;
-    const pingPong = new PingPong(() => void socket!.write(message));
-    let got = 0;
-    socket!.on('data', (chunk: Uint8Array) => {
-      got += chunk.length;
-      if (got < spec.size) return;
-      got -= spec.size;
-      pingPong.answered();
-    });
+    if (!isOnread(spec)) sockets[0]!.on('data', (chunk: Uint8Array) => arrived(chunk.length));
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
   let running = false;

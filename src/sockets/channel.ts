@@ -175,6 +175,18 @@ export class Channel {
     return data;
   }
 
+  /** Octets have come that have not been read. */
+  get readable(): boolean {
+    return this.#inbound.pending > 0;
+  }
+
+  /** Copy what has arrived to the start of `place`; returns how many octets that were. */
+  readInto(place: Uint8Array): number {
+    const octets = this.#inbound.readInto(place);
+    if (octets > 0) this.#giveCredits();
+    return octets;
+  }
+
   /** Offer the next half if it is free, and tell how many messages may come, when either is worth a message. */
   #giveCredits(): void {
     if (this.#state !== 'open' || this.#ended !== 'no' || this.#controls >= MAX_CONTROLS) return;
@@ -300,6 +312,22 @@ export class Channel {
   // ----------------------------------------------------------------------------------------------------- completions
 
   #poll(): void {
+    let through = false;
+    try {
+      this.#pollAll();
+      through = true;
+    } finally {
+      // The program has thrown out of a listener. As with sockets of node:net, that is no end of the connection.
+      if (!through) this.#scheduler.defer(() => this.#goOn());
+    }
+  }
+
+  #goOn(): void {
+    if (this.#state !== 'closed') this.#handler.onReadable();
+    this.#poll();
+  }
+
+  #pollAll(): void {
     if (this.#cq.destroyed) return;
     for (;;) {
       if (this.#cq.poll(this.#wc, 1) === 0) {

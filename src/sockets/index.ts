@@ -6,5 +6,6 @@
  */
 export { connect, RdmaSocket, type ConnectOptions, type ReadyState } from './socket.ts';
 export { createServer, RdmaServer, type ServerOptions } from './server.ts';
+export type { OnReadOptions } from './onread.ts';
 export type { ChannelOptions, RdmaSocketOptions } from './options.ts';
 export type { BindOptions } from '../cm/target.ts';

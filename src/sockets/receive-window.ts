@@ -70,10 +70,22 @@ export class ReceiveWindow {
 
   /** What has arrived, as a copy of at most `max` octets; null if there is nothing. */
   read(max: number): Buffer | null {
-    if (this.#pending === 0) return null;
-    const octets = Math.min(max, this.#pending, this.#bytes.length - this.#readAt);
+    const octets = this.#next(max);
+    if (octets === 0) return null;
     const data = Buffer.allocUnsafe(octets);
-    putBytes(this.#bytes.subarray(this.#readAt, this.#readAt + octets), data, 0);
+    this.readInto(data);
+    return data;
+  }
+
+  /** Octets in one piece. */
+  #next(max: number): number {
+    return Math.min(max, this.#pending, this.#bytes.length - this.#readAt);
+  }
+
+  /** Copy what has arrived to the start of `place`; returns how many octets that were. */
+  readInto(place: Uint8Array): number {
+    const octets = this.#next(place.length);
+    putBytes(this.#bytes.subarray(this.#readAt, this.#readAt + octets), place, 0);
     this.#readAt = (this.#readAt + octets) % this.#bytes.length;
     this.#pending -= octets;
     this.#freeOctets += octets;
@@ -88,7 +100,7 @@ export class ReceiveWindow {
       this.#lengths.shift();
       this.#consumed++;
     }
-    return data;
+    return octets;
   }
 
   /**

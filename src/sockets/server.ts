@@ -6,6 +6,7 @@ import type { CmListener, PassiveConnection } from '../cm/manager.ts';
 import type { BindOptions } from '../cm/target.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
+import { checkOnRead, type OnReadOptions } from './onread.ts';
 import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
 import { RdmaSocket } from './socket.ts';
 import { decodeConnectionData, type ConnectionData } from './wire.ts';
@@ -16,6 +17,8 @@ export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   readonly policy?: Partial<ConnectionPolicy>;
   /** Closes the server. */
   readonly signal?: AbortSignal;
+  /** Called for each connection in front of `connection`; where its octets go, as with `onread` of {@link connect}. `node:net` has this for clients only. */
+  readonly onread?: (socket: RdmaSocket) => OnReadOptions;
 }
 
 /**
@@ -38,6 +41,7 @@ export class RdmaServer extends EventEmitter {
   constructor(options: ServerOptions) {
     super();
     this.#rnic = checkSocketOptions(options);
+    if (options.onread !== undefined) checkFunction('options.onread', options.onread);
     this.#options = options;
     this.#policy = resolvePolicy(options.policy, { ...DEFAULT_POLICY, responder: 'relaxed' });
     options.signal?.addEventListener('abort', () => this.close(), { once: true });
@@ -157,7 +161,7 @@ export class RdmaServer extends EventEmitter {
       request.reject();
       return;
     }
-    const { signal: _signal, ...options } = this.#options;
+    const { signal: _signal, onread, ...options } = this.#options;
     const socket = new RdmaSocket(options, this.#rnic);
     this.#sockets.add(socket);
     // Before it is open there is nobody who could listen for its errors.
@@ -165,6 +169,12 @@ export class RdmaServer extends EventEmitter {
     socket.on('error', ignore);
     socket.once('connect', () => {
       socket.off('error', ignore);
+      try {
+        if (onread !== undefined) socket.readInto(checkOnRead('what options.onread returns', onread(socket)));
+      } catch (error) {
+        socket.destroy(error as Error);
+        return;
+      }
       this.emit('connection', socket);
     });
     socket.once('close', () => {

@@ -14,6 +14,7 @@ import { checkTarget, type TargetOptions } from '../cm/target.ts';
 import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Channel } from './channel.ts';
+import { checkOnRead, placeOf, type OnReadOptions } from './onread.ts';
 import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
 import type { ConnectionData } from './wire.ts';
 
@@ -23,6 +24,8 @@ export interface ConnectOptions extends RdmaSocketOptions, TargetOptions {
   readonly host?: string;
   /** Differences from `DEFAULT_POLICY` of `iwarp`. */
   readonly policy?: Partial<ConnectionPolicy>;
+  /** Where incoming octets go, as with `net.connect`: the stream itself then gives none, its other events come as ever. */
+  readonly onread?: OnReadOptions;
 }
 
 /** Largest piece given to the reader at once. */
@@ -43,6 +46,11 @@ export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed
 export class RdmaSocket extends Duplex {
   #channel: Channel;
   #wanted = false;
+  #onread: OnReadOptions | null = null;
+  /** With `onread`: the socket has not been paused. */
+  #reading = true;
+  /** A piece is being given, from inside of which nothing else may be. */
+  #giving = false;
   #chunk: Uint8Array | null = null;
   #written = 0;
   #callback: ((error?: Error | null) => void) | null = null;
@@ -74,6 +82,11 @@ export class RdmaSocket extends Duplex {
       onClosed: (error) => this.#closed(error),
     });
     if (options.signal !== undefined) addAbortSignal(options.signal, this);
+  }
+
+  /** @internal Octets go there from now on. */
+  readInto(onread: OnReadOptions): void {
+    this.#onread = onread;
   }
 
   /** @internal The side that connects. */
@@ -265,7 +278,34 @@ export class RdmaSocket extends Duplex {
     this.#fill();
   }
 
+  /** Stop reading, as with `net.Socket`. */
+  override pause(): this {
+    this.#reading = false;
+    return super.pause();
+  }
+
+  /** Go on reading. */
+  override resume(): this {
+    this.#reading = true;
+    // As in node:net, not from inside the call.
+    if (this.#onread !== null) process.nextTick(() => this.#fill());
+    return super.resume();
+  }
+
   #fill(): void {
+    if (this.#onread === null) this.#fillStream();
+    else this.#fillPlaces(this.#onread);
+    // With `onread` the end too is heard of by those who read.
+    if (this.#onread !== null && (this.#giving || !this.#reading)) return;
+    if (this.#channel.drained && !this.#endGiven && !this.destroyed) {
+      this.#endGiven = true;
+      this.push(null);
+      // As in node:net: an end that nobody listens for is still an end.
+      if (this.readableLength === 0) this.read(0);
+    }
+  }
+
+  #fillStream(): void {
     while (this.#wanted && !this.destroyed) {
       const data = this.#channel.read(READ_OCTETS);
       if (data === null) break;
@@ -273,11 +313,31 @@ export class RdmaSocket extends Duplex {
       this.#active();
       this.#wanted = this.push(data);
     }
-    if (this.#channel.drained && !this.#endGiven && !this.destroyed) {
-      this.#endGiven = true;
-      this.push(null);
-      // As in node:net: an end that nobody listens for is still an end.
-      if (this.readableLength === 0) this.read(0);
+  }
+
+  #fillPlaces(onread: OnReadOptions): void {
+    if (this.#giving) return;
+    this.#giving = true;
+    try {
+      while (this.#reading && this.#channel.readable && !this.destroyed) {
+        const place = this.#placeOf(onread);
+        if (place === null) return;
+        const octets = this.#channel.readInto(place);
+        this.bytesRead += octets;
+        this.#active();
+        if (onread.callback(octets, place) === false) this.#reading = false;
+      }
+    } finally {
+      this.#giving = false;
+    }
+  }
+
+  #placeOf(onread: OnReadOptions): Uint8Array | null {
+    try {
+      return placeOf(onread);
+    } catch (error) {
+      this.destroy(error as Error);
+      return null;
     }
   }
 
@@ -401,7 +461,9 @@ export function connect(where: ConnectOptions | number, hostOrListener?: string 
   const target = checkTarget(options, 'localhost');
   const policy = resolvePolicy(options.policy);
   if (listener !== undefined) checkFunction('listener', listener);
+  const onread = options.onread === undefined ? null : checkOnRead('options.onread', options.onread);
   const socket = new RdmaSocket(options, rnic);
+  if (onread !== null) socket.readInto(onread);
   if (listener !== undefined) socket.once('connect', listener as () => void);
   if (socket.destroyed) return socket; // the signal was aborted already
   socket.start((channel) => rnic.cm.connect(channel.qp, {

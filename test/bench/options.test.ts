@@ -24,7 +24,7 @@ describe('the options of iwarp bench', () => {
     [['--full', '--continue'], /--json/],
     [['--test', 'bw', '--engine', 'process'], /process/],
     [['--engine', 'worker'], /needs --test/],
-    [['--test', 'bw', '--layer', 'tcp'], /verbs, promises, streams/],
+    [['--test', 'bw', '--layer', 'tcp'], /verbs, promises, stream-onread, stream-data/],
     [['--test', 'lat', '--layer', 'promises', '--verb', 'write'], /promises write/],
     [['--rounds', '0'], /--rounds/],
   ])('refuses %j', (args, reason) => {
@@ -54,10 +54,10 @@ describe('the options of iwarp bench', () => {
   });
 
   it('measures each verb by each layer that is wished for; a byte stream has no verbs', () => {
-    const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--layer', 'verbs,promises,streams', '--against', 'ws', '--size', '64']);
+    const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--layer', 'verbs,promises,stream-onread', '--against', 'ws', '--size', '64']);
     const series = custom(wish!).groups[0]!.cases.map((one) => [one.series, one.spec.peer]);
     expect(series).toEqual([
-      ['ws', 'ws'], ['Write', 'verbs'], ['Read', 'verbs'], ['Promises, Write', 'promises'], ['Promises, Read', 'promises'], ['Byte stream', 'streams'],
+      ['ws', 'ws'], ['Write', 'verbs'], ['Read', 'verbs'], ['Promises, Write', 'promises'], ['Promises, Read', 'promises'], ['Byte stream, onread', 'stream-onread'],
     ]);
   });
 });

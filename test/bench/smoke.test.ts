@@ -17,14 +17,14 @@ async function until(done: () => boolean): Promise<void> {
   while (!done()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-const PROGRAMS = { verbs, promises, streams };
+const PROGRAMS = { verbs, promises, 'stream-onread': streams, 'stream-data': streams };
 const VERBS: readonly Verb[] = ['write', 'send', 'read'];
 const TESTS: readonly TestKind[] = ['bw', 'lat'];
 
 describe('the programs of each layer', () => {
   const all = (['verbs', 'promises'] as const).flatMap((layer) => VERBS.flatMap((verb) => TESTS.map((test) => ({ layer, verb, test }))))
     .filter(({ layer, verb, test }) => isMeasured(layer, test, verb));
-  it.each([...all, ...TESTS.map((test) => ({ layer: 'streams' as const, verb: 'send' as const, test }))])(
+  it.each([...all, ...(['stream-onread', 'stream-data'] as const).flatMap((layer) => TESTS.map((test) => ({ layer, verb: 'send' as const, test })))])(
     'move octets or answer one message at a time: $layer, $verb, $test', async ({ layer, verb, test }) => {
       const { connect, serve } = PROGRAMS[layer];
       const what = { ...spec(layer, test, 512, { verb, connections: test === 'bw' ? 2 : 1 }), inFlight: test === 'bw' ? 16 : 1 };

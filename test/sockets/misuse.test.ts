@@ -47,6 +47,10 @@ for (const [name, values] of Object.entries(shared)) {
   add(name, values, (value) => connect({ ...PORT, [name]: value }));
   add(name, values, (value) => createServer({ [name]: value }));
 }
+const callback = (): boolean => true;
+add('onread', [null, 1, 'f', {}, { buffer: new Uint8Array(4) }, { buffer: new Uint8Array(4), callback: 1 }], (value) => connect({ ...PORT, onread: value }));
+add('onread', [undefined, null, 7, [1], new ArrayBuffer(4), new Uint8Array(0)], (value) => connect({ ...PORT, onread: { buffer: value, callback } }));
+add('onread', NOT_FUNCTION, (value) => createServer({ onread: value }));
 add('options', NOT_OBJECT, (value) => connect(value));
 add('options', NOT_OBJECT, (value) => createServer(value));
 add('host', NOT_STRING, (host) => connect({ ...PORT, host }));
