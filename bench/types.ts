@@ -84,7 +84,7 @@ export interface Experiment {
   readonly about: string;
   /** Rounds, where it needs fewer than the run's method has: no goal is judged by it. */
   readonly maxRounds?: number;
-  /** A goal is judged by it: warmed up longer, and slices that were disturbed are taken again. */
+  /** Warmed up longer, and slices that were disturbed are taken again: where a goal is judged by it, or layers above the verbs are measured. */
   readonly careful?: boolean;
   readonly groups: readonly Group[];
 }
