@@ -10,26 +10,39 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Baseline, BaselineRun } from '../bench/compare.ts';
-import { figureText, goalsMarkdown } from '../bench/goals.ts';
+import { digits, figureText, goalsMarkdown } from '../bench/goals.ts';
 import { between } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
 export const PERFORMANCE_PAGE: string = path('docs/performance.md');
 export const README: string = path('README.md');
 const BASELINE = path('bench/baseline.json');
+/** Bases of the part `layers`. */
+const ONREAD = 'TCP, onread';
+const DATA = "TCP, 'data'";
 const MARKS = ['<!-- goals: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the goals -->'] as const;
 
+const LAYERS_MARKS = ['<!-- layers: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the layers -->'] as const;
 const README_MARKS = ['<!-- figures: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the figures -->'] as const;
 
-/** What a reader of the README wants to know, and the goals that say it. */
+/** A ratio of the part `layers` at one size, as the baseline names it. */
+const layer = (octets: number, series: string, base: string): string => `layers/${octets}/${series} : layers/${octets}/${base}`;
+
+/** What a reader of the README wants to know, and the goals, or the ratios of a part, that say it. */
 const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (...figures: string[]) => string])[] = [
   ['RDMA Writes of 1 MiB, GB/s', ['write-off', 'write-on'], (off, on) => `${off} of bare \`node:net\` without CRC, ${on} with CRC32c`],
   ['the same with CRC32c', ['ws', 'grpc'], (ws, grpc) => `${ws} times ws, ${grpc} times grpc-js`],
   ['Writes of 4 KiB and of 64 octets, messages a second, with CRC32c', ['small-on', 'rate'], (small, rate) => `${small} and ${rate} times one bare write each`],
   ['a round trip of 64 octets, with CRC32c', ['latency'], (trip) => `${trip} of bare \`node:net\``],
+  ['awaited calls of the promise layer, 64 octets, 64 loops', [layer(64, 'Promises, Write', 'ws'), layer(64, 'Promises, Send', 'ws')], (write, send) => `Writes ${write} times, Sends ${send} times messages of ws`],
+  ['byte streams, writes of 64 KiB', [layer(65_536, 'Byte stream, onread', DATA), layer(65_536, "Byte stream, 'data'", DATA)], (onread, data) => `${onread} of a \`node:net\` socket with 'data' events where read with \`onread\`, ${data} with 'data' events`],
   ['CRC32c of 64 KiB in WebAssembly', ['crc-64k', 'crc-native'], (js, native) => `${js} times the package crc-32, ${native} times the native fast-crc32c`],
   ['a Read of a server whose main thread computes, engine in a worker', ['busy'], (p99) => `99th percentile ${p99} of that of an idle server`],
 ];
+
+/** Lines and sizes of the page's table of layers. */
+const LINES = ['Verbs, Write', 'Verbs, Read', 'Promises, Write', 'Promises, Send', 'Promises, Read', 'Byte stream, onread', "Byte stream, 'data'"] as const;
+const SIZES = [[64, '64 octets'], [4096, '4 KiB'], [65_536, '64 KiB'], [1 << 20, '1 MiB']] as const;
 
 /** The machine's words that matter for a figure. */
 const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
@@ -46,21 +59,36 @@ function text(run: BaselineRun | undefined): string {
   ].join('\n');
 }
 
+/** What has been kept of a run. */
+export type Kept = Pick<Baseline, 'ratios' | 'run'>;
+
+/** Each layer against bare sockets and ws, by size. */
+function layers(ratios: Baseline['ratios']): string {
+  const against = (octets: number, series: string): string => [ONREAD, DATA, 'ws'].map((base) => ratioText(ratios, layer(octets, series, base))).join(' / ');
+  return [
+    `| times bare onread / 'data' / ws | ${SIZES.map(([, name]) => name).join(' | ')} |`, `|---|${'---|'.repeat(SIZES.length)}`,
+    ...LINES.map((series) => `| ${series} | ${SIZES.map(([octets]) => against(octets, series)).join(' | ')} |`),
+  ].join('\n');
+}
+
+const ratioText = (ratios: Baseline['ratios'], id: string): string => (ratios[id] === undefined ? '–' : digits(ratios[id].median));
+
 /** `page` with the figures of the run that was kept, if there is one. */
-export function withFigures(page: string, run: BaselineRun | undefined): string {
-  return between(page, 'docs/performance.md', MARKS, text(run));
+export function withFigures(page: string, kept: Kept | undefined): string {
+  return between(between(page, 'docs/performance.md', MARKS, text(kept?.run)), 'docs/performance.md', LAYERS_MARKS, layers(kept?.ratios ?? {}));
 }
 
 /** The README with the figures of the run that was kept. */
-export function withShortFigures(page: string, run: BaselineRun | undefined): string {
-  const figure = (id: string): string => figureText(run?.goals.find((goal) => goal.id === id)?.figure ?? null);
+export function withShortFigures(page: string, kept: Kept | undefined): string {
+  const goal = (id: string): string => figureText(kept?.run?.goals.find((one) => one.id === id)?.figure ?? null);
+  const figure = (id: string): string => (id.includes(' : ') ? ratioText(kept?.ratios ?? {}, id) : goal(id));
   const rows = SHORT.map(([what, ids, text]) => `| ${what} | ${text(...ids.map(figure))} |`);
   return between(page, 'README.md', README_MARKS, ['| | ratio in one run, over loopback, median |', '|---|---|', ...rows].join('\n'));
 }
 
-/** The run that bench/baseline.json was made of. */
-export function keptRun(): BaselineRun | undefined {
-  return existsSync(BASELINE) ? (JSON.parse(readFileSync(BASELINE, 'utf8')) as Baseline).run : undefined;
+/** What bench/baseline.json holds. */
+export function keptRun(): Kept | undefined {
+  return existsSync(BASELINE) ? (JSON.parse(readFileSync(BASELINE, 'utf8')) as Baseline) : undefined;
 }
 
 function main(): number {
