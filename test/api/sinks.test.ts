@@ -1,7 +1,7 @@
 // Where the answer of a Read or atomic goes: any view, through a registration that is kept from one operation to the next.
 import { describe, expect, it } from 'vitest';
 import { ACCESS, RemoteBuffer, type Connection } from '../../src/index.ts';
-import { pair, pattern, registered, THREAD_WORLDS, WORLDS, type World } from './support.ts';
+import { pair, pattern, registered, threadRnicOf, THREAD_WORLDS, WORLDS, type World } from './support.ts';
 
 const regions = ({ pd }: Connection) => [...pd.device.objects.mr].filter((mr) => mr.pd === pd);
 
@@ -43,7 +43,8 @@ describe.each(WORLDS)('over %s', (world: World) => {
 
 describe.each(THREAD_WORLDS)('over %s', (world) => {
   it('SEC-007: the STag of a Read is good for nothing once the Read is done, nor is the next one the same', async () => {
-    const { client, server } = await pair(world);
+    const rnic = threadRnicOf(world);
+    const { client, server } = await pair(world, { rnic }, { rnic });
     const remote = server.share(registered(server, pattern(64)));
     const buffers = new Set(regions(client));
     const stagOf = async (read: () => Promise<Uint8Array>): Promise<{ stag: number; bytes: Uint8Array }> => {
