@@ -1,16 +1,15 @@
 /** The command channel, both ends: `lab-channel.ts` against `agent.sh` under this machine's own shell. */
 import { spawn } from 'node:child_process';
-import { Duplex } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { PeerProcess } from './bench.ts';
-import { runOver } from './lab-channel.ts';
+import { overChild, runOver } from './lab-channel.ts';
 
 const AGENT = fileURLToPath(new URL('agent.sh', import.meta.url));
 
 function start(command: string): PeerProcess {
   const child = spawn('sh', [AGENT], { stdio: ['pipe', 'pipe', 'inherit'] });
-  return runOver(Duplex.from({ readable: child.stdout, writable: child.stdin }), command, (other) => void start(other));
+  return runOver(overChild(child), command, (other) => void start(other));
 }
 
 describe('command channel', () => {
@@ -49,9 +48,24 @@ describe('command channel', () => {
     await start(`rm -r ${folder}`).ended;
   });
 
+  it('loses no output and no status where this process hears of the end late', async () => {
+    const seen: unknown[] = [];
+    for (let round = 0; round < 6; round++) {
+      const running = Array.from({ length: 6 }, () => start('echo here; exit 3'));
+      // Output and end of a command have both come by the time that the event loop has its turn.
+      const busy = setInterval(() => {
+        const until = performance.now() + 30;
+        while (performance.now() < until);
+      }, 1);
+      for (const { ended } of running) seen.push(await ended);
+      clearInterval(busy);
+    }
+    expect(seen).toEqual(seen.map(() => ({ status: 3, output: 'here\n' })));
+  });
+
   it('reports status -1 when the stream is lost', async () => {
     const child = spawn('sh', [AGENT], { stdio: ['pipe', 'pipe', 'inherit'] });
-    const process = runOver(Duplex.from({ readable: child.stdout, writable: child.stdin }), 'kill -KILL $PPID', () => {});
+    const process = runOver(overChild(child), 'kill -KILL $PPID', () => {});
     expect((await process.ended).status).toBe(-1);
   });
 });

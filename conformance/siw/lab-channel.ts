@@ -1,9 +1,26 @@
 /**
  * Commands on the peer: one TCP connection (or one `ssh`) a command, spoken as agent.sh describes.
  */
+import type { ChildProcessByStdio } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import type { Duplex } from 'node:stream';
+import { Duplex, Writable, type Readable } from 'node:stream';
 import type { PeerProcess } from './bench.ts';
+
+/**
+ * The stream of a child process that runs agent.sh. Its input is forwarded, not joined to the output: Node destroys the input as soon as it hears of
+ * the child's end, which on a busy machine is before the last of the output has been read, and that would be lost with it.
+ */
+export function overChild({ stdin, stdout }: ChildProcessByStdio<Writable, Readable, null>): Duplex {
+  stdin.on('error', () => undefined); // the output's end says it
+  const writable = new Writable({
+    write: (chunk, _encoding, done) => void stdin.write(chunk, () => done()),
+    final: (done) => {
+      stdin.end();
+      done();
+    },
+  });
+  return Duplex.from({ readable: stdout, writable });
+}
 
 /** Start `command` over `stream`, whose other end runs agent.sh. `killer` runs a command of its own, to end this one. */
 export function runOver(stream: Duplex, command: string, killer: (command: string) => void): PeerProcess {
@@ -32,6 +49,7 @@ export function runOver(stream: Duplex, command: string, killer: (command: strin
       if (status !== null) finish(Number(status[1]));
     });
     stream.on('error', () => finish(-1));
+    stream.on('end', () => finish(-1));
     stream.on('close', () => finish(-1));
   });
   stream.write(`${nonce}\n${Buffer.from(command).toString('base64')}\n`);

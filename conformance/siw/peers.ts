@@ -2,10 +2,9 @@
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
-import { Duplex } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { within, type PeerProcess } from './bench.ts';
-import { runOver } from './lab-channel.ts';
+import { overChild, runOver } from './lab-channel.ts';
 import { SiwGuest } from './lab-guest.ts';
 import type { OpenPeer } from './interop-types.ts';
 
@@ -38,7 +37,7 @@ export async function openRemote(host: string): Promise<OpenPeer> {
   const agent = readFileSync(fileURLToPath(new URL('agent.sh', import.meta.url)), 'utf8');
   const start = (command: string): PeerProcess => {
     const child = spawn('ssh', ['-o', 'BatchMode=yes', host, `sh -c '${agent.replaceAll("'", String.raw`'\''`)}'`], { stdio: ['pipe', 'pipe', 'inherit'] });
-    return runOver(Duplex.from({ readable: child.stdout, writable: child.stdin }), command, (other) => void start(other));
+    return runOver(overChild(child), command, (other) => void start(other));
   };
   const run: OpenPeer['run'] = async (command, options = {}) => {
     const process = start(command);
