@@ -208,8 +208,8 @@ function hotSpotGroups(): Group[] {
 
 /** The full run, beside the goals. */
 export function sweeps(): Experiment[] {
-  const sweep = (id: string, title: string, test: TestKind, axis: Experiment['axis'], about: string, groups: Group[]): Experiment =>
-    ({ id, title, test, axis, unit: test === 'lat' ? 'us' : 'GB/s', about, groups, maxRounds: SWEEP_ROUNDS });
+  const sweep = (id: string, title: string, test: TestKind, axis: Experiment['axis'], about: string, groups: Group[], more: Partial<Experiment> = {}): Experiment =>
+    ({ id, title, test, axis, unit: test === 'lat' ? 'us' : 'GB/s', about, groups, maxRounds: SWEEP_ROUNDS, ...more });
   return [
     sweep('bandwidth', 'Throughput over message size', 'bw', 'size',
       'One connection, up to 512 messages under way. Below some 16 KiB it is the number of messages that costs, above it the octets.',
@@ -218,11 +218,11 @@ export function sweeps(): Experiment[] {
       'One message at a time, there and back; shown is half a round trip, for Reads a whole one.',
       besideOthers('latency-size', 'lat', LATENCY_SIZES, [plain('tcp-onread'), plain('tcp-data'), SEND, write(), READ])),
     // Layers of JavaScript that run for the first time are slow: warmed up as the goals are.
-    { ...sweep('layers', 'Verbs, promises, byte streams: throughput over size', 'bw', 'size',
+    sweep('layers', 'Verbs, promises, byte streams: throughput over size', 'bw', 'size',
       `The same octets by verbs, by calls of the promise layer, each awaited by one of up to ${AWAITED} loops, and by a byte stream in the shape of a socket; all with CRC.
-Plain TCP and byte streams write until they are told to stop.`, layerGroups('layers', 'bw', LAYER_SIZES)), careful: true },
-    { ...sweep('layers-latency', 'Verbs, promises, byte streams: latency over size', 'lat', 'size',
-      'One message at a time, there and back; shown is half a round trip, for Reads a whole one.', layerGroups('layers-latency', 'lat', LAYER_LATENCY_SIZES)), careful: true },
+Plain TCP and byte streams write until they are told to stop.`, layerGroups('layers', 'bw', LAYER_SIZES), { careful: true }),
+    sweep('layers-latency', 'Verbs, promises, byte streams: latency over size', 'lat', 'size',
+      'One message at a time, there and back; shown is half a round trip, for Reads a whole one.', layerGroups('layers-latency', 'lat', LAYER_LATENCY_SIZES), { careful: true }),
     sweep('rddp-bandwidth', 'CRC and markers: throughput over size', 'bw', 'size', 'Writes with the checksum and the markers of iWARP each on and off, beside TCP.',
       bySize('rddp-bandwidth', 'bw', RDDP_SIZES, FOUR_WAYS)),
     sweep('rddp-latency', 'CRC and markers: latency over size', 'lat', 'size', 'Sends, one at a time, with the checksum and the markers each on and off, beside TCP.',
@@ -234,9 +234,9 @@ Plain TCP and byte streams write until they are told to stop.`, layerGroups('lay
     sweep('crc', 'What CRC and markers cost', 'bw', 'case', 'Writes of 1 MiB, by CRC32c engine, and with markers in both directions.', [crcGroup()]),
     sweep('fpdu', 'Sends of 16 KiB over FPDU size', 'bw', 'FPDU size', 'TCP payload that one FPDU may fill: 1448 is an Ethernet frame, 65483 a loopback segment.', fpduGroups()),
     sweep('gather', 'A header before each payload: copy, writev, cork or two writes', 'bw', 'size', 'Plain TCP with 16 octets before each message, 64 under way, beside our own framing without CRC.', gatherGroups()),
-    { ...sweep('posting', 'What posting costs the main thread', 'bw', 'size',
+    sweep('posting', 'What posting costs the main thread', 'bw', 'size',
       `Microseconds for a message in which the client's main thread could do nothing else: the cost of asking, of completions, and with the engine in the same
-thread of all the protocol's work. With the engine in a worker only the asking is left.`, postingGroups()), unit: 'us of main thread' },
+thread of all the protocol's work. With the engine in a worker only the asking is left.`, postingGroups(), { unit: 'us of main thread' }),
     sweep('hotspot', 'Hot spot: one server, many clients', 'bw', 'clients', 'Client processes with one connection each, 16 messages of 4 KiB under way in each. Above two they share the processors with the server.', hotSpotGroups()),
   ];
 }

@@ -9,8 +9,11 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { isOurs } from '../bench/cases.ts';
 import type { Baseline, BaselineRun } from '../bench/compare.ts';
+import { sweeps } from '../bench/experiments.ts';
 import { digits, figureText, goalsMarkdown } from '../bench/goals.ts';
+import { octets } from '../bench/report/label.ts';
 import { between } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -26,7 +29,7 @@ const LAYERS_MARKS = ['<!-- layers: made by scripts/docs-performance.ts from ben
 const README_MARKS = ['<!-- figures: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the figures -->'] as const;
 
 /** A ratio of the part `layers` at one size, as the baseline names it. */
-const layer = (octets: number, series: string, base: string): string => `layers/${octets}/${series} : layers/${octets}/${base}`;
+const layer = (size: number, series: string, base: string): string => `layers/${size}/${series} : layers/${size}/${base}`;
 
 /** What a reader of the README wants to know, and the goals, or the ratios of a part, that say it. */
 const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (...figures: string[]) => string])[] = [
@@ -39,10 +42,6 @@ const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (..
   ['CRC32c of 64 KiB in WebAssembly', ['crc-64k', 'crc-native'], (js, native) => `${js} times the package crc-32, ${native} times the native fast-crc32c`],
   ['a Read of a server whose main thread computes, engine in a worker', ['busy'], (p99) => `99th percentile ${p99} of that of an idle server`],
 ];
-
-/** Lines and sizes of the page's table of layers. */
-const LINES = ['Verbs, Write', 'Verbs, Read', 'Promises, Write', 'Promises, Send', 'Promises, Read', 'Byte stream, onread', "Byte stream, 'data'"] as const;
-const SIZES = [[64, '64 octets'], [4096, '4 KiB'], [65_536, '64 KiB'], [1 << 20, '1 MiB']] as const;
 
 /** The machine's words that matter for a figure. */
 const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
@@ -64,10 +63,13 @@ export type Kept = Pick<Baseline, 'ratios' | 'run'>;
 
 /** Each layer against bare sockets and ws, by size. */
 function layers(ratios: Baseline['ratios']): string {
-  const against = (octets: number, series: string): string => [ONREAD, DATA, 'ws'].map((base) => ratioText(ratios, layer(octets, series, base))).join(' / ');
+  const cases = sweeps().find(({ id }) => id === 'layers')!.groups.flatMap((group) => group.cases.filter(({ spec }) => isOurs(spec)));
+  const sizes = [...new Set(cases.map(({ x }) => x))];
+  const lines = [...new Set(cases.map(({ series }) => series))];
+  const against = (size: number, series: string): string => [ONREAD, DATA, 'ws'].map((base) => ratioText(ratios, layer(size, series, base))).join(' / ');
   return [
-    `| times bare onread / 'data' / ws | ${SIZES.map(([, name]) => name).join(' | ')} |`, `|---|${'---|'.repeat(SIZES.length)}`,
-    ...LINES.map((series) => `| ${series} | ${SIZES.map(([octets]) => against(octets, series)).join(' | ')} |`),
+    `| times bare onread / 'data' / ws, by octets of a message | ${sizes.map(octets).join(' | ')} |`, `|---|${'---|'.repeat(sizes.length)}`,
+    ...lines.map((series) => `| ${series} | ${sizes.map((size) => against(size, series)).join(' | ')} |`),
   ].join('\n');
 }
 

@@ -67,6 +67,15 @@ export function steps(pump: () => number): () => void {
   return step;
 }
 
+/** Calls `message` for each `size` octets that have come in a stream. */
+export function counter(size: number, message: () => void): (octets: number) => void {
+  let got = 0;
+  return (octets) => {
+    got += octets;
+    for (; got >= size; got -= size) message();
+  };
+}
+
 /** Samples of one slice; more are not kept. A slice of 100 ms has some 15,000 round trips at the most. */
 const MAX_SAMPLES = 200_000;
 

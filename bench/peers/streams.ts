@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect as connectTo, createServer, type ConnectOptions, type OnReadOptions, type RdmaSocket } from '../../src/sockets/index.ts';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
+import { counter, HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 import { open, policy } from './stack.ts';
 
 const READ_OCTETS = 65_536;
@@ -14,15 +14,6 @@ function onread(arrived: (octets: number) => void): OnReadOptions {
 }
 
 const isOnread = (spec: CaseSpec): boolean => spec.peer === 'stream-onread';
-
-/** Counts messages of a latency test in a stream. */
-function counter(size: number, message: () => void): (octets: number) => void {
-  let got = 0;
-  return (octets) => {
-    got += octets;
-    for (; got >= size; got -= size) message();
-  };
-}
 
 export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Place; side: Side }> {
   const sockets: RdmaSocket[] = [];

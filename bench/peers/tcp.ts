@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
+import { counter, HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 
 const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
@@ -69,12 +69,10 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   const headed = spec.gather !== 'none' && spec.gather !== 'batch';
   const share = headed ? spec.size / (spec.size + HEADER_OCTETS) : 1;
   const server = createServer({ noDelay: true, pauseOnConnect: true }, (accepted) => {
-    let got = 0;
+    const count = spec.test === 'bw' ? quiet : counter(spec.size, () => socket.write(answer));
     const socket = receive(spec, accepted, heeding(spec, (octets) => {
       tally.add(octets * share);
-      if (spec.test === 'bw') return;
-      got += octets;
-      for (; got >= spec.size; got -= spec.size) socket.write(answer);
+      count(octets);
     }));
     sockets.add(socket);
   });
@@ -95,13 +93,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
 
 async function connectLatency(spec: CaseSpec, place: Place): Promise<Side> {
   const message = Buffer.alloc(spec.size, 2);
-  let got = 0;
-  const arrived = heeding(spec, (octets) => {
-    got += octets;
-    if (got < spec.size) return;
-    got -= spec.size;
-    pingPong.answered();
-  });
+  const arrived = heeding(spec, counter(spec.size, () => pingPong.answered()));
   const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...(spec.peer === 'tcp-onread' && { onread: onread(arrived) }) });
   socket.on('error', quiet);
   if (spec.peer === 'tcp-data') socket.on('data', (chunk: Buffer) => arrived(chunk.length));

@@ -2,7 +2,7 @@
 import * as echarts from 'echarts';
 import { isOurs } from '../cases.ts';
 import type { CaseResult, ExperimentResult, ProbeChart, Spread } from '../types.ts';
-import { labelOf } from './label.ts';
+import { labelOf, octets } from './label.ts';
 
 const WIDTH = 880;
 const HEIGHT = 430;
@@ -54,12 +54,6 @@ function stylesOf(names: readonly string[]): Style[] {
     used.add(JSON.stringify(chosen));
     return chosen;
   });
-}
-
-/** 65536 as 64 KiB. */
-export function octets(value: number): string {
-  if (value >= 1 << 20 && value % (1 << 20) === 0) return `${value >> 20} MiB`;
-  return value >= 1024 && value % 1024 === 0 ? `${value >> 10} KiB` : String(value);
 }
 
 /** Coordinates to a tenth of a pixel, and nothing for the mouse: nobody sees more, and the file is half as large. */

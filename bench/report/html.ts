@@ -1,8 +1,8 @@
 /** The report: one HTML file with everything in it, for someone who has not read the code. */
 import { figureText, spreadText } from '../goals.ts';
 import type { CaseResult, ExperimentResult, GoalResult, ProbeResult, RunResult } from '../types.ts';
-import { octets, plots, probePlots, type Figure } from './charts.ts';
-import { labelOf } from './label.ts';
+import { plots, probePlots, type Figure } from './charts.ts';
+import { labelOf, octets } from './label.ts';
 
 const STYLE = `:root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ccc;--faint:#e6e6e6;--paper:#fff;--note:#fff6d8;--here:#eef6fb;--link:#0645ad;--good:#d9efdc;--near:#fff0c2;--bad:#f8d7d3}
 @media(prefers-color-scheme:dark){:root{--ink:#e4e4e4;--soft:#b0b0b0;--line:#555;--faint:#3a3a3a;--paper:#181a1b;--note:#4a3f16;--here:#1d3040;--link:#8ab4f8;--good:#1f4a2a;--near:#54460f;--bad:#5c241d}}

@@ -1,4 +1,4 @@
-/** What a line of a report is called beside the others of its experiment. */
+/** What the lines and places of a report are called. */
 import type { CaseResult, CaseSpec, ExperimentResult } from '../types.ts';
 
 const connections = ({ connections: n, inFlight }: CaseSpec): string => `${n} connection${n === 1 ? '' : 's'}, ${inFlight} under way`;
@@ -6,4 +6,10 @@ const connections = ({ connections: n, inFlight }: CaseSpec): string => `${n} co
 /** Its series; where several lines of an experiment have the same one, how many connections it has, which is what tells them apart. */
 export function labelOf({ cases }: ExperimentResult, one: CaseResult): string {
   return cases.some((other) => other !== one && other.series === one.series) ? connections(one.spec) : one.series;
+}
+
+/** 65536 as 64 KiB. */
+export function octets(value: number): string {
+  if (value >= 1 << 20 && value % (1 << 20) === 0) return `${value >> 20} MiB`;
+  return value >= 1024 && value % 1024 === 0 ? `${value >> 10} KiB` : String(value);
 }

@@ -2,10 +2,10 @@
  * The one fault of siw 6.1 that a case is tried again for: now and then siw sends an FPDU whose CRC covers its payload twice (finding F5 of
  * conformance/reports/linux-siw-6.1.md). It is proved from the octets of the capture, or it is not excused.
  */
-import { existsSync, readFileSync } from 'node:fs';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { CaptureDissector } from '../../src/inspect/capture.ts';
 import type { DecodedFpdu, Direction } from '../../src/inspect/types.ts';
+import { inCapture } from './capture-file.ts';
 
 const LENGTH_FIELD_OCTETS = 2;
 const HEADER_OCTETS = { tagged: 14, untagged: 18 };
@@ -53,10 +53,5 @@ export function crcTwiceFault(capture: Uint8Array, ours: 'client' | 'server'): s
 
 /** The same of a file; null if there is none, or it is no capture. */
 export function crcTwiceIn(path: string, ours: 'client' | 'server'): string | null {
-  if (!existsSync(path)) return null;
-  try {
-    return crcTwiceFault(readFileSync(path), ours);
-  } catch {
-    return null; // cut short by the end of the tool: nothing is proved
-  }
+  return inCapture(path, (capture) => crcTwiceFault(capture, ours));
 }

@@ -3,10 +3,10 @@
  * each piece of PAD and CRC at the start of its place, so the end of it keeps what the FPDU before left. What siw then takes for the CRC, and
  * what it computes, stand in the kernel's log: 64 bits that follow from our octets alone, if that is what has happened.
  */
-import { existsSync, readFileSync } from 'node:fs';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { CaptureDissector } from '../../src/inspect/capture.ts';
 import type { DecodedFpdu, Direction } from '../../src/inspect/types.ts';
+import { inCapture } from './capture-file.ts';
 
 const CRC_OCTETS = 4;
 /** Room for three octets of PAD in front of the CRC, which stands in the second half. */
@@ -33,19 +33,20 @@ class Trailer {
     this.#octets.set(trailerOf(fpdu), CRC_OCTETS - fpdu.padLength);
   }
 
-  /** What siw makes of an FPDU if the first piece of its trailer has `first` octets. */
-  inTwo(fpdu: DecodedFpdu, first: number): RefusedCrc {
+  /** What siw makes of an FPDU whose trailer comes in two pieces, by each place where it may be cut: the first is behind one octet. */
+  inTwo(fpdu: DecodedFpdu): RefusedCrc[] {
     const { raw, padLength } = fpdu;
     const trailer = trailerOf(fpdu);
     const start = CRC_OCTETS - padLength;
     const before = this.#octets.slice();
-    this.#octets.set(trailer.subarray(0, first), start);
-    this.#octets.set(trailer.subarray(first), start);
     const engine = defaultCrc32cEngine();
     const front = engine.update(0, raw, 0, raw.length - trailer.length);
-    const seen = { field: this.#view.getUint32(CRC_OCTETS, true), own: engine.update(front, this.#octets, start, CRC_OCTETS) >>> 0 };
-    this.#octets.set(before);
-    return seen;
+    return Array.from({ length: trailer.length - 1 }, (_, i) => {
+      this.#octets.set(before);
+      this.#octets.set(trailer.subarray(0, i + 1), start);
+      this.#octets.set(trailer.subarray(i + 1), start);
+      return { field: this.#view.getUint32(CRC_OCTETS, true), own: engine.update(front, this.#octets, start, CRC_OCTETS) >>> 0 };
+    });
   }
 }
 
@@ -66,11 +67,10 @@ export function splitTrailerFault(capture: Uint8Array, ours: 'client' | 'server'
       if (event.crc.use !== 'on' || !event.crc.ok) return;
       let trailer = trailers.get(connection.number);
       if (trailer === undefined) trailers.set(connection.number, (trailer = new Trailer()));
-      for (let first = 1; first < event.padLength + CRC_OCTETS; first++) {
-        const { field, own } = trailer.inTwo(event, first);
+      for (const [i, { field, own }] of trailer.inTwo(event).entries()) {
         if (field === own || !refused.some((one) => one.field === field && one.own === own)) continue;
         const hex = (value: number): string => `0x${value.toString(16).padStart(8, '0')}`;
-        found ??= `siw refused the FPDU at octet ${event.position} of connection ${connection.number}, which is right: with its PAD and CRC in two pieces, cut behind ${first}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
+        found ??= `siw refused the FPDU at octet ${event.position} of connection ${connection.number}, which is right: with its PAD and CRC in two pieces, cut behind ${i + 1}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
       }
       trailer.whole(event);
     },
@@ -83,10 +83,5 @@ export function splitTrailerFault(capture: Uint8Array, ours: 'client' | 'server'
 
 /** The same of a file and the kernel's log; null if there is no such file, or it is no capture. */
 export function splitTrailerIn(path: string, ours: 'client' | 'server', log: string): string | null {
-  if (!existsSync(path)) return null;
-  try {
-    return splitTrailerFault(readFileSync(path), ours, refusedCrcs(log));
-  } catch {
-    return null; // cut short by the end of the tool: nothing is proved
-  }
+  return inCapture(path, (capture) => splitTrailerFault(capture, ours, refusedCrcs(log)));
 }

@@ -7,8 +7,8 @@
  * of it is in place when the peer uses it, as in-thread. What waits there is bounded by the queues, since requests complete only later. Nothing in
  * here waits for the application's thread.
  */
-import { NO_BYTES } from '../base/copy.ts';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
+import { NO_BYTES } from '../base/copy.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { ThreadProgress } from '../cm/link.ts';
 import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';

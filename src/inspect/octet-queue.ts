@@ -1,5 +1,5 @@
-import { NO_BYTES } from '../base/copy.ts';
 /** Octets waiting to be decoded: appended at the end, dropped at the front, in one buffer that is given back when empty. */
+import { NO_BYTES } from '../base/copy.ts';
 
 /** A limit that several queues share; see limits.ts for the figures. */
 export class OctetBudget {

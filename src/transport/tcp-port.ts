@@ -3,14 +3,13 @@
  *
  * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork; one chunk is one write.
  */
-import { NO_BYTES } from '../base/copy.ts';
 import type { OnReadOpts, Socket } from 'node:net';
+import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
-
 
 /**
  * Writes that may end, one behind the other, before the event loop gets a turn. While the peer reads, the system takes every write at
