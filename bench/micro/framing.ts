@@ -37,7 +37,7 @@ export function framerOf(s: Setting): Framer {
 }
 
 export function deframerOf(s: Setting): Deframer {
-  const pool = new FreeListSlabPool((octets) => engine.allocate(octets));
+  const pool = new FreeListSlabPool(engine);
   return createDeframer(s.markers, s.crc ? engine : null, sink, pool, s.fast ? (engine.runs ?? null) : null);
 }
 

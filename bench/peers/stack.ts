@@ -1,6 +1,7 @@
 /** How the programs of this package open the stack for a case: the same whether they use verbs, promises or byte streams. */
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import { defaultCrc32cEngine, type Crc32cEngineName } from '../../src/crc32c/engine.ts';
+import { readMemory } from '../../src/crc32c/memory.ts';
 import type { ConnectionPolicy } from '../../src/mpa/policy.ts';
 import { arrivals } from '../../src/transport/arrival.ts';
 import { wrapTransport } from '../../src/transport/middleware.ts';
@@ -19,7 +20,7 @@ export function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
     return openRnic({ ...crc32c, ...poll, engine: 'worker', engines: spec.engines });
   }
   if (arrived === null) return openRnic({ ...crc32c, ...poll, engine: 'thread' });
-  const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets), ...poll });
+  const tcp = new TcpTransport({ allocate: (octets) => readMemory(defaultCrc32cEngine(), octets), ...poll });
   return openRnic({ ...crc32c, transport: wrapTransport(tcp, arrivals(arrived)) });
 }
 

@@ -10,6 +10,7 @@ import { tappable } from '../observe/taps.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { environmentCrc32c, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { readMemory } from '../crc32c/memory.ts';
 import { WorkerProgress, type EngineOptions, type EngineSettings } from '../engine/progress.ts';
 import { resolveBusyPoll } from '../transport/busy-poll.ts';
 import { resolveReceive, TcpTransport } from '../transport/tcp.ts';
@@ -166,7 +167,7 @@ export function defaultEngine(): EngineKind {
 function inThread(device: Device, transport: Transport | undefined, scheduler: Scheduler, busyPoll?: number): ConnectionManager {
   if (transport !== undefined) return new ConnectionManager(device, tappable(transport, scheduler), scheduler);
   // Reads land in memory of the CRC engine, where they are checked without a copy.
-  const tcp = new TcpTransport({ allocate: (octets) => device.resources.crc.allocate(octets), ...(busyPoll !== undefined && { busyPoll }) });
+  const tcp = new TcpTransport({ allocate: (octets) => readMemory(device.resources.crc, octets), ...(busyPoll !== undefined && { busyPoll }) });
   transports.set(device, tcp);
   return new ConnectionManager(device, tappable(tcp, scheduler), scheduler);
 }

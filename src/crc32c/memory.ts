@@ -2,6 +2,7 @@
  * Memory and run moving for engines that run on any memory, and the checks of arguments that all engines share.
  */
 import { checkInteger, IwarpError } from '../base/errors.ts';
+import type { Crc32cEngine } from './engine.ts';
 import { JsRuns } from './js-runs.ts';
 import type { RunKernel } from './runs.ts';
 
@@ -13,6 +14,21 @@ export function checkRange(bytes: Uint8Array, start: number, end: number): void 
   if (!(start >= 0 && start <= end && end <= bytes.length)) {
     throw new IwarpError('ERR_OUT_OF_RANGE', `CRC32c range ${start}..${end} is outside of 0..${bytes.length}`);
   }
+}
+
+/** Where memory comes from and goes back to. */
+export type MemorySource = Pick<Crc32cEngine, 'allocate' | 'release'>;
+
+/** Octets that a pool of such memory keeps free: what 64 connections hold while each has two writes out. What was WebAssembly's once stays resident anyway. */
+export const POOL_OCTETS: number = 16 << 20;
+
+const read = new WeakMap<MemorySource, Uint8Array>();
+
+/** At least so many octets for what is read and used at once: the same for all sockets and transports of a thread with this engine. Never given back. */
+export function readMemory(source: MemorySource, octets: number): Uint8Array {
+  let memory = read.get(source);
+  if (memory === undefined || memory.length < octets) read.set(source, (memory = source.allocate(octets)));
+  return memory;
 }
 
 /** allocate and release over the JavaScript heap, as strict about a wrong release as the WebAssembly arenas are. */

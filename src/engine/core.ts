@@ -10,11 +10,11 @@
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { NO_BYTES } from '../base/copy.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
+import { readMemory } from '../crc32c/memory.ts';
 import { ThreadProgress } from '../cm/link.ts';
 import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
-import { FreeListSlabPool } from '../mpa/deframer.ts';
 import type { LocalOperation } from '../rdmap/local-work.ts';
-import { FreeListStagePool } from '../rdmap/stages.ts';
+import { resourcesOf } from '../rdmap/resources.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { arrivals } from '../transport/arrival.ts';
@@ -74,8 +74,7 @@ export class EngineCore implements PolledSource {
     gone.valid = false;
     this.elements = { stags: this.stags, promised: new Map(), gone };
     const crc = createCrc32cEngine(start.crc32c);
-    const allocate = (octets: number): Uint8Array => crc.allocate(octets);
-    const resources = { crc, slabs: new FreeListSlabPool(allocate), stages: new FreeListStagePool(allocate) };
+    const resources = resourcesOf(crc);
     const before = (): void => {
       if (this.#reader.peek() >= 0) this.turn();
     };
@@ -83,7 +82,7 @@ export class EngineCore implements PolledSource {
     // Never closed: writes are synchronous, and the thread may end at any time.
     if (start.capture !== undefined) layers.unshift(pcapLayer(openPcapFile(start.capture)));
     if (start.arrivals === true) layers.push(arrivals(this.#noteArrival));
-    const tcp = new TcpTransport({ allocate, receive: start.receive, busyPoll: start.busyPoll });
+    const tcp = new TcpTransport({ allocate: (octets) => readMemory(crc, octets), receive: start.receive, busyPoll: start.busyPoll });
     this.#poll = tcp.poll;
     this.#poll.watch(this);
     const transport = wrapTransport(tcp, ...layers);

@@ -8,6 +8,7 @@ import { copyBytes } from '../base/copy.ts';
 import { FreeList } from '../base/free-list.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
+import { OrdinaryMemory, POOL_OCTETS, type MemorySource } from '../crc32c/memory.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
 import {
   CRC_OCTETS,
@@ -38,21 +39,21 @@ export interface SlabPool {
   release(slab: Uint8Array): void;
 }
 
-/** A pool that keeps up to `keep` free slabs. */
+/** A pool that keeps up to `keep` free slabs, and gives the memory of others back. */
 export class FreeListSlabPool implements SlabPool {
-  readonly #allocate: (octets: number) => Uint8Array;
+  readonly #memory: MemorySource;
   readonly #free: FreeList<Uint8Array>;
   /** Slabs lent out at present. */
   lent = 0;
 
-  constructor(allocate: (octets: number) => Uint8Array = (octets) => new Uint8Array(octets), keep = 16) {
-    this.#allocate = allocate;
-    this.#free = new FreeList(keep);
+  constructor(memory: MemorySource = new OrdinaryMemory(), keep: number = Math.floor(POOL_OCTETS / SLAB_OCTETS)) {
+    this.#memory = memory;
+    this.#free = new FreeList(keep, (slab) => memory.release(slab));
   }
 
   acquire(): Uint8Array {
     this.lent++;
-    return this.#free.take() ?? this.#allocate(SLAB_OCTETS);
+    return this.#free.take() ?? this.#memory.allocate(SLAB_OCTETS);
   }
 
   release(slab: Uint8Array): void {

@@ -1,5 +1,6 @@
 /** Stages lent to streams for the time of one write, so that idle connections hold none. */
 import { FreeList } from '../base/free-list.ts';
+import { OrdinaryMemory, POOL_OCTETS, type MemorySource } from '../crc32c/memory.ts';
 import { createStage, type Stage } from '../mpa/stage.ts';
 
 /**
@@ -25,18 +26,18 @@ export interface StagePool {
   release(stage: Stage): void;
 }
 
-/** A pool that keeps up to `keep` free stages. */
+/** A pool that keeps up to `keep` free stages, and gives the memory of others back. */
 export class FreeListStagePool implements StagePool {
-  readonly #allocate: (octets: number) => Uint8Array;
+  readonly #memory: MemorySource;
   readonly #free: FreeList<Stage>;
 
-  constructor(allocate: (octets: number) => Uint8Array = (octets) => new Uint8Array(octets), keep = 16) {
-    this.#allocate = allocate;
-    this.#free = new FreeList(keep);
+  constructor(memory: MemorySource = new OrdinaryMemory(), keep: number = Math.floor(POOL_OCTETS / STAGE_OCTETS)) {
+    this.#memory = memory;
+    this.#free = new FreeList(keep, ({ bytes }) => memory.release(bytes));
   }
 
   acquire(): Stage {
-    return this.#free.take() ?? createStage(this.#allocate(STAGE_OCTETS));
+    return this.#free.take() ?? createStage(this.#memory.allocate(STAGE_OCTETS));
   }
 
   release(stage: Stage): void {

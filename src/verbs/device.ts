@@ -3,11 +3,10 @@
  */
 import { checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
-import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { StagTable, type StagEntry } from '../ddp/stag-table.ts';
-import { FreeListSlabPool } from '../mpa/deframer.ts';
-import { FreeListStagePool } from '../rdmap/stages.ts';
+import { resourcesOf } from '../rdmap/resources.ts';
 import type { StreamResources } from '../rdmap/stream-types.ts';
 import { CompletionQueue } from './cq.ts';
 import type { AsyncEvent } from './events.ts';
@@ -177,9 +176,7 @@ export class Device {
     this.limits = resolveLimits(options.limits ?? {});
     const random = options.random ?? systemRandom;
     this.stags = new StagTable(random, this.limits.maxMr);
-    const crc: Crc32cEngine = options.crc32c === undefined ? defaultCrc32cEngine() : createCrc32cEngine(options.crc32c);
-    const allocate = (octets: number): Uint8Array => crc.allocate(octets);
-    this.resources = { crc, slabs: new FreeListSlabPool(allocate), stages: new FreeListStagePool(allocate) };
+    this.resources = resourcesOf(options.crc32c === undefined ? defaultCrc32cEngine() : createCrc32cEngine(options.crc32c));
     this.defer = options.defer ?? ((task) => queueMicrotask(task));
     // QP numbers are no secret; starting above 1 keeps 0 and 1 free, as on other devices.
     this.#nextQp = 2;

@@ -222,10 +222,13 @@ describe('receiving', () => {
 
   it('slabs are used again, and no more are kept than asked for', () => {
     let made = 0;
-    const pool = new FreeListSlabPool((octets) => { made++; return new Uint8Array(octets); }, 2);
+    const back: Uint8Array[] = [];
+    const memory = { allocate: (octets: number) => { made++; return new Uint8Array(octets); }, release: (slab: Uint8Array) => void back.push(slab) };
+    const pool = new FreeListSlabPool(memory, 2);
     const slabs = [pool.acquire(), pool.acquire(), pool.acquire()];
     for (const slab of slabs) pool.release(slab);
     expect(pool.lent).toBe(0);
+    expect(back).toEqual([slabs[2]]);
     const again = [pool.acquire(), pool.acquire(), pool.acquire()];
     expect(made).toBe(4);
     expect(new Set(again).size).toBe(3);

@@ -6,6 +6,7 @@ import { defaultEngine, openHookedWorker, openRnic, retire, type Rnic } from '..
 import { IwarpError } from '../../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../../cm/manager.ts';
 import { defaultCrc32cEngine } from '../../crc32c/engine.ts';
+import { readMemory } from '../../crc32c/memory.ts';
 import type { ConnectionPolicy } from '../../mpa/policy.ts';
 import { arrivals } from '../../transport/arrival.ts';
 import { wrapTransport } from '../../transport/middleware.ts';
@@ -124,7 +125,7 @@ export class Tool {
   }
 
   #transport(arrived: () => void): Transport {
-    const tcp = new TcpTransport({ allocate: (octets) => defaultCrc32cEngine().allocate(octets) });
+    const tcp = new TcpTransport({ allocate: (octets) => readMemory(defaultCrc32cEngine(), octets) });
     return wrapTransport(tcp, ...(this.#capture === null ? [] : [pcapLayer(this.#capture)]), arrivals(arrived));
   }
 

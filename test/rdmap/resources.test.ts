@@ -1,0 +1,77 @@
+/** What streams share and where it comes from: memory of the CRC engine is not lost, however many devices and connections come and go. */
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { openRnic } from '../../src/api/environment.ts';
+import { createCrc32cEngine, defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
+import { POOL_OCTETS, readMemory } from '../../src/crc32c/memory.ts';
+import { connect, createServer, RemoteBuffer } from '../../src/index.ts';
+import { SLAB_OCTETS } from '../../src/mpa/deframer.ts';
+import { resourcesOf } from '../../src/rdmap/resources.ts';
+import { FreeListStagePool, STAGE_OCTETS } from '../../src/rdmap/stages.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** A Write of a MiB over a device of its own at either end. */
+async function exchange(): Promise<void> {
+  const memory = new Uint8Array(1 << 20);
+  const server = createServer({ rnic: openRnic({ engine: 'thread' }) }, async (connection) => {
+    await connection.send(connection.share(connection.register(memory)).toBytes());
+  });
+  await server.listen({ host: '127.0.0.1', port: 0 });
+  const connection = await connect({ host: '127.0.0.1', port: server.address.port, rnic: openRnic({ engine: 'thread' }) });
+  const remote = RemoteBuffer.fromBytes((await connection.receive())!.data);
+  await connection.write(new Uint8Array(memory.length).fill(7), remote);
+  await connection.read(remote.slice(0, 1));
+  expect(memory.every((octet) => octet === 7)).toBe(true);
+  await connection.close();
+  await server.close();
+}
+
+describe('what streams share', () => {
+  it('devices with one CRC engine share stages, slabs and the memory that sockets read into', async () => {
+    await exchange();
+    const allocate = vi.spyOn(defaultCrc32cEngine(), 'allocate');
+    for (let i = 0; i < 20; i++) await exchange();
+    expect(allocate.mock.calls).toEqual([]);
+  });
+
+  it('another engine has its own', () => {
+    const engine = createCrc32cEngine('js');
+    const own = resourcesOf(engine);
+    expect(own).toBe(resourcesOf(engine));
+    expect(own.crc).toBe(engine);
+    expect(own.stages).not.toBe(resourcesOf(defaultCrc32cEngine()).stages);
+    expect(readMemory(engine, 1000)).toBe(readMemory(engine, 1000));
+    expect(readMemory(engine, 1000)).not.toBe(readMemory(defaultCrc32cEngine(), 1000));
+    expect(readMemory(engine, 2000)).toHaveLength(2000);
+  });
+
+  it('what a pool does not keep goes back to where it came from', () => {
+    const back: Uint8Array[] = [];
+    const pool = new FreeListStagePool({ allocate: (octets) => new Uint8Array(octets), release: (memory) => void back.push(memory) }, 2);
+    const stages = [pool.acquire(), pool.acquire(), pool.acquire()];
+    for (const stage of stages) pool.release(stage);
+    expect(back).toEqual([stages[2]!.bytes]);
+    expect(new Set([pool.acquire(), pool.acquire()])).toEqual(new Set(stages.slice(0, 2)));
+  });
+
+  it('storms of connections take no memory away from the engine', () => {
+    const engine = createCrc32cEngine();
+    const pool = new FreeListStagePool(engine, 4);
+    // As many as its arenas hold, and more: those behind them are in ordinary memory, where a CRC costs a copy.
+    const storm = (): number => {
+      const stages = Array.from({ length: 2200 }, () => pool.acquire());
+      for (const stage of stages) pool.release(stage);
+      return stages.filter(({ bytes }) => bytes.buffer.byteLength > STAGE_OCTETS).length;
+    };
+    const first = storm();
+    expect(first).toBeGreaterThan(1900);
+    expect(storm()).toBe(first);
+  });
+
+  it('a pool keeps what 64 connections need that have two writes out each', () => {
+    expect(Math.floor(POOL_OCTETS / STAGE_OCTETS)).toBe(128);
+    expect(Math.floor(POOL_OCTETS / SLAB_OCTETS)).toBeGreaterThanOrEqual(128);
+  });
+});
