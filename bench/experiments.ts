@@ -104,7 +104,7 @@ export function goals(): Experiment[] {
       [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, SEND_OFF, write(), READ, worker(SEND), asleep(SEND), AWAKE, ...OTHERS], [...BASES, AWAKE[0]])]),
     goal('spread', 'One connection against many', 'bw', 'GB/s',
       `Writes of 4 KiB over 1, 4, 16 and 64 connections of one process, 500 under way on each, as perftest counts, or in all. In the latter case 64 connections have seven each, and
-no write call can carry more: TCP is shown with as many in each writev.`, spreadGroups()),
+no write call can carry more: TCP is shown with as many in each writev, and with 500 under way on each of as many connections.`, spreadGroups()),
   ];
 }
 
@@ -114,7 +114,8 @@ function spreadGroups(): Group[] {
   const each = MANY_CONNECTIONS.map((n) => connectionCase('spread-each', write(), n, UNDER_WAY * n));
   const all = MANY_CONNECTIONS.map((n) => connectionCase('spread', write(), n));
   const tcp = [FULL_WRITE, Math.floor(UNDER_WAY / MANY_CONNECTIONS.at(-1)!)].map((batch) => connectionCase('spread', batched(batch), 1));
-  return [{ cases: [one, ...each, ...all, ...tcp], bases: [one.id, tcp[0]!.id] }];
+  const many = MANY_CONNECTIONS.map((n) => connectionCase('spread-each', [`TCP, ${n} connections, ${FULL_WRITE} messages a writev`, 'tcp-onread', { gather: 'batch', batch: FULL_WRITE }], n, UNDER_WAY * n));
+  return [{ cases: [one, ...each, ...all, ...tcp, ...many], bases: [one.id, tcp[0]!.id] }];
 }
 
 function connectionCase(prefix: string, [series, peer, more]: Line, connections: number, inFlight: number = UNDER_WAY): Case {

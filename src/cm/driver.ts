@@ -118,7 +118,7 @@ export class StreamDriver implements PortHandler {
     if (!this.#closed) {
       const port = this.#port!;
       for (let t = stream.pollTransmit(); t !== null; t = stream.pollTransmit()) {
-        port.write(t.chunks, t.count, this.#done);
+        if (port.write(t.chunks, t.count, this.#done)) stream.handleTaken();
         busy = true;
       }
       const action = stream.pollClose();

@@ -1,8 +1,6 @@
 /**
  * What one write is made of: FPDUs in memory of the stack's own and, where copying can be spared, views of the user's memory between them.
  */
-import { WIDE_ZERO } from '../base/wide.ts';
-
 export class Stage {
   /** The stage's own memory. */
   readonly bytes: Uint8Array;
@@ -12,8 +10,6 @@ export class Stage {
   /** After {@link seal}: the write, `chunks[0..count)`. */
   readonly chunks: Uint8Array[] = [];
   count = 0;
-  /** Set with the write: where the FPDU stream stands behind its last octet. */
-  position: number = WIDE_ZERO;
   /** Octets that stand in lent memory. */
   #lent = 0;
   /** Own octets that are in `chunks` already. */

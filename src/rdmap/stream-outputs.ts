@@ -7,12 +7,20 @@ import { Stage } from '../mpa/stage.ts';
 import type { StagePool } from './stages.ts';
 import type { StreamEvent, Transmission } from './stream-types.ts';
 
+/** Stands for a write whose memory the port has given back and which it has not confirmed. */
+const TAKEN: Transmission = { chunks: [], count: 0 };
+/** No position: the write was a start-up frame, or there was none. */
+export const NO_POSITION = -1;
+
 export abstract class StreamOutputs {
   /** Null while there are none: a list that was ever used keeps room for seventeen. */
   #events: StreamEvent[] | null = null;
   // Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled.
   #firstWrite: Transmission | null = null;
   #secondWrite: Transmission | null = null;
+  /** Where the FPDU stream stands behind each. */
+  #firstEnd: number = WIDE_ZERO;
+  #secondEnd: number = WIDE_ZERO;
   /** Octets handed to the port since the stream began. */
   protected octetsOut: number = WIDE_ZERO;
 
@@ -35,23 +43,41 @@ export abstract class StreamOutputs {
     return this.#secondWrite !== null;
   }
 
-  protected handOut(write: Transmission, octets: number): Transmission {
-    if (this.#firstWrite === null) this.#firstWrite = write;
-    else this.#secondWrite = write;
+  protected handOut(write: Transmission, octets: number, end: number): Transmission {
+    if (this.#firstWrite === null) {
+      this.#firstWrite = write;
+      this.#firstEnd = end;
+    } else {
+      this.#secondWrite = write;
+      this.#secondEnd = end;
+    }
     this.octetsOut += octets;
     return write;
   }
 
-  /** The oldest write, which has been confirmed; null if there was none. */
-  protected confirmWrite(): Transmission | null {
+  /** The write just handed out will be confirmed, but its memory is free. */
+  protected freeLastWrite(stages: StagePool): void {
+    const write = this.#secondWrite ?? this.#firstWrite;
+    if (!(write instanceof Stage)) return;
+    if (this.#secondWrite === null) this.#firstWrite = TAKEN;
+    else this.#secondWrite = TAKEN;
+    stages.release(write);
+  }
+
+  /** The oldest write has been confirmed: where the FPDU stream stands behind it. */
+  protected confirmWrite(stages: StagePool): number {
     const write = this.#firstWrite;
+    if (write === null) return NO_POSITION;
+    const end = this.#firstEnd;
     this.#firstWrite = this.#secondWrite;
+    this.#firstEnd = this.#secondEnd;
     this.#secondWrite = null;
-    return write;
+    if (write instanceof Stage) stages.release(write);
+    return end;
   }
 
   /** The port is gone, and no write will be confirmed any more. */
   protected giveUpWrites(stages: StagePool): void {
-    for (let write = this.confirmWrite(); write !== null; write = this.confirmWrite()) if (write instanceof Stage) stages.release(write);
+    while (this.#firstWrite !== null) this.confirmWrite(stages);
   }
 }

@@ -84,7 +84,7 @@ export interface StreamConfig {
   readonly confirm?: boolean;
 }
 
-/** One write for the port: `chunks[0..count)`. They belong to the port until `handleTransmitted` has been called for it. */
+/** One write for the port: `chunks[0..count)`. They belong to the port until `handleTaken` or `handleTransmitted` has been called for it. */
 export interface Transmission {
   readonly chunks: readonly Uint8Array[];
   readonly count: number;

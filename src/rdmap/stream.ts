@@ -16,12 +16,11 @@ import { WIDE_ZERO } from '../base/wide.ts';
 import type { UlpduSink } from '../mpa/deframer.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
-import { Stage } from '../mpa/stage.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import { messagesReceived, messagesSent } from './counters.ts';
 import { IN_TURN, type Requester } from './receiver.ts';
 import { StreamOperation } from './stream-operation.ts';
-import { StreamOutputs } from './stream-outputs.ts';
+import { NO_POSITION, StreamOutputs } from './stream-outputs.ts';
 import { STREAM_TABLE, type StreamInput, type StreamState } from './stream-states.ts';
 import { StreamStartup } from './stream-startup.ts';
 import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, Transmission } from './stream-types.ts';
@@ -227,14 +226,16 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     }
   }
 
+  /** The port has copied the write just handed out: its memory serves the next one, also of another stream. `handleTransmitted` still follows. */
+  handleTaken(): void {
+    this.freeLastWrite(this.#config.resources.stages);
+  }
+
   /** The oldest write handed out has been taken by the port, or (`ok` false) never will be. */
   handleTransmitted(ok: boolean, now: number): void {
     this.#now = now;
-    const write = this.confirmWrite();
-    if (!(write instanceof Stage)) return; // a start-up frame, or null: given up by `handleClose`
-    const { position } = write;
-    this.#config.resources.stages.release(write);
-    if (!ok) return;
+    const position = this.confirmWrite(this.#config.resources.stages);
+    if (!ok || position === NO_POSITION) return; // a start-up frame, or given up by `handleClose`
     this.#operation!.sender.transmitted(position);
     this.#armNudge();
   }
@@ -295,7 +296,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     const frame = this.#frame;
     if (frame !== null) {
       this.#frame = null;
-      return this.handOut({ chunks: [frame], count: 1 }, frame.length);
+      return this.handOut({ chunks: [frame], count: 1 }, frame.length, NO_POSITION);
     }
     const operation = this.#operation;
     if (operation === null || this.#ended || this.writing) return null;
@@ -317,8 +318,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
       return null;
     }
     stage.seal();
-    stage.position = operation.framer.position;
-    return this.handOut(stage, stage.octets);
+    return this.handOut(stage, stage.octets, operation.framer.position);
   }
 
   /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */

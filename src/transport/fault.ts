@@ -228,15 +228,16 @@ class FaultPort extends HoldingPort {
     if (this.#in !== 'ended') super.onData(bytes, start, end);
   }
 
-  override write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
+  override write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
     if (this.#finished === 'end' && !this.closed) throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     const receipt: Receipt = { done, ok: undefined };
     this.#receipts.push(receipt);
     if (this.closed) this.#settleLater(receipt, false);
     // After a reset it is answered from `onClose`.
-    if (this.closed || this.#finished === 'reset') return;
+    if (this.closed || this.#finished === 'reset') return false;
     this.#outgoing.push({ chunks: chunks.slice(0, count), receipt, frontLent: false, cutOff: false });
     this.#pump();
+    return false;
   }
 
   override end(): void {

@@ -135,15 +135,18 @@ export class MemoryPort implements Port {
     });
   }
 
-  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
     if (this.#close !== 'none') {
       this.#link.time.defer(() => done(false));
-      return;
+      return false;
     }
     if (this.#fin !== 'none' && this.#state !== 'reset') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     const given = chunks.slice(0, count);
-    this.#writes.push({ bytes: joined(given), taken: 0, done, chunks: this.#link.verifyWrites ? given : undefined });
+    const { verifyWrites } = this.#link;
+    this.#writes.push({ bytes: joined(given), taken: 0, done, chunks: verifyWrites ? given : undefined });
     this.#pump();
+    // What is to be looked at again stays the port's.
+    return !verifyWrites;
   }
 
   end(): void {

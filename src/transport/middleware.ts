@@ -66,8 +66,8 @@ export class PassingPort implements Port, PortHandler {
     this.inner.attach(this);
   }
 
-  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
-    this.inner.write(chunks, count, done);
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
+    return this.inner.write(chunks, count, done);
   }
 
   end(): void {

@@ -45,8 +45,11 @@ export interface Port {
   readonly mtu?: number | undefined;
   /** Start delivery. Data that arrived earlier is delivered after this call has returned. Called exactly once. */
   attach(handler: PortHandler): void;
-  /** Send `chunks[0..count)` in order, as one write where the system allows. The array itself is read during the call only. */
-  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void;
+  /**
+   * Send `chunks[0..count)` in order, as one write where the system allows. The array itself is read during the call only; its octets until `done`,
+   * or, if the answer is true, not any more: they have been copied, and `done` only says what has become of them.
+   */
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean;
   /** Finish our direction (FIN) behind everything written. Data may still arrive. */
   end(): void;
   /** Drop the connection at once (RST where possible). `onClose` follows. */

@@ -71,9 +71,9 @@ class TapPort extends PassingPort {
     sink.open(info);
   }
 
-  override write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
+  override write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
     if (this.#out === 'open') this.#showWrite(chunks, count);
-    this.inner.write(chunks, count, done);
+    return this.inner.write(chunks, count, done);
   }
 
   override end(): void {

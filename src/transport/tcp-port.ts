@@ -149,26 +149,28 @@ export class TcpPort implements Port {
     else if (!this.#paused) this.#start();
   }
 
-  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): void {
+  write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
     if (this.#state === 'ended') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     if (this.#state === 'closed') {
       process.nextTick(done, false);
-      return;
+      return false;
     }
     if (this.#done === null) this.#done = done;
     else if (this.#nextDone === null) this.#nextDone = done;
     else (this.#dones ??= []).push(done);
     const socket = this.#socket;
     // A destroyed socket answers all that is left from its 'close' event, in order.
-    if (socket.destroyed) return;
+    if (socket.destroyed) return false;
     if (count <= 1) {
       socket.write(chunks[0] ?? NO_BYTES, this.#written);
-      return;
+    } else {
+      socket.cork();
+      for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? NO_BYTES);
+      socket.write(chunks[count - 1] ?? NO_BYTES, this.#written);
+      socket.uncork();
     }
-    socket.cork();
-    for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? NO_BYTES);
-    socket.write(chunks[count - 1] ?? NO_BYTES, this.#written);
-    socket.uncork();
+    // The system has taken all there was, though Node calls back a tick later; or it has failed, and nobody reads the octets any more.
+    return socket.writableLength === 0;
   }
 
   end(): void {

@@ -7,6 +7,7 @@ import { connect, createServer, RemoteBuffer } from '../../src/index.ts';
 import { SLAB_OCTETS } from '../../src/mpa/deframer.ts';
 import { resourcesOf } from '../../src/rdmap/resources.ts';
 import { FreeListStagePool, STAGE_OCTETS } from '../../src/rdmap/stages.ts';
+import { Pair } from '../support/pair.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -27,6 +28,9 @@ async function exchange(): Promise<void> {
   await connection.close();
   await server.close();
 }
+
+/** Several stages. */
+const OCTETS = 400_000;
 
 describe('what streams share', () => {
   it('devices with one CRC engine share stages, slabs and the memory that sockets read into', async () => {
@@ -68,6 +72,31 @@ describe('what streams share', () => {
     const first = storm();
     expect(first).toBeGreaterThan(1900);
     expect(storm()).toBe(first);
+  });
+
+  it.each([[false, 1], [true, 2]])('a stage serves the next write as soon as the port has taken its octets (port holds on to them: %s)', async (verifyWrites, most) => {
+    const pair = await new Pair({ network: { verifyWrites, buffer: 50_000 } }).connect();
+    const { client, server } = pair;
+    const { stages } = resourcesOf(defaultCrc32cEngine());
+    const acquire = stages.acquire.bind(stages);
+    const release = stages.release.bind(stages);
+    let lent = 0;
+    let peak = 0;
+    vi.spyOn(stages, 'acquire').mockImplementation(() => {
+      peak = Math.max(peak, ++lent);
+      return acquire();
+    });
+    vi.spyOn(stages, 'release').mockImplementation((stage) => {
+      lent--;
+      release(stage);
+    });
+    const source = client.register(new Uint8Array(OCTETS).map((_, i) => i * 7));
+    const sink = server.register(OCTETS);
+    for (let wrId = 0; wrId < 3; wrId++) client.qp.postSend({ wrId, opcode: 'rdma-write', sges: [{ mr: source }], rkey: sink.rkey, remoteAddr: 0 });
+    pair.run();
+    expect(client.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[0, 'success'], [1, 'success'], [2, 'success']]);
+    expect(Buffer.compare(sink.bytes, source.bytes)).toBe(0);
+    expect([peak, lent]).toEqual([most, 0]);
   });
 
   it('a pool keeps what 64 connections need that have two writes out each', () => {

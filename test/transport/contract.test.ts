@@ -73,6 +73,25 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     expect(passive.received).toEqual([1, 2, 4]);
   });
 
+  it('keeps octets until they are taken or done', async () => {
+    const { active, passive } = await attached();
+    passive.call(() => passive.port.pause());
+    const octets = pattern(6 << 20, seededRandom(SEED));
+    const given = octets.slice();
+    let done = false;
+    // More than the systems between two ports hold: at some point the rest has to wait for the peer.
+    const taken = active.call(() => active.port.write([given.subarray(0, 1 << 20), given.subarray(1 << 20)], 2, () => {
+      done = true;
+      given.fill(0);
+      world.notify();
+    }));
+    if (taken) given.fill(0);
+    await world.settle();
+    passive.call(() => passive.port.resume());
+    await world.until(() => done && passive.received.length === octets.length, 'all octets');
+    expect(Buffer.from(passive.bytes).equals(octets)).toBe(true);
+  });
+
   it('finishes writes of no octets in their turn', async () => {
     const { active, passive } = await attached();
     active.write();

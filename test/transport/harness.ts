@@ -72,18 +72,21 @@ export class End implements PortHandler {
     return this;
   }
 
-  /** Writes; `dones` gets `index:ok`. */
-  write(...chunks: Uint8Array[]): void {
+  /** Writes; `dones` gets `index:ok`. What the port says it has taken is written over at once. */
+  write(...chunks: Uint8Array[]): boolean {
     const index = this.#writes++;
+    const given = chunks.map((chunk) => chunk.slice());
     // What is written before the close is answered before it.
     const late = this.closed;
-    this.call(() =>
-      this.port.write(chunks, chunks.length, (ok) => {
+    const taken = this.call(() =>
+      this.port.write(given, given.length, (ok) => {
         this.#event(late);
         this.dones.push(`${index}:${ok}`);
         this.world.notify();
       }),
     );
+    if (taken) for (const chunk of given) chunk.fill(0xee);
+    return taken;
   }
 
   call<T>(task: () => T): T {

@@ -167,7 +167,7 @@ describe('MemoryTransport', () => {
     active.attach();
     passive.attach();
     const mine = Uint8Array.of(1, 2, 3);
-    active.write(mine);
+    active.call(() => active.port.write([mine], 1, () => undefined));
     mine[1] = 9;
     expect(() => world.time.run()).toThrow('at octet 1 of 3');
     world.time.run();
