@@ -1,7 +1,8 @@
 /** `iwarp bench`: measure, print, write, compare. See docs/benchmarks.md for what the figures mean. */
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { baselineOf, compare, compareText, type Baseline } from './compare.ts';
+import { baselineOf, compare, compareText, sameProcessor, type Baseline } from './compare.ts';
 import { custom, goals } from './experiments.ts';
 import { goalsTable, judgeGoals } from './goals.ts';
 import { describeMachine } from './machine.ts';
@@ -16,11 +17,18 @@ import type { Experiment, ExperimentResult, ProbeResult, RunResult } from './typ
 const SCHEMA = 'iwarp-bench/2';
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
 
-/** The committed baseline, also when this file has been compiled into dist/bench/. */
-function baselinePath(): string {
-  const places = ['./baseline.json', '../../bench/baseline.json'].map((place) => fileURLToPath(new URL(place, import.meta.url)));
-  return places.find((place) => existsSync(place)) ?? places.at(-1)!;
+/** The committed baselines, also when this file has been compiled into dist/bench/. Ratios differ from one kind of processor to the other. */
+const BASELINES = ['baseline.json', 'baseline-xeon.json'] as const;
+
+function baselinePath(machine: RunResult['machine']): string {
+  const folders = ['.', '../../bench'].map((place) => fileURLToPath(new URL(place, import.meta.url)));
+  const folder = folders.find((place) => existsSync(join(place, BASELINES[0]))) ?? folders.at(-1)!;
+  const paths = BASELINES.map((name) => join(folder, name));
+  const there = paths.filter((path) => existsSync(path)).map((path) => ({ path, run: readBaseline(path).run }));
+  return sameProcessor(there, machine)?.path ?? paths[0]!;
 }
+
+const readBaseline = (path: string): Baseline => JSON.parse(readFileSync(path, 'utf8')) as Baseline;
 
 /** What is said of the figures. */
 function said(experiments: readonly ExperimentResult[], probes: readonly ProbeResult[]): Pick<RunResult, 'scenarios' | 'goals'> {
@@ -187,10 +195,13 @@ export async function measure(options: BenchOptions, shown: (text: string) => vo
 
 /** Status 1 if a ratio is worse or gone. */
 function judge(options: BenchOptions, run: RunResult): number {
-  const path = options.baseline ?? baselinePath();
+  const path = options.baseline ?? baselinePath(run.machine);
   if (options.compare) {
     if (!existsSync(path)) throw new Error(`there is no baseline at ${path}: make one with --save-baseline`);
-    const moves = compare(JSON.parse(readFileSync(path, 'utf8')) as Baseline, run);
+    const baseline = readBaseline(path);
+    const cpu = baseline.run?.machine['CPU'];
+    if (cpu !== run.machine['CPU']) say(`The baseline is of another processor, ${cpu ?? 'which it does not name'}: what has moved may be the machine's doing.`);
+    const moves = compare(baseline, run);
     say(compareText(moves));
     if (moves.some(({ verdict }) => verdict === 'worse' || verdict === 'gone')) return 1;
   }

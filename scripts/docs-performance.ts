@@ -12,19 +12,23 @@ import { parseArgs } from 'node:util';
 import { isOurs } from '../bench/cases.ts';
 import type { Baseline, BaselineRun } from '../bench/compare.ts';
 import { sweeps } from '../bench/experiments.ts';
-import { digits, figureText, goalsMarkdown } from '../bench/goals.ts';
+import { digits, figureText, goalsMarkdown, spreadText } from '../bench/goals.ts';
 import { octets } from '../bench/report/label.ts';
-import { between } from './marked.ts';
+import type { GoalResult } from '../bench/types.ts';
+import { between, cell } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
 export const PERFORMANCE_PAGE: string = path('docs/performance.md');
 export const README: string = path('README.md');
 const BASELINE = path('bench/baseline.json');
+/** The same of another kind of processor. */
+const XEON_BASELINE = path('bench/baseline-xeon.json');
 /** Bases of the part `layers`. */
 const ONREAD = 'TCP, onread';
 const DATA = "TCP, 'data'";
 const MARKS = ['<!-- goals: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the goals -->'] as const;
 
+const XEON_MARKS = ['<!-- goals: made by scripts/docs-performance.ts from bench/baseline-xeon.json -->', '<!-- end of the goals on a Xeon -->'] as const;
 const LAYERS_MARKS = ['<!-- layers: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the layers -->'] as const;
 const README_MARKS = ['<!-- figures: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the figures -->'] as const;
 
@@ -46,7 +50,7 @@ const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (..
 /** The machine's words that matter for a figure. */
 const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
 
-function text(run: BaselineRun | undefined): string {
+function text(run: BaselineRun | undefined, table: (goals: readonly GoalResult[]) => string): string {
   if (run === undefined) return 'No full run has been kept yet.';
   const { started, seconds, machine, goals } = run;
   const count = (verdict: string): number => goals.filter((goal) => goal.verdict === verdict).length;
@@ -54,7 +58,7 @@ function text(run: BaselineRun | undefined): string {
     `Full run of ${started.slice(0, 16).replace('T', ' ')} UTC, ${Math.round(seconds / 60)} minutes: ${MACHINE.flatMap((name) => (machine[name] === undefined ? [] : [name === 'CRC32c engine' ? `${name} ${machine[name]}` : machine[name]])).join('; ')}.`,
     `${count('met')} of ${goals.length} goals met, ${count('in the spread')} with the goal inside the quartiles, ${count('missed')} missed, ${count('not measured')} not measured.`,
     'A star: other programs or the host took part of the machine meanwhile.', '',
-    goalsMarkdown(goals),
+    table(goals),
   ].join('\n');
 }
 
@@ -76,9 +80,16 @@ function layers(ratios: Baseline['ratios']): string {
 const ratioText = (ratios: Baseline['ratios'], id: string): string => (ratios[id] === undefined ? '–' : digits(ratios[id].median));
 
 /** `page` with the figures of the run that was kept, if there is one. */
-export function withFigures(page: string, kept: Kept | undefined): string {
-  return between(between(page, 'docs/performance.md', MARKS, text(kept?.run)), 'docs/performance.md', LAYERS_MARKS, layers(kept?.ratios ?? {}));
+export function withFigures(page: string, kept: Kept | undefined, xeon: Kept | undefined): string {
+  const parts = [[MARKS, text(kept?.run, goalsMarkdown)], [XEON_MARKS, text(xeon?.run, briefly)], [LAYERS_MARKS, layers(kept?.ratios ?? {})]] as const;
+  return parts.reduce((made, [marks, part]) => between(made, 'docs/performance.md', marks, part), page);
 }
+
+/** Goals without what limits them. */
+const briefly = (goals: readonly GoalResult[]): string => [
+  '| What | Goal | Figure | Quartiles | State |', '|---|---|---|---|---|',
+  ...goals.map(({ group, what, goal, figure, verdict, disturbed }) => `| ${cell(`${group}: ${what}`)} | ${goal} | ${figureText(figure)} | ${spreadText(figure)} | ${verdict === 'met' ? 'met' : `**${verdict}**`}${disturbed ? ' *' : ''} |`),
+].join('\n');
 
 /** The README with the figures of the run that was kept. */
 export function withShortFigures(page: string, kept: Kept | undefined): string {
@@ -88,17 +99,20 @@ export function withShortFigures(page: string, kept: Kept | undefined): string {
   return between(page, 'README.md', README_MARKS, ['| | ratio in one run, over loopback, median |', '|---|---|', ...rows].join('\n'));
 }
 
-/** What bench/baseline.json holds. */
-export function keptRun(): Kept | undefined {
-  return existsSync(BASELINE) ? (JSON.parse(readFileSync(BASELINE, 'utf8')) as Baseline) : undefined;
+/** What bench/baseline.json holds, or the one of the Xeon. */
+export function keptRun(file: string = BASELINE): Kept | undefined {
+  return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Baseline) : undefined;
 }
+
+/** What bench/baseline-xeon.json holds. */
+export const keptXeonRun = (): Kept | undefined => keptRun(XEON_BASELINE);
 
 function main(): number {
   const { values } = parseArgs({ options: { check: { type: 'boolean' } } });
   let status = 0;
   for (const [file, made] of [[PERFORMANCE_PAGE, withFigures], [README, withShortFigures]] as const) {
     const is = readFileSync(file, 'utf8');
-    const shouldBe = made(is, keptRun());
+    const shouldBe = made(is, keptRun(), keptXeonRun());
     if (is === shouldBe) continue;
     if (values.check !== true) writeFileSync(file, shouldBe);
     else {

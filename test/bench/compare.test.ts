@@ -1,6 +1,6 @@
 /** Which ratios count as moved, and the arithmetic under them. */
 import { describe, expect, it } from 'vitest';
-import { baselineOf, compare, compareText, type Baseline } from '../../bench/compare.ts';
+import { baselineOf, compare, compareText, sameProcessor, type Baseline, type BaselineRun } from '../../bench/compare.ts';
 import { spec } from '../../bench/experiments.ts';
 import { latencySlice, mergeLatency, ratios, spread } from '../../bench/stats.ts';
 import type { CaseResult, ExperimentResult, ProbeResult } from '../../bench/types.ts';
@@ -26,6 +26,14 @@ describe('comparing with the baseline', () => {
     ['bulk', [0.7, 0.8, 1], 'same'],
   ] as const)('%s at %j is %s', (id, ratio, verdict) => {
     expect(compare(old(id), ran(resultOf(id, ratio)))).toMatchObject([{ verdict }]);
+  });
+
+  it('takes the baseline of the same processor, or the first', () => {
+    const [amd, intel] = ['2 x AMD', '2 x Intel'].map((CPU) => ({ run: { machine: { CPU } } as unknown as BaselineRun })) as [Baseline, Baseline];
+    expect(sameProcessor([amd, intel], { CPU: '2 x Intel' })).toBe(intel);
+    expect(sameProcessor([amd, intel], { CPU: '4 x Intel' })).toBe(amd);
+    expect(sameProcessor([old('bulk'), intel], { CPU: '2 x Intel' })).toBe(intel);
+    expect(sameProcessor([], { CPU: '2 x Intel' })).toBeUndefined();
   });
 
   it('misses what its part should have given, and only that', () => {

@@ -3,13 +3,13 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { judgeGoals } from '../../bench/goals.ts';
 import type { BaselineRun } from '../../bench/compare.ts';
-import { keptRun, PERFORMANCE_PAGE, README, withFigures, withShortFigures, type Kept } from '../../scripts/docs-performance.ts';
+import { keptRun, keptXeonRun, PERFORMANCE_PAGE, README, withFigures, withShortFigures, type Kept } from '../../scripts/docs-performance.ts';
 
 describe('docs/performance.md', () => {
   const page = readFileSync(PERFORMANCE_PAGE, 'utf8');
 
   it('is what scripts/docs-performance.ts makes of the kept run', () => {
-    expect(page).toBe(withFigures(page, keptRun()));
+    expect(page).toBe(withFigures(page, keptRun(), keptXeonRun()));
   });
 
   it('has its figures in the README too', () => {
@@ -22,12 +22,14 @@ describe('docs/performance.md', () => {
     const goals = judgeGoals({ experiments: [], probes: [] });
     const run: BaselineRun = { started: '2026-01-02T03:04:05Z', seconds: 700, mode: 'full', machine: { CPU: 'one', network: 'loopback' }, goals };
     const kept: Kept = { run, ratios: { 'layers/64/Promises, Write : layers/64/ws': { median: 5.123, low: 5, high: 6, better: 'more' } } };
-    const made = withFigures(page, kept);
+    const made = withFigures(page, kept, undefined);
     expect(made).toContain('Full run of 2026-01-02 03:04 UTC, 12 minutes: one.');
     expect(made.match(/\*\*not measured\*\*/g)).toHaveLength(goals.length);
     expect(made).toContain('| Promises, Write | – / – / 5.12 | – / – / – |');
     expect(withShortFigures(readFileSync(README, 'utf8'), kept)).toContain('Writes 5.12 times, Sends – times');
-    expect(withFigures(made, kept)).toBe(made);
-    expect(() => withFigures('no markers', kept)).toThrow(/markers/);
+    expect(withFigures(made, kept, undefined)).toBe(made);
+    expect(made).toContain('No full run has been kept yet.');
+    expect(withFigures(page, undefined, kept).match(/\*\*not measured\*\* \|$/gm)).toHaveLength(goals.length);
+    expect(() => withFigures('no markers', kept, undefined)).toThrow(/markers/);
   });
 });
