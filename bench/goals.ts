@@ -142,10 +142,11 @@ export function goalsTable(goals: readonly GoalResult[]): string {
   return ['Goals: ratio in a round, median and quartiles', ...rows, ''].join('\n');
 }
 
-/** As a table of Markdown, for docs/performance.md. */
-export function goalsMarkdown(goals: readonly GoalResult[]): string {
+/** As a table of Markdown, for docs/performance.md, with or without what limits each. */
+export function goalsMarkdown(goals: readonly GoalResult[], limits = true): string {
   const plain = (text: string): string => text.replaceAll('|', '\\|');
   const rows = goals.map(({ group, what, goal, figure, verdict, disturbed, limit }) =>
-    `| ${plain(`${group}: ${what}`)} | ${goal} | ${figureText(figure)} | ${spreadText(figure)} | ${verdict === 'met' ? 'met' : `**${verdict}**`}${disturbed ? ' *' : ''} | ${plain(limit)} |`);
-  return ['| What | Goal | Figure | Quartiles | State | What limits it now |', '| --- | --- | --- | --- | --- | --- |', ...rows].join('\n');
+    `| ${plain(`${group}: ${what}`)} | ${goal} | ${figureText(figure)} | ${spreadText(figure)} | ${verdict === 'met' ? 'met' : `**${verdict}**`}${disturbed ? ' *' : ''} |${limits ? ` ${plain(limit)} |` : ''}`);
+  const head = ['What', 'Goal', 'Figure', 'Quartiles', 'State', ...(limits ? ['What limits it now'] : [])];
+  return [`| ${head.join(' | ')} |`, `| ${head.map(() => '---').join(' | ')} |`, ...rows].join('\n');
 }

@@ -12,10 +12,9 @@ import { parseArgs } from 'node:util';
 import { isOurs } from '../bench/cases.ts';
 import type { Baseline, BaselineRun } from '../bench/compare.ts';
 import { sweeps } from '../bench/experiments.ts';
-import { digits, figureText, goalsMarkdown, spreadText } from '../bench/goals.ts';
+import { digits, figureText, goalsMarkdown } from '../bench/goals.ts';
 import { octets } from '../bench/report/label.ts';
-import type { GoalResult } from '../bench/types.ts';
-import { between, cell } from './marked.ts';
+import { between } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
 export const PERFORMANCE_PAGE: string = path('docs/performance.md');
@@ -50,7 +49,7 @@ const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (..
 /** The machine's words that matter for a figure. */
 const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
 
-function text(run: BaselineRun | undefined, table: (goals: readonly GoalResult[]) => string): string {
+function text(run: BaselineRun | undefined, limits = true): string {
   if (run === undefined) return 'No full run has been kept yet.';
   const { started, seconds, machine, goals } = run;
   const count = (verdict: string): number => goals.filter((goal) => goal.verdict === verdict).length;
@@ -58,7 +57,7 @@ function text(run: BaselineRun | undefined, table: (goals: readonly GoalResult[]
     `Full run of ${started.slice(0, 16).replace('T', ' ')} UTC, ${Math.round(seconds / 60)} minutes: ${MACHINE.flatMap((name) => (machine[name] === undefined ? [] : [name === 'CRC32c engine' ? `${name} ${machine[name]}` : machine[name]])).join('; ')}.`,
     `${count('met')} of ${goals.length} goals met, ${count('in the spread')} with the goal inside the quartiles, ${count('missed')} missed, ${count('not measured')} not measured.`,
     'A star: other programs or the host took part of the machine meanwhile.', '',
-    table(goals),
+    goalsMarkdown(goals, limits),
   ].join('\n');
 }
 
@@ -81,15 +80,9 @@ const ratioText = (ratios: Baseline['ratios'], id: string): string => (ratios[id
 
 /** `page` with the figures of the run that was kept, if there is one. */
 export function withFigures(page: string, kept: Kept | undefined, xeon: Kept | undefined): string {
-  const parts = [[MARKS, text(kept?.run, goalsMarkdown)], [XEON_MARKS, text(xeon?.run, briefly)], [LAYERS_MARKS, layers(kept?.ratios ?? {})]] as const;
+  const parts = [[MARKS, text(kept?.run)], [XEON_MARKS, text(xeon?.run, false)], [LAYERS_MARKS, layers(kept?.ratios ?? {})]] as const;
   return parts.reduce((made, [marks, part]) => between(made, 'docs/performance.md', marks, part), page);
 }
-
-/** Goals without what limits them. */
-const briefly = (goals: readonly GoalResult[]): string => [
-  '| What | Goal | Figure | Quartiles | State |', '|---|---|---|---|---|',
-  ...goals.map(({ group, what, goal, figure, verdict, disturbed }) => `| ${cell(`${group}: ${what}`)} | ${goal} | ${figureText(figure)} | ${spreadText(figure)} | ${verdict === 'met' ? 'met' : `**${verdict}**`}${disturbed ? ' *' : ''} |`),
-].join('\n');
 
 /** The README with the figures of the run that was kept. */
 export function withShortFigures(page: string, kept: Kept | undefined): string {
