@@ -90,7 +90,7 @@ export class Sender extends SegmentWriter {
 
   /** Work that a graceful close has to wait for, or that a peer's FIN cuts off: unsent, unanswered or being answered. */
   get unfinished(): boolean {
-    const unsent = this.rtr !== null || this.#sending !== null || this.#endpoint.sq.next < this.#workEnd;
+    const unsent = this.rtr !== null || this.#sending !== null || this.#endpoint.sq.next < this.#workEnd();
     return unsent || this.#requests.inbound > 0 || this.#requests.outstanding > 0;
   }
 
@@ -98,7 +98,7 @@ export class Sender extends SegmentWriter {
   get idle(): boolean {
     return (
       this.#sending === null && this.#responding === null && this.rtr === null && this.#terminate === null && this.fault === null &&
-      this.#nudges === 0 && this.#requests.inbound === 0 && this.#endpoint.sq.next >= this.#workEnd
+      this.#nudges === 0 && this.#requests.inbound === 0 && this.#endpoint.sq.next >= this.#workEnd()
     );
   }
 
@@ -107,8 +107,8 @@ export class Sender extends SegmentWriter {
     this.#lastPost = this.#endpoint.sq.head;
   }
 
-  /** The queue position behind the last entry that may be sent. */
-  get #workEnd(): number {
+  /** The queue position behind the last entry that may be sent. No getter: V8 asks its runtime for a private one at each use, compiled or not. */
+  #workEnd(): number {
     const { head } = this.#endpoint.sq;
     return this.#lastPost === null ? head : Math.min(head, this.#lastPost);
   }
@@ -178,7 +178,7 @@ export class Sender extends SegmentWriter {
   #workReady(): boolean {
     const { sq } = this.#endpoint;
     const requests = this.#requests;
-    if (sq.next >= this.#workEnd) return false;
+    if (sq.next >= this.#workEnd()) return false;
     const wqe = sq.slot(sq.next);
     if (wqe.kind === WORK.LOCAL) return false; // it waits for its fence (VERBS-099); `#runLocalWork` does it then
     // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
@@ -196,7 +196,7 @@ export class Sender extends SegmentWriter {
   #runLocalWork(): void {
     const { sq } = this.#endpoint;
     const requests = this.#requests;
-    while (this.fault === null && sq.next < this.#workEnd) {
+    while (this.fault === null && sq.next < this.#workEnd()) {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) return;
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
