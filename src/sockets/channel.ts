@@ -196,7 +196,7 @@ export class Channel {
       const { targetSgl } = this.#peer!;
       const entry = { addr: this.#receive.addr + BigInt(grant.offset), key: this.#receive.rkey, length: this.#inbound.half };
       this.qp.postSend({
-        opcode: 'rdma-write', inline: encodeSge(entry, this.#little), signaled: false, rkey: targetSgl.key,
+        opcode: 'rdma-write', inline: encodeSge(entry, this.#little()), signaled: false, rkey: targetSgl.key,
         remoteAddr: targetSgl.addr + BigInt(this.#remoteNext * SGE_OCTETS),
       });
       this.#remoteNext = (this.#remoteNext + 1) % targetSgl.length;
@@ -207,7 +207,7 @@ export class Channel {
   // ------------------------------------------------------------------------------------------------------- writing
 
   /** Every reader takes messages as they are: we write for the peer. */
-  get #little(): boolean {
+  #little(): boolean {
     return !this.#peer!.bigEndian;
   }
 
@@ -255,7 +255,7 @@ export class Channel {
 
   /** A message, in the same four octets each time: inline data is copied when it is posted. */
   #message(op: number, value: number): Uint8Array {
-    putMessage(this.#messageView, op, value, this.#little);
+    putMessage(this.#messageView, op, value, this.#little());
     return this.#messageBytes;
   }
 
@@ -286,7 +286,7 @@ export class Channel {
       const { index, offset, mr } = untold;
       const { targetSgl } = this.#peer!;
       const at = targetSgl.addr + BigInt(targetSgl.length * SGE_OCTETS + index * IOMAP_OCTETS);
-      const entry = encodeIomap({ offset, memory: { addr: mr.addr, key: mr.rkey, length: mr.length } }, this.#little);
+      const entry = encodeIomap({ offset, memory: { addr: mr.addr, key: mr.rkey, length: mr.length } }, this.#little());
       this.#outbound.countMessage();
       this.#controls++;
       this.qp.postSend([
@@ -367,7 +367,7 @@ export class Channel {
       this.#violation(`the peer sent a message of ${octets} octets`);
       return;
     }
-    const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#little);
+    const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#little());
     if (this.qp.state === 'rts') this.qp.postRecv(this.#receives[slot]!);
     const value = messageValue(word);
     switch (messageOp(word)) {

@@ -76,7 +76,7 @@ export class SendWindow {
   /** The next transfer from `chunk`, from `offset` on, copied into the buffer; null if there is no room or credit now. */
   take(chunk: Uint8Array, offset: number): Transfer | null {
     const window = this.#windows[0];
-    const octets = Math.min(MAX_TRANSFER, chunk.length - offset, window?.left ?? 0, this.#room);
+    const octets = Math.min(MAX_TRANSFER, chunk.length - offset, window?.left ?? 0, this.#room());
     if (octets === 0 || !this.hasCredit) return null;
     const { addr, key } = window!;
     const from = this.#put(chunk.subarray(offset, offset + octets));
@@ -89,7 +89,7 @@ export class SendWindow {
 
   /** A transfer straight to a mapped buffer: no window, no credit. */
   takeDirect(data: Uint8Array, target: { readonly addr: bigint; readonly key: number; readonly left: number }): Transfer | null {
-    const octets = Math.min(data.length, target.left, MAX_TRANSFER, this.#room);
+    const octets = Math.min(data.length, target.left, MAX_TRANSFER, this.#room());
     if (octets === 0 || this.#inFlight.length >= MAX_TRANSFERS) return null;
     return { octets, from: this.#put(data.subarray(0, octets)), addr: target.addr, key: target.key };
   }
@@ -99,7 +99,7 @@ export class SendWindow {
     this.#free += this.#inFlight.shift()!;
   }
 
-  get #room(): number {
+  #room(): number {
     return Math.min(this.#free, this.#buffer.length - this.#at);
   }
 
