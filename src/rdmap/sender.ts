@@ -128,7 +128,7 @@ export class Sender extends SegmentWriter {
   fill(stage: Stage): void {
     if (!this.mayTransmit) {
       // A silent responder can still work on its own memory: that sends nothing (VERBS-104).
-      if (this.#terminate === null) this.#runLocalWork();
+      if (this.#terminate === null) this.#nextWork();
       return;
     }
     for (;;) {
@@ -147,17 +147,16 @@ export class Sender extends SegmentWriter {
     if (this.#sending !== null) return this.#sendSegment(stage, this.#sending);
     if (this.#responding !== null) {
       if (this.#interleave && this.#quantum >= RESPONSE_QUANTUM) {
-        this.#runLocalWork(); // it may stand in front of an untagged message
+        const untagged = this.#nextWork();
         if (this.fault !== null) return false;
-        if (this.#untaggedReady()) return this.#startWork(stage);
+        if (untagged !== null && untagged.kind !== WORK.WRITE) return this.#startWork(stage, untagged);
       }
       return this.#respond(stage, this.#responding);
     }
     const responses = this.#requests.inbound > 0;
-    this.#runLocalWork();
-    const work = this.fault === null && this.#workReady();
-    if (responses && (!work || !this.#responseServedLast)) return this.#startResponse(stage);
-    if (work) return this.#startWork(stage);
+    const work = this.#nextWork();
+    if (responses && (work === null || !this.#responseServedLast)) return this.#startResponse(stage);
+    if (work !== null) return this.#startWork(stage, work);
     if (this.#nudges > 0) return this.#sendNudge(stage);
     return false;
   }
@@ -174,39 +173,31 @@ export class Sender extends SegmentWriter {
 
   // ------------------------------------------------------------------------------------------------- choosing work
 
-  /** True if the entry at `next` may be started now. */
-  #workReady(): boolean {
+  /**
+   * The entry that may be started now, or null. Local operations in front of it send nothing (VERBS-104) and take effect before anything behind them
+   * (VERBS-100): they are done here.
+   */
+  #nextWork(): SendWqe | null {
     const { sq } = this.#endpoint;
     const requests = this.#requests;
-    if (sq.next >= this.#workEnd()) return false;
-    const wqe = sq.slot(sq.next);
-    if (wqe.kind === WORK.LOCAL) return false; // it waits for its fence (VERBS-099); `#runLocalWork` does it then
-    // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
-    if (wqe.fence && requests.outstanding > 0) return false;
-    if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) return requests.outstanding < this.ord || this.ord === 0; // VERBS-072
-    return true;
-  }
-
-  #untaggedReady(): boolean {
-    const { sq } = this.#endpoint;
-    return this.#workReady() && sq.slot(sq.next).kind !== WORK.WRITE && sq.slot(sq.next).kind !== WORK.LOCAL;
-  }
-
-  /** Local operations at the head of the queue send nothing (VERBS-104) and take effect before anything behind them (VERBS-100). */
-  #runLocalWork(): void {
-    const { sq } = this.#endpoint;
-    const requests = this.#requests;
-    while (this.fault === null && sq.next < this.#workEnd()) {
+    const end = this.#workEnd();
+    while (this.fault === null && sq.next < end) {
       const wqe = sq.slot(sq.next);
-      if (wqe.kind !== WORK.LOCAL) return;
+      if (wqe.kind !== WORK.LOCAL) {
+        // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
+        if (wqe.fence && requests.outstanding > 0) return null;
+        if (wqe.kind !== WORK.READ && wqe.kind !== WORK.ATOMIC) return wqe;
+        return requests.outstanding < this.ord || this.ord === 0 ? wqe : null; // VERBS-072
+      }
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
       if (wqe.fence && sq.next !== sq.tail) this.sweep();
-      if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return;
+      if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return null;
       sq.next++;
       const status = wqe.local!();
       wqe.endPosition = this.framer.position;
       if (status !== 'success') this.#failLocally(wqe, status);
     }
+    return null;
   }
 
   /** VERBS-049, RDMAP-072: the entry completes with its status, the stream with a Terminate without headers. */
@@ -217,25 +208,28 @@ export class Sender extends SegmentWriter {
 
   // ----------------------------------------------------------------------------------------------------- send queue
 
-  #startWork(stage: Stage): boolean {
-    const { sq } = this.#endpoint;
-    const wqe = sq.slot(sq.next);
-    const header = wqe.kind === WORK.WRITE ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
-    const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : wqe.kind === WORK.ATOMIC ? ATOMIC_REQUEST_OCTETS : wqe.length;
-    if (!this.fits(stage, Math.min(this.#mulpdu, header + body))) return false;
-    sq.next++;
-    if ((wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) && this.ord === 0) {
+  #startWork(stage: Stage, wqe: SendWqe): boolean {
+    return wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC ? this.#startRequest(stage, wqe) : this.#sendSegment(stage, wqe);
+  }
+
+  #startRequest(stage: Stage, wqe: SendWqe): boolean {
+    const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : ATOMIC_REQUEST_OCTETS;
+    if (!this.fits(stage, UNTAGGED_HEADER_OCTETS + body)) return false;
+    this.#endpoint.sq.next++;
+    if (this.ord === 0) {
       this.#failLocally(wqe, 'zero-read-resources'); // VERBS-073
       return false;
     }
-    if (wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC) {
-      if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) return this.#protectionFault(wqe);
-      this.#responseServedLast = false;
-      return wqe.kind === WORK.READ ? this.#sendReadRequest(stage, wqe) : this.#sendAtomicRequest(stage, wqe);
-    }
+    if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) return this.#protectionFault(wqe);
+    this.#responseServedLast = false;
+    return wqe.kind === WORK.READ ? this.#sendReadRequest(stage, wqe) : this.#sendAtomicRequest(stage, wqe);
+  }
+
+  /** The first segment of a message fits: it goes out, and nothing else but a Terminate comes between its segments. */
+  #startMessage(wqe: SendWqe): void {
+    this.#endpoint.sq.next++;
     if (wqe.kind === WORK.SEND) wqe.msn = this.nextMsn(QN.SEND);
     this.#sending = wqe;
-    return this.#sendSegment(stage, wqe);
   }
 
   #protectionFault(wqe: SendWqe): false {
@@ -254,6 +248,7 @@ export class Sender extends SegmentWriter {
     const payload = Math.min(left, this.#mulpdu - header);
     const lent = payload >= LEND_FROM && !immediate && this.framer.lends && inOnePiece(wqe, payload);
     if (!(lent ? this.fitsLent(stage, header, payload) : this.fits(stage, header + payload))) return false;
+    if (this.#sending === null) this.#startMessage(wqe);
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
     const framer = this.framer;
     const last = payload === left;
