@@ -59,6 +59,7 @@ export interface CqAttributes {
 
 /** Which completions cause the next notification. */
 export type NotifyKind = 'next' | 'solicited';
+const NOTIFY_KINDS: readonly NotifyKind[] = ['next', 'solicited'];
 
 /** Places that a ring begins with. */
 const FIRST_ENTRIES = 16;
@@ -178,7 +179,7 @@ export class CompletionQueue {
    * });
    */
   requestNotify(kind: NotifyKind = 'next'): void {
-    checkOneOf('kind', kind, ['next', 'solicited']);
+    checkOneOf('kind', kind, NOTIFY_KINDS);
     this.#checkAlive();
     this.#armed = this.#armed === 'next' ? 'next' : kind;
   }
