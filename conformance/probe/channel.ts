@@ -44,7 +44,7 @@ export class Channel {
       this.#inbox.push(bytes);
       this.#notify();
     });
-    socket.on('end', () => this.#ended('fin'));
+    socket.on('end', () => this.#endOfStream());
     // EPIPE and ECONNRESET alike: the peer has closed with or without taking what we sent.
     socket.on('error', () => this.#ended('rst'));
     socket.on('close', () => {
@@ -116,6 +116,19 @@ export class Channel {
         resolve(true);
       };
     });
+  }
+
+  /**
+   * FIN, or a reset that found octets which had not been read: libuv delivers those and then an end of stream like that of a FIN. A write of no octets tells
+   * the two apart, for the system answers it with the error that it has kept. Where none can be made, behind our own FIN or behind octets that the peer
+   * does not take, an end is believed.
+   */
+  #endOfStream(): void {
+    if (this.#finished || this.#socket.writableLength > 0) {
+      this.#ended('fin');
+      return;
+    }
+    this.#socket.write(NOTHING, (error) => this.#ended(error && !this.#finished ? 'rst' : 'fin'));
   }
 
   #ended(how: End): void {
