@@ -195,6 +195,7 @@ export async function measure(options: BenchOptions, shown: (text: string) => vo
 
 /** Status 1 if a ratio is worse or gone. */
 function judge(options: BenchOptions, run: RunResult): number {
+  if (!options.compare && !options.saveBaseline) return 0;
   const path = options.baseline ?? baselinePath(run.machine);
   if (options.compare) {
     if (!existsSync(path)) throw new Error(`there is no baseline at ${path}: make one with --save-baseline`);

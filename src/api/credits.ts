@@ -8,6 +8,7 @@
  * sender, but one for less than a half is only made when all the others have been used, so read; and no more than one half fits behind it.
  * At most two are unread.
  */
+import { hi32, lo32, toBigInt } from '../base/u64.ts';
 
 /**
  * Immediate Data whose upper half is this grants credits: the lower half is the number of messages that the receiver has made room for
@@ -19,21 +20,19 @@ export const FAREWELL_MARK = 0x69_57_63_62;
 /** Receives kept beyond the granted ones: two grants and the farewell can be unread; one is to spare. */
 export const RESERVED_RECEIVES = 4;
 
-const MARK = BigInt(GRANT_MARK);
-const FAREWELL = BigInt(FAREWELL_MARK);
 const TWO_32 = 0x1_0000_0000;
 
 /** The farewell, as Immediate Data. */
-export const FAREWELL_VALUE: bigint = FAREWELL << 32n;
+export const FAREWELL_VALUE: bigint = toBigInt(FAREWELL_MARK, 0);
 
 /** True for Immediate Data that says farewell. */
 export function isFarewell(immediate: bigint): boolean {
-  return immediate >> 32n === FAREWELL;
+  return hi32(immediate) === FAREWELL_MARK;
 }
 
 /** True for Immediate Data that is a grant. */
 export function isGrant(immediate: bigint): boolean {
-  return immediate >> 32n === MARK;
+  return hi32(immediate) === GRANT_MARK;
 }
 
 export class Credits {
@@ -66,7 +65,7 @@ export class Credits {
 
   /** The peer's grant has come. Returns false if it grants nothing new. */
   granted(immediate: bigint): boolean {
-    const limit = unwrap(Number(immediate & 0xffff_ffffn), this.#limit);
+    const limit = unwrap(lo32(immediate), this.#limit);
     if (limit <= this.#limit) return false;
     this.#limit = limit;
     return true;
@@ -91,7 +90,7 @@ export class Credits {
   /** The grant to send now. */
   announce(): bigint {
     this.#announced = this.#room;
-    return (MARK << 32n) | BigInt(this.#room % TWO_32);
+    return toBigInt(GRANT_MARK, lo32(this.#room));
   }
 }
 

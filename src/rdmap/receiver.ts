@@ -4,7 +4,7 @@
  */
 import { copyBytes, copyOctets, NO_BYTES } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
-import { addHi, addLo, toBigInt } from '../base/u64.ts';
+import { addHi, addLo, hi32, lo32, toBigInt } from '../base/u64.ts';
 import { WIDE_ZERO } from '../base/wide.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
 import { ACCESS, FAULT, REMOTE_ACCESS } from '../ddp/stag-table.ts';
@@ -353,8 +353,8 @@ export class Receiver implements DdpUlp {
     request.kind = 'atomic';
     request.size = request.sent = 0;
     request.requestId = u32(ATOMIC_REQUEST.ID);
-    request.originalHi = Number(original >> 32n);
-    request.originalLo = Number(original & 0xffff_ffffn);
+    request.originalHi = hi32(original);
+    request.originalLo = lo32(original);
     requests.pushInbound();
     return FINE;
   }

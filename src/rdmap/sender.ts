@@ -47,6 +47,9 @@ export interface SenderConfig {
 /** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
 export type SenderFault = TerminateInfo | null;
 
+/** A Read or an Atomic: what a response answers, ORD bounds and a fence waits for. */
+const isRequest = ({ kind }: SendWqe): boolean => kind === WORK.READ || kind === WORK.ATOMIC;
+
 export class Sender extends SegmentWriter {
   readonly #endpoint: SenderEndpoint;
   readonly #mulpdu: number;
@@ -186,7 +189,7 @@ export class Sender extends SegmentWriter {
       if (wqe.kind !== WORK.LOCAL) {
         // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
         if (wqe.fence && requests.outstanding > 0) return null;
-        if (wqe.kind !== WORK.READ && wqe.kind !== WORK.ATOMIC) return wqe;
+        if (!isRequest(wqe)) return wqe;
         return requests.outstanding < this.ord || this.ord === 0 ? wqe : null; // VERBS-072
       }
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
@@ -209,7 +212,7 @@ export class Sender extends SegmentWriter {
   // ----------------------------------------------------------------------------------------------------- send queue
 
   #startWork(stage: Stage, wqe: SendWqe): boolean {
-    return wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC ? this.#startRequest(stage, wqe) : this.#sendSegment(stage, wqe);
+    return isRequest(wqe) ? this.#startRequest(stage, wqe) : this.#sendSegment(stage, wqe);
   }
 
   #startRequest(stage: Stage, wqe: SendWqe): boolean {
@@ -440,8 +443,7 @@ export class Sender extends SegmentWriter {
     while (sq.tail !== sq.next) {
       const wqe = sq.slot(sq.tail);
       if (wqe.status !== 'success') return; // the faulty one ends the stream; `flush` reports it
-      const answered = wqe.kind === WORK.READ || wqe.kind === WORK.ATOMIC ? wqe.responded : true;
-      if (!answered || wqe.endPosition < 0 || wqe.endPosition > this.#transmitted) return;
+      if ((isRequest(wqe) && !wqe.responded) || wqe.endPosition < 0 || wqe.endPosition > this.#transmitted) return;
       owner.sendCompleted(wqe);
     }
   }
