@@ -129,9 +129,9 @@ export const mutants: readonly Mutant[] = [
   // RDMAP sending
   m('sender.msn-starts-at-0', SEGMENTS, '#sendMsn: number = FIRST_MSN;\n  #requestMsn: number = FIRST_MSN;\n  #responseMsn: number = FIRST_MSN;', '#sendMsn: number = 0;\n  #requestMsn: number = 0;\n  #responseMsn: number = 0;'),
   m('sender.one-msn-for-all-queues', SEGMENTS, 'const msn = qn === QN.SEND ? this.#sendMsn : qn === QN.READ_REQUEST ? this.#requestMsn : qn === QN.ATOMIC_RESPONSE ? this.#responseMsn : FIRST_MSN;\n    this.presetMsn(qn, (msn + 1)', 'const msn = this.#sendMsn;\n    this.presetMsn(QN.SEND, (msn + 1)'),
-  m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, wqe.sent, payload);', 'QN.SEND, wqe.msn, 0, payload);'),
-  m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);', 'wqe.stag, toHi, wqe.toLo, payload);'),
-  m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);', 'const toHi = wqe.toHi;'),
+  m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, sent, payload);', 'QN.SEND, wqe.msn, 0, payload);'),
+  m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, sent), payload);', 'wqe.stag, toHi, wqe.toLo, payload);'),
+  m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, sent);', 'const toHi = wqe.toHi;'),
   m('sender.l-on-every-segment', SENDER, 'at = this.beginTagged(stage, wqe.wireOpcode, last,', 'at = this.beginTagged(stage, wqe.wireOpcode, true,'),
   m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#mulpdu - header);', 'const payload = Math.min(left, this.#mulpdu - header - 1);'),
   m('sender.segments-too-long', OPERATION, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),

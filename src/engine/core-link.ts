@@ -6,7 +6,7 @@ import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
 import { executeLocal } from '../rdmap/local-work.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
+import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner, type WcStatus } from '../rdmap/work.ts';
 import type { EngineCore } from './core.ts';
 import { packError, type Command, type EndpointState, type OperationState } from './messages.ts';
 import { NUMBER_OF_STATUS, readReceive, readSend, RECEIVED } from './records.ts';
@@ -43,10 +43,11 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     if (operation !== null) {
       const { stags, elements } = this.#engine;
       const local = this.#engine.operation(operation, this);
-      wqe.local = () => {
+      const run = (): WcStatus => {
         if (local.type === 'register') elements.promised.delete(((local.entry.stag & 0xffff_ff00) | local.key) >>> 0);
         return executeLocal(stags, local);
       };
+      wqe.local = { run, operation: local, memory: null };
     }
     this.link?.kick();
   }

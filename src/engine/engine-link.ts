@@ -163,7 +163,7 @@ export class EngineLink implements StreamLink {
     for (; sq.next < sq.head && sq.next < this.#limit; sq.next++) {
       const wqe = sq.slot(sq.next);
       if (!outbox.open || !writeSend(outbox.ring, this.id, wqe)) return this.#stall();
-      if (wqe.operation !== null) outbox.attach({ type: 'operation', operation: operationState(wqe.operation) } satisfies Command);
+      if (wqe.local !== null) outbox.attach({ type: 'operation', operation: operationState(wqe.local.operation) } satisfies Command);
     }
     outbox.publish();
     if (this.#behind.length > 0) for (const command of this.#behind.splice(0)) host.command(command);
@@ -191,7 +191,7 @@ export class EngineLink implements StreamLink {
     for (let i = 0; i < count; i++) {
       const wqe = sq.slot(sq.tail);
       wqe.status = STATUSES[status]!;
-      if (wqe.operation !== null && status === 0) this.#engine.apply(wqe.operation, wqe.local!);
+      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local);
       owner.sendCompleted(wqe);
     }
   }

@@ -8,7 +8,7 @@
 import { IwarpError } from '../base/errors.ts';
 import type { ConnectRequest, LinkHandler, ListenHandler, ListenRequest, Progress, StreamLink } from '../cm/link.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
-import type { LocalOperation } from '../rdmap/local-work.ts';
+import type { LocalWork } from '../rdmap/work.ts';
 import type { StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveQueue } from '../rdmap/work.ts';
 import { BusyPoll } from '../transport/busy-poll.ts';
@@ -207,7 +207,7 @@ export class Engine implements EngineUser, ListeningEngine {
   }
 
   /** An operation has gone well there: it holds here too, and on the other engines. */
-  apply(operation: LocalOperation, run: () => unknown): void {
+  apply({ operation, run }: LocalWork): void {
     run();
     this.#progress.spread(operation.entry, this);
   }

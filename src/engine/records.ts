@@ -5,7 +5,7 @@
  * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
  */
 import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
-import { WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
+import { IMMEDIATE, WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
 import type { RingWriter } from './ring.ts';
 
 /** Types of the records towards the engine. */
@@ -36,8 +36,8 @@ const INLINE_BIT = 1 << 17;
 const COUNT_SHIFT = 20;
 const FOUR_BITS = 15;
 
-const SEND_WORDS = 8;
-const ATOMIC_WORDS = 6;
+const SEND_WORDS = 6;
+const OPERAND_WORDS = 8;
 const SGE_WORDS = 3;
 const RECEIVE_WORDS = 3;
 
@@ -49,34 +49,38 @@ export interface Elements {
   readonly gone: StagEntry;
 }
 
+/** An Atomic, or Immediate Data alone or behind a Write. */
+const hasOperands = ({ kind, immediate }: SendWqe): boolean => kind === WORK.ATOMIC || immediate !== IMMEDIATE.NONE;
+
 /** Write a send-side request; false if the ring has no room. */
 export function writeSend(ring: RingWriter, link: number, wqe: SendWqe): boolean {
   const { sges } = wqe;
   const inline = sges.count > 0 && sges.first.entry === null;
-  const atomic = wqe.kind === WORK.ATOMIC;
+  const operated = hasOperands(wqe);
   const payload = inline ? 1 + ((sges.total + 3) >> 2) : sges.count * SGE_WORDS;
-  const at = ring.begin(TO_ENGINE.SEND, SEND_WORDS + (atomic ? ATOMIC_WORDS : 0) + payload);
+  const at = ring.begin(TO_ENGINE.SEND, SEND_WORDS + (operated ? OPERAND_WORDS : 0) + payload);
   if (at < 0) return false;
   const { words } = ring;
   words[at + 1] = link;
   words[at + 2] =
     wqe.kind | (OPCODE_NUMBERS.get(wqe.opcode)! << OPCODE_SHIFT) | (wqe.wireOpcode << WIRE_SHIFT) | (wqe.fence ? FENCE_BIT : 0) |
-    (wqe.solicited ? SOLICITED_BIT : 0) | (wqe.immediate << IMMEDIATE_SHIFT) | (wqe.operation === null ? 0 : OPERATION_BIT) |
+    (wqe.solicited ? SOLICITED_BIT : 0) | (wqe.immediate << IMMEDIATE_SHIFT) | (wqe.local === null ? 0 : OPERATION_BIT) |
     (inline ? INLINE_BIT : 0) | (sges.count << COUNT_SHIFT);
   words[at + 3] = wqe.stag;
   words[at + 4] = wqe.toHi;
   words[at + 5] = wqe.toLo;
-  words[at + 6] = wqe.dataHi;
-  words[at + 7] = wqe.dataLo;
   let next = at + SEND_WORDS;
-  if (atomic) {
-    words[next] = wqe.maskHi;
-    words[next + 1] = wqe.maskLo;
-    words[next + 2] = wqe.compareHi;
-    words[next + 3] = wqe.compareLo;
-    words[next + 4] = wqe.compareMaskHi;
-    words[next + 5] = wqe.compareMaskLo;
-    next += ATOMIC_WORDS;
+  if (operated) {
+    const { operands } = wqe;
+    words[next] = operands.dataHi;
+    words[next + 1] = operands.dataLo;
+    words[next + 2] = operands.maskHi;
+    words[next + 3] = operands.maskLo;
+    words[next + 4] = operands.compareHi;
+    words[next + 5] = operands.compareLo;
+    words[next + 6] = operands.compareMaskHi;
+    words[next + 7] = operands.compareMaskLo;
+    next += OPERAND_WORDS;
   }
   if (!inline) {
     writeElements(words, next, sges);
@@ -126,20 +130,21 @@ export function readSend(words: Int32Array, at: number, queue: SendQueue, elemen
   wqe.fence = (bits & FENCE_BIT) !== 0;
   wqe.solicited = (bits & SOLICITED_BIT) !== 0;
   wqe.immediate = (bits >> IMMEDIATE_SHIFT) & 3;
-  wqe.stag = words[at + 3]! >>> 0;
-  wqe.toHi = words[at + 4]! >>> 0;
-  wqe.toLo = words[at + 5]! >>> 0;
-  wqe.dataHi = words[at + 6]! >>> 0;
-  wqe.dataLo = words[at + 7]! >>> 0;
+  wqe.stag = words[at + 3]!;
+  wqe.toHi = words[at + 4]!;
+  wqe.toLo = words[at + 5]!;
   let next = at + SEND_WORDS;
-  if (wqe.kind === WORK.ATOMIC) {
-    wqe.maskHi = words[next]! >>> 0;
-    wqe.maskLo = words[next + 1]! >>> 0;
-    wqe.compareHi = words[next + 2]! >>> 0;
-    wqe.compareLo = words[next + 3]! >>> 0;
-    wqe.compareMaskHi = words[next + 4]! >>> 0;
-    wqe.compareMaskLo = words[next + 5]! >>> 0;
-    next += ATOMIC_WORDS;
+  if (hasOperands(wqe)) {
+    const { operands } = wqe;
+    operands.dataHi = words[next]! >>> 0;
+    operands.dataLo = words[next + 1]! >>> 0;
+    operands.maskHi = words[next + 2]! >>> 0;
+    operands.maskLo = words[next + 3]! >>> 0;
+    operands.compareHi = words[next + 4]! >>> 0;
+    operands.compareLo = words[next + 5]! >>> 0;
+    operands.compareMaskHi = words[next + 6]! >>> 0;
+    operands.compareMaskLo = words[next + 7]! >>> 0;
+    next += OPERAND_WORDS;
   }
   if ((bits & INLINE_BIT) === 0) {
     readElements(words, next, bits >>> COUNT_SHIFT, wqe.sges, elements);

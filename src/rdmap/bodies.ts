@@ -20,6 +20,7 @@ export function putReadRequest(view: DataView, at: number, wqe: SendWqe): void {
 }
 
 export function putAtomicRequest(view: DataView, at: number, wqe: SendWqe): void {
+  const { operands } = wqe;
   const add = wqe.opcode === 'atomic-fetch-add';
   view.setUint32(at + ATOMIC_REQUEST.OPCODE, add ? ATOMIC_OPCODE.FETCH_ADD : ATOMIC_OPCODE.CMP_SWAP);
   // The MSN serves as request identifier: unique among the outstanding ones.
@@ -27,14 +28,14 @@ export function putAtomicRequest(view: DataView, at: number, wqe: SendWqe): void
   view.setUint32(at + ATOMIC_REQUEST.STAG, wqe.stag);
   view.setUint32(at + ATOMIC_REQUEST.TO, wqe.toHi);
   view.setUint32(at + ATOMIC_REQUEST.TO + 4, wqe.toLo);
-  view.setUint32(at + ATOMIC_REQUEST.DATA, wqe.dataHi);
-  view.setUint32(at + ATOMIC_REQUEST.DATA + 4, wqe.dataLo);
-  view.setUint32(at + ATOMIC_REQUEST.MASK, wqe.maskHi);
-  view.setUint32(at + ATOMIC_REQUEST.MASK + 4, wqe.maskLo);
-  view.setUint32(at + ATOMIC_REQUEST.COMPARE, add ? 0 : wqe.compareHi);
-  view.setUint32(at + ATOMIC_REQUEST.COMPARE + 4, add ? 0 : wqe.compareLo);
-  view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK, add ? 0xffff_ffff : wqe.compareMaskHi); // EXT-024
-  view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff : wqe.compareMaskLo);
+  view.setUint32(at + ATOMIC_REQUEST.DATA, operands.dataHi);
+  view.setUint32(at + ATOMIC_REQUEST.DATA + 4, operands.dataLo);
+  view.setUint32(at + ATOMIC_REQUEST.MASK, operands.maskHi);
+  view.setUint32(at + ATOMIC_REQUEST.MASK + 4, operands.maskLo);
+  view.setUint32(at + ATOMIC_REQUEST.COMPARE, add ? 0 : operands.compareHi);
+  view.setUint32(at + ATOMIC_REQUEST.COMPARE + 4, add ? 0 : operands.compareLo);
+  view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK, add ? 0xffff_ffff : operands.compareMaskHi); // EXT-024
+  view.setUint32(at + ATOMIC_REQUEST.COMPARE_MASK + 4, add ? 0xffff_ffff : operands.compareMaskLo);
 }
 
 export function putAtomicResponse(view: DataView, at: number, request: InboundRequest): void {

@@ -1,42 +1,45 @@
 /** Scatter/gather lists against octets in a row: gather for the sender, scatter for the receiver. Verbs draft 8.1.2. */
 import { copyBytes, copyOctets, type Octets } from '../base/copy.ts';
-import type { ReceiveWqe, SendWqe } from './work.ts';
+import type { SgeList } from './work.ts';
 
-/** True if the next `octets` lie in one element of the list; moves the cursor to it. */
-export function inOnePiece(wqe: SendWqe, octets: number): boolean {
-  const { sges } = wqe;
-  while (wqe.sgeOffset === sges.at(wqe.sgeIndex).length) {
-    wqe.sgeIndex++;
-    wqe.sgeOffset = 0;
-  }
-  return sges.at(wqe.sgeIndex).length - wqe.sgeOffset >= octets;
+/** The element that holds `octets` from `position` of the list on, all of them; -1 if they lie in more than one. */
+export function pieceWith(sges: SgeList, position: number, octets: number): number {
+  let skip = position;
+  let i = 0;
+  while (skip >= sges.at(i).length) skip -= sges.at(i++).length;
+  return sges.at(i).length - skip >= octets ? i : -1;
 }
 
-/** Copy the next `octets` of the entry's scatter/gather list, which is usable, to `target[at]`, moving its cursor. */
-export function gather(wqe: SendWqe, target: Octets, at: number, octets: number): void {
-  const { sges } = wqe;
-  let left = octets;
+/** Octets of the list in front of element `i`. */
+export function octetsBefore(sges: SgeList, i: number): number {
+  let octets = 0;
+  for (let k = 0; k < i; k++) octets += sges.at(k).length;
+  return octets;
+}
+
+/** Copy `octets` from `position` of the list on, which is usable, to `target[at]`. */
+export function gather(sges: SgeList, position: number, target: Octets, at: number, octets: number): void {
+  let skip = position;
   let out = at;
-  while (left > 0) {
-    const element = sges.at(wqe.sgeIndex);
-    const have = element.length - wqe.sgeOffset;
-    if (have === 0) {
-      wqe.sgeIndex++;
-      wqe.sgeOffset = 0;
+  let left = octets;
+  for (let i = 0; left > 0; i++) {
+    const element = sges.at(i);
+    const { length } = element;
+    if (skip >= length) {
+      skip -= length;
       continue;
     }
-    const take = Math.min(have, left);
-    if (element.entry === null) copyBytes(element.bytes, element.offset + wqe.sgeOffset, target.bytes, out, take);
-    else copyOctets(element.entry, element.offset + wqe.sgeOffset, target, out, take);
-    wqe.sgeOffset += take;
+    const take = Math.min(length - skip, left);
+    if (element.entry === null) copyBytes(element.bytes, element.offset + skip, target.bytes, out, take);
+    else copyOctets(element.entry, element.offset + skip, target, out, take);
     out += take;
     left -= take;
+    skip = 0;
   }
 }
 
-/** Copy `octets` into the receive's list, which is usable, at message offset `mo`. */
-export function scatter(wqe: ReceiveWqe, source: Octets, at: number, mo: number, octets: number): void {
-  const { sges } = wqe;
+/** Copy `octets` from `source[at]` to `mo` octets behind the list's beginning, which is usable. */
+export function scatter(sges: SgeList, source: Octets, at: number, mo: number, octets: number): void {
   let skip = mo;
   let from = at;
   let left = octets;

@@ -172,7 +172,7 @@ export class Receiver implements DdpUlp {
       wqe.responded = true;
       if (wqe.local !== null) {
         // Read with local invalidate: behind the placement, before the completion (VERBS-102).
-        const status = wqe.local();
+        const status = wqe.local.run();
         if (status !== 'success') {
           wqe.status = status;
           return TERM.LOCAL_CATASTROPHIC;
@@ -241,7 +241,7 @@ export class Receiver implements DdpUlp {
         wqe.status = 'local-protection-error'; // VERBS-049, VERBS-169
         return TERM.LOCAL_CATASTROPHIC;
       }
-      scatter(wqe, segment, segment.payload, segment.mo, segment.payloadLength);
+      scatter(wqe.sges, segment, segment.payload, segment.mo, segment.payloadLength);
     } else if (segment.qn === QN.TERMINATE) {
       const take = Math.min(segment.payloadLength, MAX_TERMINATE_OCTETS);
       if (this.#terminate === NO_BYTES) this.#terminate = new Uint8Array(MAX_TERMINATE_OCTETS);

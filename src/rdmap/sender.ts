@@ -17,7 +17,7 @@ import type { RtrKind } from '../mpa/policy.ts';
 import type { Stage } from '../mpa/stage.ts';
 import { putAtomicRequest, putAtomicResponse, putReadRequest } from './bodies.ts';
 import { READ_FAULT_CODES } from './faults.ts';
-import { gather, inOnePiece } from './gather.ts';
+import { gather, octetsBefore, pieceWith } from './gather.ts';
 import type { InboundRequest, Requests } from './reads.ts';
 import { SegmentWriter } from './segment-writer.ts';
 import { LEND_FROM } from './stages.ts';
@@ -71,8 +71,13 @@ export class Sender extends SegmentWriter {
   #responseServedLast = false;
   /** Queue position behind which nothing is sent any more; null while there is no such. */
   #lastPost: number | null = null;
-  /** Stream position behind the last octet that the port has taken. */
-  #transmitted: number = WIDE_ZERO;
+  /** Payload octets of the message being sent that are in segments already. */
+  #sent = 0;
+  /** Writes that the port has and has not confirmed; and the stream position behind the last of them. */
+  #handedOut = 0;
+  #handedPosition: number = WIDE_ZERO;
+  /** Queue position behind the last entry that was wholly in confirmed writes, when the last of them was handed out. */
+  #confirmed = 0;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
   /** FPDUs produced, for counters. */
@@ -196,8 +201,7 @@ export class Sender extends SegmentWriter {
       if (wqe.fence && sq.next !== sq.tail) this.sweep();
       if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return null;
       sq.next++;
-      const status = wqe.local!();
-      wqe.endPosition = this.framer.position;
+      const status = wqe.local!.run();
       if (status !== 'success') this.#failLocally(wqe, status);
     }
     return null;
@@ -233,6 +237,7 @@ export class Sender extends SegmentWriter {
     this.#endpoint.sq.next++;
     if (wqe.kind === WORK.SEND) wqe.msn = this.nextMsn(QN.SEND);
     this.#sending = wqe;
+    this.#sent = 0;
   }
 
   #protectionFault(wqe: SendWqe): false {
@@ -247,37 +252,37 @@ export class Sender extends SegmentWriter {
     const header = tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     const immediate = wqe.immediate === IMMEDIATE.NOW;
     const total = immediate ? IMMEDIATE_OCTETS : wqe.length;
-    const left = total - wqe.sent;
+    const sent = this.#sending === null ? 0 : this.#sent;
+    const left = total - sent;
     const payload = Math.min(left, this.#mulpdu - header);
-    const lent = payload >= LEND_FROM && !immediate && this.framer.lends && inOnePiece(wqe, payload);
-    if (!(lent ? this.fitsLent(stage, header, payload) : this.fits(stage, header + payload))) return false;
+    const piece = payload >= LEND_FROM && !immediate && this.framer.lends ? pieceWith(wqe.sges, sent, payload) : -1;
+    if (!(piece >= 0 ? this.fitsLent(stage, header, payload) : this.fits(stage, header + payload))) return false;
     if (this.#sending === null) this.#startMessage(wqe);
     if (!immediate && !wqe.sges.usable(0)) return this.#protectionFault(wqe); // VERBS-063: the Terminate takes the place of this segment
     const framer = this.framer;
     const last = payload === left;
     let at: number;
     if (tagged) {
-      const toHi = addHi(wqe.toHi, wqe.toLo, wqe.sent);
-      at = this.beginTagged(stage, wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, wqe.sent), payload);
+      const toHi = addHi(wqe.toHi, wqe.toLo, sent);
+      at = this.beginTagged(stage, wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, sent), payload);
     } else {
-      at = this.beginUntagged(stage, wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, wqe.sent, payload);
+      at = this.beginUntagged(stage, wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, sent, payload);
     }
-    if (lent) {
+    if (piece >= 0) {
       framer.openLent(stage, header, header + payload);
-      const element = wqe.sges.at(wqe.sgeIndex);
-      stage.lend(element.bytes, element.offset + wqe.sgeOffset, payload);
-      wqe.sgeOffset += payload;
+      const element = wqe.sges.at(piece);
+      stage.lend(element.bytes, element.offset + sent - octetsBefore(wqe.sges, piece), payload);
       framer.closeLent(stage, header + payload);
     } else {
       if (immediate) {
-        framer.view.setUint32(at, wqe.dataHi);
-        framer.view.setUint32(at + 4, wqe.dataLo);
+        framer.view.setUint32(at, wqe.operands.dataHi);
+        framer.view.setUint32(at + 4, wqe.operands.dataLo);
       } else {
-        gather(wqe, framer, at, payload);
+        gather(wqe.sges, sent, framer, at, payload);
       }
       framer.finish(stage, header + payload);
     }
-    wqe.sent += payload;
+    this.#sent = sent + payload;
     this.payloadOctets += payload;
     if (last) {
       this.count(wqe.wireOpcode);
@@ -285,7 +290,6 @@ export class Sender extends SegmentWriter {
         this.#turnImmediate(wqe);
         return true;
       }
-      wqe.endPosition = framer.position;
       this.#sending = null;
       this.#responseServedLast = false;
       this.#quantum = 0;
@@ -300,7 +304,7 @@ export class Sender extends SegmentWriter {
     wqe.wireOpcode = wqe.solicited ? OPCODE.IMMEDIATE_SE : OPCODE.IMMEDIATE;
     wqe.stag = 0; // EXT-003
     wqe.msn = this.nextMsn(QN.SEND);
-    wqe.sent = 0;
+    this.#sent = 0;
   }
 
   #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
@@ -309,7 +313,6 @@ export class Sender extends SegmentWriter {
     const framer = this.framer;
     putReadRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
-    wqe.endPosition = framer.position;
     this.#requests.pushOutstanding(wqe);
     this.#quantum = 0;
     return true;
@@ -321,7 +324,6 @@ export class Sender extends SegmentWriter {
     const framer = this.framer;
     putAtomicRequest(framer.view, at, wqe);
     framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_OCTETS);
-    wqe.endPosition = framer.position;
     this.#requests.pushOutstanding(wqe);
     this.#quantum = 0;
     return true;
@@ -431,19 +433,36 @@ export class Sender extends SegmentWriter {
 
   // ----------------------------------------------------------------------------------------------------- completion
 
-  /** The port has taken everything up to this stream position. */
-  transmitted(position: number): void {
-    this.#transmitted = position;
+  /** What `fill` has made so far goes to the port. The result is given to `transmitted` once it has been taken. */
+  handOut(): number {
+    this.#handedOut++;
+    this.#handedPosition = this.framer.position;
+    return this.#segmented();
+  }
+
+  /** The port has taken the oldest write that it had: whose `handOut` returned `end`. */
+  transmitted(end: number): void {
+    this.#handedOut--;
+    this.#confirmed = end;
     this.sweep();
+  }
+
+  /** The queue position behind the last entry that is all in segments. */
+  #segmented(): number {
+    const { next } = this.#endpoint.sq;
+    return this.#sending === null ? next : next - 1;
   }
 
   /** Complete, in posting order (RDMAP-094), what the port has taken and what has been answered. */
   sweep(): void {
     const { sq, owner } = this.#endpoint;
-    while (sq.tail !== sq.next) {
+    // With nothing on the way to the port only local work can stand behind the last write: that is done.
+    const nothingOut = this.#handedOut === 0 && this.framer.position === this.#handedPosition;
+    const end = nothingOut ? this.#segmented() : this.#confirmed;
+    while (sq.tail < end) {
       const wqe = sq.slot(sq.tail);
       if (wqe.status !== 'success') return; // the faulty one ends the stream; `flush` reports it
-      if ((isRequest(wqe) && !wqe.responded) || wqe.endPosition < 0 || wqe.endPosition > this.#transmitted) return;
+      if (isRequest(wqe) && !wqe.responded) return;
       owner.sendCompleted(wqe);
     }
   }

@@ -9,8 +9,8 @@ import type { StreamEvent, Transmission } from './stream-types.ts';
 
 /** Stands for a write whose memory the port has given back and which it has not confirmed. */
 const TAKEN: Transmission = { chunks: [], count: 0 };
-/** No position: the write was a start-up frame, or there was none. */
-export const NO_POSITION = -1;
+/** Work ends nowhere: the write was a start-up frame, or there was none. */
+export const NO_WORK = -1;
 
 export abstract class StreamOutputs {
   /** Null while there are none: a list that was ever used keeps room for seventeen. */
@@ -18,9 +18,9 @@ export abstract class StreamOutputs {
   // Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled.
   #firstWrite: Transmission | null = null;
   #secondWrite: Transmission | null = null;
-  /** Where the FPDU stream stands behind each. */
-  #firstEnd: number = WIDE_ZERO;
-  #secondEnd: number = WIDE_ZERO;
+  /** How much of the send queue each ends, as the sender says. */
+  #firstEnd = NO_WORK;
+  #secondEnd = NO_WORK;
   /** Octets handed to the port since the stream began. */
   protected octetsOut: number = WIDE_ZERO;
 
@@ -64,10 +64,10 @@ export abstract class StreamOutputs {
     stages.release(write);
   }
 
-  /** The oldest write has been confirmed: where the FPDU stream stands behind it. */
+  /** The oldest write has been confirmed: how much of the send queue it ends. */
   protected confirmWrite(stages: StagePool): number {
     const write = this.#firstWrite;
-    if (write === null) return NO_POSITION;
+    if (write === null) return NO_WORK;
     const end = this.#firstEnd;
     this.#firstWrite = this.#secondWrite;
     this.#firstEnd = this.#secondEnd;

@@ -5,7 +5,7 @@
  * Read the verbs draft 8.1, 8.2 first.
  */
 import { NO_BYTES } from '../base/copy.ts';
-import { ringPlaces, WIDE_ZERO } from '../base/wide.ts';
+import { ringPlaces } from '../base/wide.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
 import type { LocalOperation } from './local-work.ts';
 
@@ -67,7 +67,7 @@ export class SgeElement {
   }
 
   /** Regions must not be kept alive by a free entry. */
-  clear(): void {
+  forget(): void {
     this.entry = null;
     this.bytes = NO_BYTES;
   }
@@ -76,7 +76,7 @@ export class SgeElement {
    * True if there is nothing to use, or the STag is still valid, the one posted with, and over the same memory, which nobody has transferred
    * away. Without an entry, only the last counts.
    */
-  usable(right: number): boolean {
+  holds(right: number): boolean {
     const { entry, length } = this;
     if (length === 0) return true; // VERBS-085: zero length is not looked at
     if (this.offset + length > this.bytes.length) return false;
@@ -86,22 +86,26 @@ export class SgeElement {
 
 /**
  * The scatter/gather list of a queue entry, reused. A queue walks through all its entries in turn, so each cache line of an entry is missed
- * once a message: nearly every list has one element, which is why that one needs no array.
+ * once a message: nearly every list has one element, which is why the first one is the list itself.
  */
-export class SgeList {
+export class SgeList extends SgeElement {
   count = 0;
   total = 0;
-  readonly first: SgeElement = new SgeElement();
   /** The elements behind the first, as many as were ever needed. */
   #more: SgeElement[] | null = null;
 
+  /** Element 0, if there is one. */
+  get first(): SgeElement {
+    return this;
+  }
+
   /** Element `i`, below `count`. */
   at(i: number): SgeElement {
-    return i === 0 ? this.first : this.#more![i - 1]!;
+    return i === 0 ? this : this.#more![i - 1]!;
   }
 
   clear(): void {
-    for (let i = 0; i < this.count; i++) this.at(i).clear();
+    for (let i = 0; i < this.count; i++) this.at(i).forget();
     this.count = 0;
     this.total = 0;
   }
@@ -109,14 +113,14 @@ export class SgeList {
   /** `stag` is what the element was posted with: the entry's present STag, or the one that work further ahead in the queue will give it. */
   add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, stag: number = entry === null ? 0 : entry.stag): void {
     const i = this.count++;
-    const element = i === 0 ? this.first : ((this.#more ??= [])[i - 1] ??= new SgeElement());
+    const element = i === 0 ? this : ((this.#more ??= [])[i - 1] ??= new SgeElement());
     element.set(entry, bytes, offset, length, stag);
     this.total += length;
   }
 
   /** True if every element may still be used. */
   usable(right: number): boolean {
-    for (let i = 0; i < this.count; i++) if (!this.at(i).usable(right)) return false;
+    for (let i = 0; i < this.count; i++) if (!this.at(i).holds(right)) return false;
     return true;
   }
 }
@@ -137,26 +141,8 @@ export interface WorkOwner {
   receiveCompleted(wqe: ReceiveWqe): void;
 }
 
-/** One send queue entry. */
-export class SendWqe {
-  /** Set by the queue: which queue to tell when the completion has been polled. */
-  readonly queue: SendQueue;
-  wrId: bigint | number = 0;
-  kind: number = WORK.SEND;
-  opcode: WcOpcode = 'send';
-  /** RDMAP opcode that goes on the wire. */
-  wireOpcode = 0;
-  signaled = true;
-  fence = false;
-  status: WcStatus = 'success';
-  readonly sges: SgeList = new SgeList();
-  /** Inline octets, made on first use. */
-  inline: Uint8Array | null = null;
-  /** Remote STag (Write, Read source, Atomic target) or the STag to invalidate (Send). */
-  stag = 0;
-  toHi = 0;
-  toLo = 0;
-  /** Atomic operands, or immediate data in `dataHi/dataLo`. */
+/** Operands of an Atomic, or Immediate Data in `dataHi/dataLo`. Halves of 64-bit numbers, u32. */
+export class Operands {
   dataHi = 0;
   dataLo = 0;
   maskHi = 0;
@@ -165,30 +151,86 @@ export class SendWqe {
   compareLo = 0;
   compareMaskHi = 0;
   compareMaskLo = 0;
-  /** For WORK.LOCAL, and a Read with local invalidate behind its response: does the operation, tells how it went. */
-  local: (() => WcStatus) | null = null;
+}
+
+/** What an entry does to our own memory: all there is to it for WORK.LOCAL, and behind the response of a Read with local invalidate. */
+export interface LocalWork {
+  /** Does it, tells how it went. */
+  readonly run: () => WcStatus;
   /** The same as data, for a queue that is worked off elsewhere. */
-  operation: LocalOperation | null = null;
-  memory: PostedMemory | null = null;
+  readonly operation: LocalOperation;
+  /** Null where the queue is worked off elsewhere, in there. */
+  readonly memory: PostedMemory | null;
+}
+
+/**
+ * One send queue entry. As small as can be, for a queue walks through all of them: what few requests need is an object of its own, what concerns
+ * only the message that is being sent is the sender's, and numbers stand as signed 32 bits, since V8 makes an object of a greater one.
+ */
+export class SendWqe {
+  /** Set by the queue: which queue to tell when the completion has been polled. */
+  readonly queue: SendQueue;
+  readonly sges: SgeList = new SgeList();
+  kind: number = WORK.SEND;
+  /** RDMAP opcode that goes on the wire. */
+  wireOpcode = 0;
+  status: WcStatus = 'success';
+  signaled = true;
+  fence = false;
   immediate: number = IMMEDIATE.NONE;
   /** The Immediate Data behind a Write asks for a solicited event. */
   solicited = false;
-
-  /** Payload octets already in segments, and where in the list the next one starts. */
-  sent = 0;
-  sgeIndex = 0;
-  sgeOffset = 0;
-  msn = 0;
-  /** Stream position behind the last octet of the message; -1, by `reset`, until it is all in segments. */
-  endPosition: number = WIDE_ZERO;
-  /** Read and Atomic: octets of the response placed; and whether it is whole. */
-  received = 0;
+  #stag = 0;
+  #toHi = 0;
+  #toLo = 0;
+  /** Read and Atomic: the response is whole. */
   responded = false;
   /** The completion has been polled, or there will be none. */
   polled = false;
+  wrId: bigint | number = 0;
+  opcode: WcOpcode = 'send';
+  local: LocalWork | null = null;
+  /** MSN of the message, once it has begun. */
+  msn = 0;
+  /** Read: octets of the response placed. */
+  received = 0;
+  /** Inline octets, made on first use. */
+  inline: Uint8Array | null = null;
+  #operands: Operands | null = null;
 
   constructor(queue: SendQueue) {
     this.queue = queue;
+  }
+
+  /** Remote STag (Write, Read source, Atomic target) or the STag to invalidate (Send). */
+  get stag(): number {
+    return this.#stag >>> 0;
+  }
+
+  set stag(value: number) {
+    this.#stag = value | 0;
+  }
+
+  /** The halves of the tagged offset there. */
+  get toHi(): number {
+    return this.#toHi >>> 0;
+  }
+
+  set toHi(value: number) {
+    this.#toHi = value | 0;
+  }
+
+  get toLo(): number {
+    return this.#toLo >>> 0;
+  }
+
+  set toLo(value: number) {
+    this.#toLo = value | 0;
+  }
+
+  /** Made when first asked for. */
+  get operands(): Operands {
+    return (this.#operands ??= new Operands());
   }
 
   /** Make the entry blank for its next use. */
@@ -197,16 +239,12 @@ export class SendWqe {
     this.status = 'success';
     this.signaled = true;
     this.fence = false;
-    this.stag = this.toHi = this.toLo = 0;
-    this.dataHi = this.dataLo = 0;
-    this.local = null;
-    this.operation = null;
-    this.memory = null;
     this.immediate = IMMEDIATE.NONE;
     this.solicited = false;
-    this.sent = this.sgeIndex = this.sgeOffset = this.msn = this.received = 0;
-    this.endPosition = -1;
+    this.#stag = this.#toHi = this.#toLo = 0;
     this.responded = this.polled = false;
+    this.local = null;
+    this.msn = this.received = 0;
   }
 
   get length(): number {

@@ -51,9 +51,7 @@ function queueInvalidation(target: MemoryRegion | MemoryWindow, wqe: SendWqe, co
 
 function setOperation(wqe: SendWqe, memory: MemoryRegion | MemoryWindow, context: PostContext, operation: LocalOperation): void {
   const { stags } = context.pd.device;
-  wqe.memory = memory;
-  wqe.operation = operation;
-  wqe.local = () => executeLocal(stags, operation);
+  wqe.local = { run: () => executeLocal(stags, operation), operation, memory };
 }
 
 /** Fast registration (VERBS-148). */

@@ -342,8 +342,8 @@ function checkPeer(name: string, opcode: string, context: PostContext): void {
 function fillImmediate(name: string, value: bigint | number, wqe: SendWqe, when: number): void {
   checkU64(`${name}.immediate`, value);
   wqe.immediate = when;
-  wqe.dataHi = hi32(value);
-  wqe.dataLo = lo32(value);
+  wqe.operands.dataHi = hi32(value);
+  wqe.operands.dataLo = lo32(value);
 }
 
 function fillWrite(name: string, request: WriteRequest, wqe: SendWqe, context: PostContext): void {
@@ -436,16 +436,17 @@ function fillAtomic(name: string, request: FetchAddRequest | CmpSwapRequest, wqe
   if (wqe.length !== ATOMIC_OCTETS) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must have exactly ${ATOMIC_OCTETS} octets, got ${wqe.length}`);
   }
+  const { operands } = wqe;
   const put = (value: bigint | number): [number, number] => [hi32(value), lo32(value)];
   if (request.opcode === 'atomic-fetch-add') {
-    [wqe.dataHi, wqe.dataLo] = put(checkU64(`${name}.add`, request.add));
-    [wqe.maskHi, wqe.maskLo] = put(checkU64(`${name}.addMask`, request.addMask ?? 0n));
+    [operands.dataHi, operands.dataLo] = put(checkU64(`${name}.add`, request.add));
+    [operands.maskHi, operands.maskLo] = put(checkU64(`${name}.addMask`, request.addMask ?? 0n));
     return;
   }
-  [wqe.dataHi, wqe.dataLo] = put(checkU64(`${name}.swap`, request.swap));
-  [wqe.maskHi, wqe.maskLo] = put(checkU64(`${name}.swapMask`, request.swapMask ?? ALL_ONES));
-  [wqe.compareHi, wqe.compareLo] = put(checkU64(`${name}.compare`, request.compare));
-  [wqe.compareMaskHi, wqe.compareMaskLo] = put(checkU64(`${name}.compareMask`, request.compareMask ?? ALL_ONES));
+  [operands.dataHi, operands.dataLo] = put(checkU64(`${name}.swap`, request.swap));
+  [operands.maskHi, operands.maskLo] = put(checkU64(`${name}.swapMask`, request.swapMask ?? ALL_ONES));
+  [operands.compareHi, operands.compareLo] = put(checkU64(`${name}.compare`, request.compare));
+  [operands.compareMaskHi, operands.compareMaskLo] = put(checkU64(`${name}.compareMask`, request.compareMask ?? ALL_ONES));
 }
 
 /** Check a receive request and post it into `queue`. */

@@ -395,9 +395,9 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
 
   /** @internal */
   override sendCompleted(wqe: SendWqe): void {
-    if (wqe.memory !== null) {
-      wqe.memory.settled();
-      wqe.memory = null;
+    if (wqe.local !== null) {
+      wqe.local.memory?.settled();
+      wqe.local = null;
     }
     const silent = this.#destroyed || (!wqe.signaled && wqe.status === 'success'); // VERBS-027, VERBS-106
     this.sq.complete(silent);
