@@ -62,7 +62,7 @@ export const CODE_OF_SECTION: Readonly<Record<string, readonly string[]>> = {
   'verbs draft 6.3.5': ['verbs/srq.ts SharedReceiveQueue', 'rdmap/receiver.ts Receiver.#invalidateFor', 'rdmap/receiver.ts Receiver.#openSend'],
   'verbs draft 6.4': ['rdmap/sender.ts Sender.#stepTerminating', 'rdmap/stream.ts RdmaStream.#terminateWith', 'rdmap/terminate.ts terminateForSegment'],
   'verbs draft 6.5': ['rdmap/sender.ts Sender.#nextWork', 'verbs/qp.ts QueuePair.#setOrd'],
-  'verbs draft 7.3': ['ddp/stag-table.ts StagTable.check', 'verbs/memory.ts checkSge'],
+  'verbs draft 7.3': ['ddp/stag-table.ts StagTable.check', 'verbs/memory.ts addSge'],
   'verbs draft 7.6.3': ['ddp/stag-table.ts StagTable.check'],
   'verbs draft 7.8': ['ddp/stag-table.ts StagTable.invalidate', 'verbs/post-memory.ts checkInvalidatable', 'rdmap/receiver.ts Receiver.#invalidateFor'],
   'verbs draft 7.10.6.2': ['ddp/stag-table.ts StagTable.check', 'verbs/post-memory.ts fillBind'],

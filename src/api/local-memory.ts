@@ -1,7 +1,8 @@
 /** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { SgeList } from '../rdmap/work.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
-import { checkSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
+import { addSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import { GivenMemory } from '../verbs/post.ts';
 import type { Resources } from './endpoint.ts';
 import type { Local } from './lenders.ts';
@@ -51,7 +52,7 @@ export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWind
   return RemoteBuffer.of(memory).slice(offset, length);
 }
 
-const scratch = { offset: 0, length: 0 };
+const scratch = new SgeList();
 
 /** @internal What memory for an operation is taken from. */
 export type Own = Pick<Resources, 'pd' | 'lender' | 'inline'>;
@@ -69,9 +70,10 @@ export function localMemory(own: Own, name: string, memory: LocalMemory, access:
   } else {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a MemoryRegion, an Sge or an ArrayBufferView, got ${show(memory)}`);
   }
-  const mr = checkSge(name, 0, sge, pd, access, scratch);
-  const { offset, length } = scratch;
-  return { sge: { mr, offset, length }, length, bytes: mr.bytes.subarray(offset, offset + length), cleanup: null };
+  const mr = addSge(name, 0, sge, pd, access, scratch);
+  const { offset, length, bytes } = scratch.first;
+  scratch.clear();
+  return { sge: { mr, offset, length }, length, bytes: bytes.subarray(offset, offset + length), cleanup: null };
 }
 
 /** @internal Where the payload of a Send or Write comes from: one of the two, as a request says it. */

@@ -21,7 +21,7 @@ const UPPER = 1 - LOWER;
 
 /** The upper 32 bits of a bigint, taken modulo 2^64, or safe integer. */
 export function hi32(value: bigint | number): number {
-  if (typeof value === 'number') return Math.floor(value / TWO_32);
+  if (typeof value === 'number') return value < TWO_32 ? 0 : Math.floor(value / TWO_32);
   cell[0] = value;
   return halves[UPPER]!;
 }

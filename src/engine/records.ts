@@ -104,8 +104,8 @@ export function writeReceive(ring: RingWriter, type: number, queue: number, wqe:
 
 function writeElements(words: Int32Array, at: number, sges: SgeList): void {
   for (let i = 0; i < sges.count; i++, at += SGE_WORDS) {
-    const { length, offset, stag } = sges.at(i);
-    words[at] = stag;
+    const { length, offset, lkey } = sges.at(i);
+    words[at] = lkey;
     words[at + 1] = length === 0 ? 0 : offset; // where nothing is used any offset will do
     words[at + 2] = length;
   }

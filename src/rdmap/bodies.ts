@@ -13,7 +13,7 @@ export function putReadRequest(view: DataView, at: number, wqe: SendWqe): void {
   view.setUint32(at + READ_REQUEST.SINK_STAG, entry === null ? 0 : entry.stag);
   view.setUint32(at + READ_REQUEST.SINK_TO, entry === null ? 0 : addHi(entry.baseHi, entry.baseLo, sinkOffset));
   view.setUint32(at + READ_REQUEST.SINK_TO + 4, entry === null ? 0 : addLo(entry.baseLo, sinkOffset));
-  view.setUint32(at + READ_REQUEST.SIZE, wqe.length);
+  view.setUint32(at + READ_REQUEST.SIZE, wqe.total);
   view.setUint32(at + READ_REQUEST.SOURCE_STAG, wqe.stag);
   view.setUint32(at + READ_REQUEST.SOURCE_TO, wqe.toHi);
   view.setUint32(at + READ_REQUEST.SOURCE_TO + 4, wqe.toLo);

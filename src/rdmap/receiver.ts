@@ -139,22 +139,22 @@ export class Receiver implements DdpUlp {
     const wqe = this.#requests.firstOutstanding;
     if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     const length = segment.payloadLength;
-    if (wqe === null || wqe.length === 0) {
+    if (wqe === null || wqe.total === 0) {
       if (length !== 0) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
       return segment.last ? this.#finishRequest(wqe) : FINE;
     }
     const sink = wqe.sges.first;
     const entry = sink.entry!;
     // The response names our STag: the one that the request named, and still valid.
-    if (segment.stag !== sink.stag) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
+    if (segment.stag !== sink.lkey) return this.#badResponse(wqe, TERM.DDP_INVALID_STAG);
     if (!wqe.sges.usable(this.#endpoint.sinkRight)) {
       wqe.status = 'local-protection-error';
       return wqe.sges.usable(0) ? TERM.DDP_NOT_ASSOCIATED : TERM.DDP_INVALID_STAG;
     }
     const offset = sink.offset + wqe.received;
     const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
-    if (!inPlace || wqe.received + length > wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
-    if (segment.last && wqe.received + length < wqe.length) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
+    if (!inPlace || wqe.received + length > wqe.total) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
+    if (segment.last && wqe.received + length < wqe.total) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
     copyOctets(segment, segment.payload, entry, offset, length);
     wqe.received += length;
     return segment.last ? this.#finishRequest(wqe) : FINE;

@@ -251,7 +251,7 @@ export class Sender extends SegmentWriter {
     const tagged = wqe.kind === WORK.WRITE;
     const header = tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     const immediate = wqe.immediate === IMMEDIATE.NOW;
-    const total = immediate ? IMMEDIATE_OCTETS : wqe.length;
+    const total = immediate ? IMMEDIATE_OCTETS : wqe.total;
     const sent = this.#sending === null ? 0 : this.#sent;
     const left = total - sent;
     const payload = Math.min(left, this.#mulpdu - header);

@@ -51,19 +51,19 @@ export class SgeElement {
   offset = 0;
   length = 0;
   /** The STag as a signed number: one above 2^31 would be a number object of its own, which is one more cache line. */
-  #stag = 0;
+  #lkey = 0;
 
-  /** What the element was posted with: the entry's STag of then, or the one that work further ahead in the queue will give it. */
-  get stag(): number {
-    return this.#stag >>> 0;
+  /** The STag that the element was posted with: the entry's of then, or the one that work further ahead in the queue will give it. */
+  get lkey(): number {
+    return this.#lkey >>> 0;
   }
 
-  set(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, stag: number): void {
+  set(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, lkey: number): void {
     this.entry = entry;
     this.bytes = bytes;
     this.offset = offset;
     this.length = length;
-    this.#stag = stag | 0;
+    this.#lkey = lkey | 0;
   }
 
   /** Regions must not be kept alive by a free entry. */
@@ -80,13 +80,13 @@ export class SgeElement {
     const { entry, length } = this;
     if (length === 0) return true; // VERBS-085: zero length is not looked at
     if (this.offset + length > this.bytes.length) return false;
-    return entry === null || (entry.valid && (entry.stag | 0) === this.#stag && (entry.access & right) === right && entry.bytes === this.bytes);
+    return entry === null || (entry.valid && (entry.stag | 0) === this.#lkey && (entry.access & right) === right && entry.bytes === this.bytes);
   }
 }
 
 /**
  * The scatter/gather list of a queue entry, reused. A queue walks through all its entries in turn, so each cache line of an entry is missed
- * once a message: nearly every list has one element, which is why the first one is the list itself.
+ * once a message: nearly every list has one element, so the first one is the list itself, as the list is the entry.
  */
 export class SgeList extends SgeElement {
   count = 0;
@@ -110,11 +110,11 @@ export class SgeList extends SgeElement {
     this.total = 0;
   }
 
-  /** `stag` is what the element was posted with: the entry's present STag, or the one that work further ahead in the queue will give it. */
-  add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, stag: number = entry === null ? 0 : entry.stag): void {
+  /** `lkey` is what the element was posted with: the entry's present STag, or the one that work further ahead in the queue will give it. */
+  add(entry: StagEntry | null, bytes: Uint8Array, offset: number, length: number, lkey: number = entry === null ? 0 : entry.stag): void {
     const i = this.count++;
     const element = i === 0 ? this : ((this.#more ??= [])[i - 1] ??= new SgeElement());
-    element.set(entry, bytes, offset, length, stag);
+    element.set(entry, bytes, offset, length, lkey);
     this.total += length;
   }
 
@@ -167,10 +167,9 @@ export interface LocalWork {
  * One send queue entry. As small as can be, for a queue walks through all of them: what few requests need is an object of its own, what concerns
  * only the message that is being sent is the sender's, and numbers stand as signed 32 bits, since V8 makes an object of a greater one.
  */
-export class SendWqe {
+export class SendWqe extends SgeList {
   /** Set by the queue: which queue to tell when the completion has been polled. */
   readonly queue: SendQueue;
-  readonly sges: SgeList = new SgeList();
   kind: number = WORK.SEND;
   /** RDMAP opcode that goes on the wire. */
   wireOpcode = 0;
@@ -199,7 +198,13 @@ export class SendWqe {
   #operands: Operands | null = null;
 
   constructor(queue: SendQueue) {
+    super();
     this.queue = queue;
+  }
+
+  /** The entry as what it also is. */
+  get sges(): SgeList {
+    return this;
   }
 
   /** Remote STag (Write, Read source, Atomic target) or the STag to invalidate (Send). */
@@ -235,7 +240,7 @@ export class SendWqe {
 
   /** Make the entry blank for its next use. */
   reset(): void {
-    this.sges.clear();
+    this.clear();
     this.status = 'success';
     this.signaled = true;
     this.fence = false;
@@ -245,10 +250,6 @@ export class SendWqe {
     this.responded = this.polled = false;
     this.local = null;
     this.msn = this.received = 0;
-  }
-
-  get length(): number {
-    return this.sges.total;
   }
 }
 
@@ -319,7 +320,6 @@ export class SendQueue {
 
   /** The completion of this entry has been polled: it and every unsignaled one in front are free again. */
   release(wqe: SendWqe): void {
-    wqe.sges.clear();
     wqe.polled = true;
     this.#advanceFreed();
   }
@@ -345,6 +345,7 @@ export class SendQueue {
       const at = this.#freed & this.#mask;
       const wqe = this.#slots![at]!;
       if (!wqe.polled) return;
+      wqe.clear();
       this.#free!.push(wqe);
       this.#slots![at] = null;
       this.#freed++;
@@ -353,12 +354,11 @@ export class SendQueue {
 }
 
 /** One receive entry. */
-export class ReceiveWqe {
+export class ReceiveWqe extends SgeList {
   readonly queue: ReceiveQueue;
   wrId: bigint | number = 0;
   opcode: WcOpcode = 'receive';
   status: WcStatus = 'success';
-  readonly sges: SgeList = new SgeList();
   byteLength = 0;
   solicited = false;
   /** STag that a Send with Invalidate took away; 0 for none (0 is never an STag). */
@@ -370,11 +370,17 @@ export class ReceiveWqe {
   immediateLo = 0;
 
   constructor(queue: ReceiveQueue) {
+    super();
     this.queue = queue;
   }
 
+  /** The entry as what it also is. */
+  get sges(): SgeList {
+    return this;
+  }
+
   reset(): void {
-    this.sges.clear();
+    this.clear();
     this.opcode = 'receive';
     this.status = 'success';
     this.byteLength = 0;
@@ -480,7 +486,7 @@ export class ReceiveQueue {
 
   /** The completion of this entry has been polled. */
   release(wqe: ReceiveWqe): void {
-    wqe.sges.clear();
+    wqe.clear();
     this.#free!.push(wqe);
     this.#used--;
   }

@@ -291,7 +291,7 @@ function fillCompletion(wc: WorkCompletion, wqe: SendWqe | ReceiveWqe): void {
     wc.invalidatedStag = wqe.invalidated === 0 ? undefined : wqe.invalidated;
     wc.immediate = wqe.hasImmediate ? toBigInt(wqe.immediateHi, wqe.immediateLo) : undefined;
   } else {
-    wc.byteLength = wqe.length;
+    wc.byteLength = wqe.total;
     wc.solicited = false;
     wc.invalidatedStag = undefined;
     wc.immediate = undefined;

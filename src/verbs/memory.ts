@@ -9,7 +9,7 @@ import { NO_BYTES } from '../base/copy.ts';
 import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
-import type { PostedMemory } from '../rdmap/work.ts';
+import type { PostedMemory, SgeList } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 import type { QueuePair } from './qp.ts';
 
@@ -377,23 +377,25 @@ export interface Sge {
   readonly length?: number;
 }
 
-/** @internal Check one element and return its offset and length through `into`. A window is not a region (VERBS-088, VERBS-160). */
-export function checkSge(
-  name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, into: { offset: number; length: number },
-): MemoryRegion {
+/**
+ * @internal Check an element of a work request and put it into a queue entry's list. What it refers to is the region as it will be when the work
+ * queued so far has been done. A window is not a region (VERBS-088, VERBS-160).
+ */
+export function addSge(name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, list: SgeList): MemoryRegion {
   const mr = (sge as Sge | null | undefined)?.mr;
   if (!(mr instanceof MemoryRegion)) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges[${index}].mr must be a MemoryRegion, got ${show(mr)}`);
   }
-  const face = mr.posted ?? mr.entry;
-  const size = face.bytes.length;
+  const { entry } = mr;
+  const face = mr.posted ?? entry;
+  const { bytes } = face;
+  const size = bytes.length;
   const { offset = 0 } = sge as Sge;
   const { length = typeof offset === 'number' ? size - offset : 0 } = sge as Sge;
-  into.offset = offset;
-  into.length = length;
   const inside = isU32(offset) && isU32(length) && offset + length <= size;
   const usable = inside && face.valid && mr.pd === pd && (face.access & right) === right;
   if (!usable) explainSge(`${name}.sges[${index}]`, mr, sge as Sge, pd, right);
+  list.add(entry, bytes, offset, length, face.stag);
   return mr;
 }
 

@@ -7,8 +7,8 @@ import { checkU64, hi32, isU32, isU64, lo32 } from '../base/u64.ts';
 import { ACCESS, type WindowBinder } from '../ddp/stag-table.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { OPCODE } from '../rdmap/wire.ts';
-import { IMMEDIATE, WORK, type ReceiveQueue, type SendWqe } from '../rdmap/work.ts';
-import { checkSge, type MemoryRegion, type Sge } from './memory.ts';
+import { IMMEDIATE, WORK, type ReceiveQueue, type SendWqe, type SgeList } from '../rdmap/work.ts';
+import { addSge, type MemoryRegion, type Sge } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillBind, fillFastRegister, fillInvalidate, invalidateSink } from './post-memory.ts';
 import type { MemoryWindow } from './window.ts';
@@ -284,7 +284,6 @@ export class GivenMemory implements ArrayBufferView {
 }
 
 const NO_SGES: readonly Sge[] = [];
-const scratch = { offset: 0, length: 0 };
 const ALL_ONES = (1n << 64n) - 1n;
 
 /** Check a send-side request and write it into `wqe`. */
@@ -418,14 +417,15 @@ function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: Sen
 }
 
 function fillSges(name: string, sges: readonly Sge[], wqe: SendWqe, pd: ProtectionDomain, max: number, right: number): void {
-  if (!Array.isArray(sges)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must be an array, got ${show(sges)}`);
-  if (sges.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges has ${sges.length} elements, above the limit of ${max}`);
-  for (let i = 0; i < sges.length; i++) {
-    const mr = checkSge(name, i, sges[i], pd, right, scratch);
-    wqe.sges.add(mr.entry, mr.bytes, scratch.offset, scratch.length, mr.rkey);
-  }
+  fillList(name, sges, wqe.sges, pd, max, right);
   // VERBS-084, DDP-022
   if (wqe.sges.total > MAX_MESSAGE) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges have ${wqe.sges.total} octets, above 2^32 - 1`);
+}
+
+function fillList(name: string, sges: readonly Sge[], list: SgeList, pd: ProtectionDomain, max: number, right: number): void {
+  if (!Array.isArray(sges)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must be an array, got ${show(sges)}`);
+  if (sges.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges has ${sges.length} elements, above the limit of ${max}`);
+  for (let i = 0; i < sges.length; i++) addSge(name, i, sges[i], pd, right, list);
 }
 
 function fillAtomic(name: string, request: FetchAddRequest | CmpSwapRequest, wqe: SendWqe, context: PostContext): void {
@@ -433,8 +433,8 @@ function fillAtomic(name: string, request: FetchAddRequest | CmpSwapRequest, wqe
   wqe.kind = WORK.ATOMIC;
   fillRemote(name, request, wqe);
   fillSges(name, request.sges, wqe, context.pd, 1, ACCESS.LOCAL_WRITE);
-  if (wqe.length !== ATOMIC_OCTETS) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must have exactly ${ATOMIC_OCTETS} octets, got ${wqe.length}`);
+  if (wqe.total !== ATOMIC_OCTETS) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must have exactly ${ATOMIC_OCTETS} octets, got ${wqe.total}`);
   }
   const { operands } = wqe;
   const put = (value: bigint | number): [number, number] => [hi32(value), lo32(value)];
@@ -460,11 +460,6 @@ export function fillReceive(name: string, request: ReceiveWorkRequest, queue: Re
   if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the receive queue has its ${queue.depth} entries in use`); // VERBS-091
   const { wrId, sges = NO_SGES } = request;
   wqe.wrId = wrId === undefined ? 0 : isU64(wrId) ? wrId : checkU64(`${name}.wrId`, wrId);
-  if (!Array.isArray(sges)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges must be an array, got ${show(sges)}`);
-  if (sges.length > maxSge) throw new IwarpError('ERR_TOO_LARGE', `${name}.sges has ${sges.length} elements, above the limit of ${maxSge}`);
-  for (let i = 0; i < sges.length; i++) {
-    const mr = checkSge(name, i, sges[i], pd, ACCESS.LOCAL_WRITE, scratch);
-    wqe.sges.add(mr.entry, mr.bytes, scratch.offset, scratch.length, mr.rkey);
-  }
+  fillList(name, sges, wqe.sges, pd, maxSge, ACCESS.LOCAL_WRITE);
   queue.push();
 }
