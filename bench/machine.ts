@@ -28,10 +28,15 @@ export function foreignShare(from: Ticks, to: Ticks, ownUs: number, ns: number):
   return Math.max(0, ((to.busy - from.busy) * TICK_MS * 1000 - ownUs) / (ns / 1000));
 }
 
+/** Ratios belong to a kind of processor: what a baseline is known by. */
+export function processor(): string {
+  return `${availableParallelism()} x ${cpus()[0]?.model.trim() ?? 'unknown'} (${arch()})`;
+}
+
 /** For the head of a report. */
 export function describeMachine(compiler: string): Record<string, string> {
   return {
-    CPU: `${availableParallelism()} x ${cpus()[0]?.model.trim() ?? 'unknown'} (${arch()})`,
+    CPU: processor(),
     memory: `${(totalmem() / 2 ** 30).toFixed(0)} GiB`,
     // Without what a distributor has put behind the version.
     system: `${type()} ${/^[\d.]+/.exec(release())?.[0] ?? release()}`,

@@ -2,10 +2,10 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { baselineOf, compare, compareText, sameProcessor, type Baseline } from './compare.ts';
+import { baselineOf, compare, compareText, sameProcessor, type Baseline, type BaselineRun } from './compare.ts';
 import { custom, goals } from './experiments.ts';
 import { goalsTable, judgeGoals } from './goals.ts';
-import { describeMachine } from './machine.ts';
+import { describeMachine, processor } from './machine.ts';
 import { buildNative } from './native.ts';
 import { parseBench, partNames, USAGE, type BenchOptions } from './options.ts';
 import type { Probe, Progress } from './probes/probe.ts';
@@ -20,12 +20,19 @@ const say = (text: string): void => void process.stdout.write(`${text}\n`);
 /** The committed baselines, also when this file has been compiled into dist/bench/. Ratios differ from one kind of processor to the other. */
 const BASELINES = ['baseline.json', 'baseline-xeon.json'] as const;
 
-function baselinePath(machine: RunResult['machine']): string {
+function committed(): { readonly path: string; readonly run?: BaselineRun | undefined }[] {
   const folders = ['.', '../../bench'].map((place) => fileURLToPath(new URL(place, import.meta.url)));
   const folder = folders.find((place) => existsSync(join(place, BASELINES[0]))) ?? folders.at(-1)!;
-  const paths = BASELINES.map((name) => join(folder, name));
-  const there = paths.filter((path) => existsSync(path)).map((path) => ({ path, run: readBaseline(path).run }));
-  return sameProcessor(there, machine)?.path ?? paths[0]!;
+  return BASELINES.map((name) => join(folder, name)).filter((path) => existsSync(path)).map((path) => ({ path, run: readBaseline(path).run }));
+}
+
+/** Where the ratios of this machine are kept: told before half an hour of measuring, for they may not take the place of another processor's. */
+function placeToKeep({ baseline, from }: BenchOptions): string {
+  if (baseline !== undefined) return baseline;
+  const CPU = from === undefined ? processor() : readRun(from).machine['CPU'];
+  const own = committed().find(({ run }) => run?.machine['CPU'] === CPU);
+  if (own === undefined) throw new Error(`no baseline is of this processor, ${CPU}: name a file for it with --baseline`);
+  return own.path;
 }
 
 const readBaseline = (path: string): Baseline => JSON.parse(readFileSync(path, 'utf8')) as Baseline;
@@ -194,11 +201,10 @@ export async function measure(options: BenchOptions, shown: (text: string) => vo
 }
 
 /** Status 1 if a ratio is worse or gone. */
-function judge(options: BenchOptions, run: RunResult): number {
-  if (!options.compare && !options.saveBaseline) return 0;
-  const path = options.baseline ?? baselinePath(run.machine);
+function judge(options: BenchOptions, run: RunResult, place: string | null): number {
   if (options.compare) {
-    if (!existsSync(path)) throw new Error(`there is no baseline at ${path}: make one with --save-baseline`);
+    const path = options.baseline ?? sameProcessor(committed(), run.machine)?.path;
+    if (path === undefined || !existsSync(path)) throw new Error(`there is no baseline${path === undefined ? '' : ` at ${path}`}: make one with --save-baseline`);
     const baseline = readBaseline(path);
     const cpu = baseline.run?.machine['CPU'];
     if (cpu !== run.machine['CPU']) say(`The baseline is of another processor, ${cpu ?? 'which it does not name'}: what has moved may be the machine's doing.`);
@@ -206,11 +212,11 @@ function judge(options: BenchOptions, run: RunResult): number {
     say(compareText(moves));
     if (moves.some(({ verdict }) => verdict === 'worse' || verdict === 'gone')) return 1;
   }
-  if (options.saveBaseline) {
+  if (place !== null) {
     const { started, seconds, mode, machine, goals } = run;
     const baseline: Baseline = { ...baselineOf(run), run: { started, seconds, mode, machine, goals } };
-    writeFileSync(path, `${JSON.stringify(baseline, null, 1)}\n`);
-    say(`baseline written: ${path}`);
+    writeFileSync(place, `${JSON.stringify(baseline, null, 1)}\n`);
+    say(`baseline written: ${place}`);
   }
   return 0;
 }
@@ -237,13 +243,14 @@ export async function run(args: string[]): Promise<number> {
     return 0;
   }
   try {
+    const place = options.saveBaseline ? placeToKeep(options) : null;
     const result = options.from === undefined ? await measure(options, say) : readRun(options.from);
     for (const { question, source, there, here } of result.scenarios) say(`${question}\n  seen there: ${there}${source === '' ? '' : ` (${source})`}\n  seen here:  ${here}`);
     say(goalsTable(result.goals.filter(({ figure }) => figure !== null)));
     if (options.json !== undefined) writeRun(options.json, result);
     if (options.html !== undefined) writeFileSync(options.html, (await import('./report/html.ts')).report(result));
     say(`${result.seconds} s`);
-    return judge(options, result);
+    return judge(options, result, place);
   } catch (error) {
     process.stderr.write(`bench: ${(error as Error).message}\n`);
     return 1;
