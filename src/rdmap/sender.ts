@@ -73,11 +73,13 @@ export class Sender extends SegmentWriter {
   #lastPost: number | null = null;
   /** Payload octets of the message being sent that are in segments already. */
   #sent = 0;
-  /** Writes that the port has and has not confirmed; and the stream position behind the last of them. */
+  /** Writes that the port has and has not confirmed, two at most; and the stream position behind the last of them. */
   #handedOut = 0;
   #handedPosition: number = WIDE_ZERO;
-  /** Queue position behind the last entry that was wholly in confirmed writes, when the last of them was handed out. */
+  /** Queue positions behind the last entry that is done with the last write that was confirmed, and with each of those two. */
   #confirmed = 0;
+  #firstEnd = 0;
+  #secondEnd = 0;
   /** A fault met while making a message: the stream turns it into a Terminate. */
   fault: SenderFault = null;
   /** FPDUs produced, for counters. */
@@ -203,6 +205,7 @@ export class Sender extends SegmentWriter {
       sq.next++;
       const status = wqe.local!.run();
       if (status !== 'success') this.#failLocally(wqe, status);
+      else if (this.framer.position === this.#handedPosition) this.#doneBetweenWrites();
     }
     return null;
   }
@@ -433,18 +436,31 @@ export class Sender extends SegmentWriter {
 
   // ----------------------------------------------------------------------------------------------------- completion
 
-  /** What `fill` has made so far goes to the port. The result is given to `transmitted` once it has been taken. */
-  handOut(): number {
+  /** What `fill` has made so far goes to the port. */
+  handOut(): void {
     this.#handedOut++;
     this.#handedPosition = this.framer.position;
-    return this.#segmented();
+    this.#endWith(this.#segmented());
   }
 
-  /** The port has taken the oldest write that it had: whose `handOut` returned `end`. */
-  transmitted(end: number): void {
+  /** The port has taken the oldest write that it had. */
+  transmitted(): void {
     this.#handedOut--;
-    this.#confirmed = end;
+    this.#confirmed = this.#firstEnd;
+    this.#firstEnd = this.#secondEnd;
     this.sweep();
+  }
+
+  /** The last write handed out ends so much of the queue. */
+  #endWith(end: number): void {
+    if (this.#handedOut === 1) this.#firstEnd = end;
+    else this.#secondEnd = end;
+  }
+
+  /** Local work stands behind a write that has been handed out and in front of all that will be: it waits for nothing else. */
+  #doneBetweenWrites(): void {
+    if (this.#handedOut === 0) this.sweep();
+    else this.#endWith(this.#endpoint.sq.next);
   }
 
   /** The queue position behind the last entry that is all in segments. */

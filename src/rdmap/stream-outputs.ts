@@ -9,8 +9,6 @@ import type { StreamEvent, Transmission } from './stream-types.ts';
 
 /** Stands for a write whose memory the port has given back and which it has not confirmed. */
 const TAKEN: Transmission = { chunks: [], count: 0 };
-/** Work ends nowhere: the write was a start-up frame, or there was none. */
-export const NO_WORK = -1;
 
 export abstract class StreamOutputs {
   /** Null while there are none: a list that was ever used keeps room for seventeen. */
@@ -18,9 +16,6 @@ export abstract class StreamOutputs {
   // Writes handed to the port and not yet confirmed: two keep the port busy while one is being filled.
   #firstWrite: Transmission | null = null;
   #secondWrite: Transmission | null = null;
-  /** How much of the send queue each ends, as the sender says. */
-  #firstEnd = NO_WORK;
-  #secondEnd = NO_WORK;
   /** Octets handed to the port since the stream began. */
   protected octetsOut: number = WIDE_ZERO;
 
@@ -43,14 +38,9 @@ export abstract class StreamOutputs {
     return this.#secondWrite !== null;
   }
 
-  protected handOut(write: Transmission, octets: number, end: number): Transmission {
-    if (this.#firstWrite === null) {
-      this.#firstWrite = write;
-      this.#firstEnd = end;
-    } else {
-      this.#secondWrite = write;
-      this.#secondEnd = end;
-    }
+  protected handOut(write: Transmission, octets: number): Transmission {
+    if (this.#firstWrite === null) this.#firstWrite = write;
+    else this.#secondWrite = write;
     this.octetsOut += octets;
     return write;
   }
@@ -64,16 +54,14 @@ export abstract class StreamOutputs {
     stages.release(write);
   }
 
-  /** The oldest write has been confirmed: how much of the send queue it ends. */
-  protected confirmWrite(stages: StagePool): number {
+  /** The oldest write has been confirmed: true if it was the sender's, and no start-up frame. */
+  protected confirmWrite(stages: StagePool): boolean {
     const write = this.#firstWrite;
-    if (write === null) return NO_WORK;
-    const end = this.#firstEnd;
     this.#firstWrite = this.#secondWrite;
-    this.#firstEnd = this.#secondEnd;
     this.#secondWrite = null;
-    if (write instanceof Stage) stages.release(write);
-    return end;
+    if (!(write instanceof Stage)) return write === TAKEN;
+    stages.release(write);
+    return true;
   }
 
   /** The port is gone, and no write will be confirmed any more. */

@@ -20,7 +20,7 @@ import type { StartupFailure } from '../mpa/startup.ts';
 import { messagesReceived, messagesSent } from './counters.ts';
 import { IN_TURN, type Requester } from './receiver.ts';
 import { StreamOperation } from './stream-operation.ts';
-import { NO_WORK, StreamOutputs } from './stream-outputs.ts';
+import { StreamOutputs } from './stream-outputs.ts';
 import { STREAM_TABLE, type StreamInput, type StreamState } from './stream-states.ts';
 import { StreamStartup } from './stream-startup.ts';
 import type { CloseCause, PortAction, StreamConfig, StreamCounters, StreamEndpoint, Transmission } from './stream-types.ts';
@@ -234,9 +234,9 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   /** The oldest write handed out has been taken by the port, or (`ok` false) never will be. */
   handleTransmitted(ok: boolean, now: number): void {
     this.#now = now;
-    const end = this.confirmWrite(this.#config.resources.stages);
-    if (!ok || end === NO_WORK) return; // a start-up frame, or given up by `handleClose`
-    this.#operation!.sender.transmitted(end);
+    const work = this.confirmWrite(this.#config.resources.stages);
+    if (!ok || !work) return; // a start-up frame, or given up by `handleClose`
+    this.#operation!.sender.transmitted();
     this.#armNudge();
   }
 
@@ -296,7 +296,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     const frame = this.#frame;
     if (frame !== null) {
       this.#frame = null;
-      return this.handOut({ chunks: [frame], count: 1 }, frame.length, NO_WORK);
+      return this.handOut({ chunks: [frame], count: 1 }, frame.length);
     }
     const operation = this.#operation;
     if (operation === null || this.#ended || this.writing) return null;
@@ -318,7 +318,8 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
       return null;
     }
     stage.seal();
-    return this.handOut(stage, stage.octets, sender.handOut());
+    sender.handOut();
+    return this.handOut(stage, stage.octets);
   }
 
   /** Once `pollTransmit` is quiet: what to do with the port. Each action is told once. */

@@ -116,7 +116,8 @@ describe('the largest message', () => {
       if (cut.last) lasts++;
     });
     expect({ octets, lasts, slips }).toEqual({ octets: MAX, lasts: 1, slips: 0 });
-    sender.transmitted(sender.handOut());
+    sender.handOut();
+    sender.transmitted();
     expect(completed.length).toBe(1);
   });
 
