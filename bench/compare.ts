@@ -22,9 +22,14 @@ export interface BaselineRun extends Pick<RunResult, 'started' | 'seconds' | 'mo
   readonly goals: readonly GoalResult[];
 }
 
+/** Of several baselines that of this processor. */
+export function ofProcessor<T extends { readonly run?: BaselineRun | undefined }>(baselines: readonly T[], CPU: string | undefined): T | undefined {
+  return baselines.find(({ run }) => run?.machine['CPU'] === CPU);
+}
+
 /** Of several baselines that of the same processor, for ratios differ from one kind to the other; the first if there is none. */
 export function sameProcessor<T extends { readonly run?: BaselineRun | undefined }>(baselines: readonly T[], { CPU }: RunResult['machine']): T | undefined {
-  return baselines.find(({ run }) => run?.machine['CPU'] === CPU) ?? baselines[0];
+  return ofProcessor(baselines, CPU) ?? baselines[0];
 }
 
 /** What of a run is compared. */

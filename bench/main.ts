@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { baselineOf, compare, compareText, sameProcessor, type Baseline, type BaselineRun } from './compare.ts';
+import { baselineOf, compare, compareText, ofProcessor, sameProcessor, type Baseline, type BaselineRun } from './compare.ts';
 import { custom, goals } from './experiments.ts';
 import { goalsTable, judgeGoals } from './goals.ts';
 import { describeMachine, processor } from './machine.ts';
@@ -27,10 +27,9 @@ function committed(): { readonly path: string; readonly run?: BaselineRun | unde
 }
 
 /** Where the ratios of this machine are kept: told before half an hour of measuring, for they may not take the place of another processor's. */
-function placeToKeep({ baseline, from }: BenchOptions): string {
+function placeToKeep({ baseline }: BenchOptions, CPU: string | undefined): string {
   if (baseline !== undefined) return baseline;
-  const CPU = from === undefined ? processor() : readRun(from).machine['CPU'];
-  const own = committed().find(({ run }) => run?.machine['CPU'] === CPU);
+  const own = ofProcessor(committed(), CPU);
   if (own === undefined) throw new Error(`no baseline is of this processor, ${CPU}: name a file for it with --baseline`);
   return own.path;
 }
@@ -243,8 +242,9 @@ export async function run(args: string[]): Promise<number> {
     return 0;
   }
   try {
-    const place = options.saveBaseline ? placeToKeep(options) : null;
-    const result = options.from === undefined ? await measure(options, say) : readRun(options.from);
+    const earlier = options.from === undefined ? null : readRun(options.from);
+    const place = options.saveBaseline ? placeToKeep(options, earlier === null ? processor() : earlier.machine['CPU']) : null;
+    const result = earlier ?? (await measure(options, say));
     for (const { question, source, there, here } of result.scenarios) say(`${question}\n  seen there: ${there}${source === '' ? '' : ` (${source})`}\n  seen here:  ${here}`);
     say(goalsTable(result.goals.filter(({ figure }) => figure !== null)));
     if (options.json !== undefined) writeRun(options.json, result);

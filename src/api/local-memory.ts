@@ -70,10 +70,10 @@ export function localMemory(own: Own, name: string, memory: LocalMemory, access:
   } else {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a MemoryRegion, an Sge or an ArrayBufferView, got ${show(memory)}`);
   }
-  const mr = addSge(name, 0, sge, pd, access, scratch);
+  addSge(name, 0, sge, pd, access, scratch);
   const { offset, length, bytes } = scratch.first;
   scratch.clear();
-  return { sge: { mr, offset, length }, length, bytes: bytes.subarray(offset, offset + length), cleanup: null };
+  return { sge: { mr: sge.mr, offset, length }, length, bytes: bytes.subarray(offset, offset + length), cleanup: null };
 }
 
 /** @internal Where the payload of a Send or Write comes from: one of the two, as a request says it. */

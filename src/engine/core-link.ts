@@ -6,7 +6,7 @@ import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
 import { executeLocal } from '../rdmap/local-work.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner, type WcStatus } from '../rdmap/work.ts';
+import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WcStatus, type WorkOwner } from '../rdmap/work.ts';
 import type { EngineCore } from './core.ts';
 import { packError, type Command, type EndpointState, type OperationState } from './messages.ts';
 import { NUMBER_OF_STATUS, readReceive, readSend, RECEIVED } from './records.ts';

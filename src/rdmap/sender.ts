@@ -199,8 +199,7 @@ export class Sender extends SegmentWriter {
         if (!isRequest(wqe)) return wqe;
         return requests.outstanding < this.ord || this.ord === 0 ? wqe : null; // VERBS-072
       }
-      // VERBS-099: a fenced one waits for all the work in front; local work just done in front is not in its way.
-      if (wqe.fence && sq.next !== sq.tail) this.sweep();
+      // VERBS-099: a fenced one waits for all the work in front; local work just done in front has completed and is not in its way.
       if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return null;
       sq.next++;
       const status = wqe.local!.run();

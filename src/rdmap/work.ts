@@ -257,7 +257,7 @@ export class SendWqe extends SgeList {
  * The send queue: a ring with four free-running counters. head: next to post; next: next to send; tail: oldest not completed; freed:
  * oldest slot that may not be posted into yet, because its completion has not been polled (VERBS-092).
  *
- * An entry is over half a KiB, so there are only as many as have ever been in use at once; the slots are made for the first one.
+ * An entry is some 250 octets, so there are only as many as have ever been in use at once; the slots are made for the first one.
  */
 export class SendQueue {
   #depth: number;

@@ -381,7 +381,7 @@ export interface Sge {
  * @internal Check an element of a work request and put it into a queue entry's list. What it refers to is the region as it will be when the work
  * queued so far has been done. A window is not a region (VERBS-088, VERBS-160).
  */
-export function addSge(name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, list: SgeList): MemoryRegion {
+export function addSge(name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, list: SgeList): void {
   const mr = (sge as Sge | null | undefined)?.mr;
   if (!(mr instanceof MemoryRegion)) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges[${index}].mr must be a MemoryRegion, got ${show(mr)}`);
@@ -396,7 +396,6 @@ export function addSge(name: string, index: number, sge: unknown, pd: Protection
   const usable = inside && face.valid && mr.pd === pd && (face.access & right) === right;
   if (!usable) explainSge(`${name}.sges[${index}]`, mr, sge as Sge, pd, right);
   list.add(entry, bytes, offset, length, face.stag);
-  return mr;
 }
 
 /** What is wrong with an element that is not plainly right; returns if it may be used all the same. */
