@@ -65,7 +65,7 @@ function cases(): Case[] {
         return () => connection.send(data);
       });
       add('send of a region', ({ connection }) => {
-        const mr = connection.register(view(octets), 'none');
+        const mr = connection.allocate(octets, 'none');
         return () => connection.send(mr);
       });
       add('write', ({ connection, remote }) => {
@@ -179,6 +179,7 @@ async function main(rounds: number, pattern: string, other: string | undefined):
 }
 
 const [role = '9', ...rest] = process.argv.slice(2);
+process.once('disconnect', () => process.exit());
 if (role === 'serve') await serve();
 else if (role === 'client') await client(JSON.parse(rest[0]!) as Ports, new RegExp(rest[1]!));
 else await main(Number(role), rest[0] ?? '', rest[1]);

@@ -7,9 +7,9 @@ import type { CaseSpec } from '../types.ts';
 import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
 import { open, policy } from './stack.ts';
 
-/** Octets of receive buffers that a connection may have; messages of 1 MiB have fewer buffers than the usual 64. */
+/** Octets of receive buffers that a connection may have; messages of 1 MiB have fewer buffers than a program usually gets. */
 const BUFFERS_OCTETS = 16 << 20;
-const MAX_RECEIVES = 64;
+const USUAL_RECEIVES = 64;
 const MIN_RECEIVES = 4;
 const SMALLEST_MESSAGE = 64;
 
@@ -17,8 +17,8 @@ const quiet = (): void => undefined;
 
 function endpoint(spec: CaseSpec): EndpointOptions {
   const maxMessage = spec.verb === 'send' ? Math.max(spec.size, SMALLEST_MESSAGE) : SMALLEST_MESSAGE;
-  const receives = Math.max(MIN_RECEIVES, Math.min(MAX_RECEIVES, Math.floor(BUFFERS_OCTETS / maxMessage)));
-  return { rnic: open(spec, null), policy: policy(spec), maxMessage, receives };
+  const fit = Math.floor(BUFFERS_OCTETS / maxMessage);
+  return { rnic: open(spec, null), policy: policy(spec), maxMessage, ...(fit < USUAL_RECEIVES ? { receives: Math.max(MIN_RECEIVES, fit) } : {}) };
 }
 
 const payloadIn = (connections: readonly Connection[]) => (): number =>

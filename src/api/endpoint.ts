@@ -13,7 +13,10 @@ import { lenderFor, type Lender } from './lenders.ts';
 
 /** Options that both sides of the promise layer share. */
 export interface EndpointOptions {
-  /** Messages that can wait unread or unreleased. Default 64. */
+  /**
+   * Messages that can wait unread or unreleased. Default 64; with `engine: 'worker'` 256, or as many as 4 MiB of buffers hold if those are more than
+   * 64, for there a credit has to pass from thread to thread.
+   */
   readonly receives?: number;
   /** Largest message that can be received, octets. Default 16 KiB. `receives` buffers of this size are allocated. */
   readonly maxMessage?: number;
@@ -44,9 +47,12 @@ export interface EndpointOptions {
   readonly ord?: number;
 }
 
-export const DEFAULT_RECEIVES = 64;
-export const DEFAULT_MAX_MESSAGE = 16_384;
-export const DEFAULT_SENDS = 256;
+const DEFAULT_RECEIVES = 64;
+/** In a worker a credit takes six hand-overs there and back, between threads that sleep: as many messages as pass meanwhile. */
+const DEFAULT_WORKER_RECEIVES = 256;
+const DEFAULT_WORKER_BUFFERS = 4 << 20;
+const DEFAULT_MAX_MESSAGE = 16_384;
+const DEFAULT_SENDS = 256;
 /** Entries of the send queue beyond `sends`: one for a grant of credits, so that two sides that only send cannot starve each other. */
 const RESERVED_SENDS = 1;
 /** Receive buffers of one connection together: what a typed array can hold everywhere. */
@@ -78,8 +84,10 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${options.engine}, but options.rnic works in ${engineOf(rnic)}`);
   }
   const { limits } = rnic.device;
-  const receives = checkInteger('options.receives', options.receives === undefined ? DEFAULT_RECEIVES : options.receives, 1, limits.maxQpWr - RESERVED_RECEIVES);
   const maxMessage = checkInteger('options.maxMessage', options.maxMessage === undefined ? DEFAULT_MAX_MESSAGE : options.maxMessage, 0, limits.maxMessage);
+  const receives = checkInteger(
+    'options.receives', options.receives === undefined ? defaultReceives(rnic, maxMessage) : options.receives, 1, limits.maxQpWr - RESERVED_RECEIVES,
+  );
   if ((receives + RESERVED_RECEIVES) * maxMessage > MAX_BUFFER_OCTETS) {
     throw new IwarpError('ERR_TOO_LARGE', `options: ${receives} receives of ${maxMessage} octets are more than ${MAX_BUFFER_OCTETS} together`);
   }
@@ -103,6 +111,13 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
     ird: depth('ird', limits.maxQpRdAtom),
     ord: depth('ord', limits.maxQpInitRdAtom),
   };
+}
+
+/** Never more than the device's queues take. */
+function defaultReceives(rnic: Rnic, maxMessage: number): number {
+  const buffers = Math.floor(DEFAULT_WORKER_BUFFERS / Math.max(maxMessage, 1));
+  const wanted = engineOf(rnic) === 'worker' ? Math.min(DEFAULT_WORKER_RECEIVES, buffers) : DEFAULT_RECEIVES;
+  return Math.min(Math.max(wanted, DEFAULT_RECEIVES), rnic.device.limits.maxQpWr - RESERVED_RECEIVES);
 }
 
 /** No driver behind these presets has RFC 7306 on iWARP. */

@@ -10,6 +10,7 @@ import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WcStatus, 
 import type { EngineCore } from './core.ts';
 import { packError, type Command, type EndpointState, type OperationState } from './messages.ts';
 import { NUMBER_OF_STATUS, readReceive, readSend, RECEIVED } from './records.ts';
+import type { RingReader } from './ring.ts';
 
 /** One connection of an engine. */
 export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
@@ -38,8 +39,8 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     };
   }
 
-  send(words: Int32Array, at: number, operation: OperationState | null): void {
-    const wqe = readSend(words, at, this.endpoint!.sq, this.#engine.elements);
+  send(ring: RingReader, at: number, operation: OperationState | null): void {
+    const wqe = readSend(ring, at, this.endpoint!.sq, this.#engine.elements);
     if (operation !== null) {
       const { stags, elements } = this.#engine;
       const local = this.#engine.operation(operation, this);

@@ -7,6 +7,7 @@
  * of it is in place when the peer uses it, as in-thread. What waits there is bounded by the queues, since requests complete only later. Nothing in
  * here waits for the application's thread.
  */
+import { setImmediate } from 'node:timers';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { NO_BYTES } from '../base/copy.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
@@ -30,6 +31,12 @@ import {
 import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE, type Elements } from './records.ts';
 import { RingReader, RingWriter } from './ring.ts';
+
+/**
+ * The first news of a turn of the event loop rings at once. The application's thread that has dealt with it and sleeps again before the turn is over is
+ * rung at its end, or behind so many reads, a fraction of a millisecond: each time costs both threads as much as several messages.
+ */
+const READS_PER_BELL = 16;
 
 const NEVER = (): never => {
   throw new Error('an engine allocates no STags');
@@ -59,6 +66,8 @@ export class EngineCore implements PolledSource {
   readonly #shared = new Map<number, ReceiveQueue>();
   #nextLink = 1;
   #flushing = false;
+  /** Flushes of this turn of the event loop. */
+  #flushes = 0;
   #arrived = false;
   /** Success of several requests of one connection, one behind the other, is one record. */
   #run: CoreLink | null = null;
@@ -126,7 +135,7 @@ export class EngineCore implements PolledSource {
       case TO_ENGINE.SEND: {
         const link = this.#links.get(words[at + 1]!);
         const operation = hasOperation(words, at) ? (this.#take() as Extract<Command, { type: 'operation' }>).operation : null;
-        link?.send(words, at, operation);
+        link?.send(this.#reader, at, operation);
         break;
       }
       case TO_ENGINE.RECEIVE:
@@ -327,7 +336,7 @@ export class EngineCore implements PolledSource {
     this.#run = null;
   }
 
-  /** One doorbell for all that one turn of the event loop has to say. */
+  /** All that one read has led to is published together; a reader that is awake sees it at once. */
   #flushSoon(): void {
     if (this.#flushing) return;
     this.#flushing = true;
@@ -339,7 +348,14 @@ export class EngineCore implements PolledSource {
     this.endRun();
     if (this.#arrived) this.outbox.put(FROM_ENGINE.ARRIVED, 0);
     this.#arrived = false;
-    this.outbox.publish();
+    this.outbox.publishQuietly();
+    if (this.#flushes % READS_PER_BELL === 0) this.outbox.wake();
+    if (this.#flushes++ === 0) setImmediate(this.#endTurn);
+  };
+
+  readonly #endTurn = (): void => {
+    this.#flushes = 0;
+    this.outbox.wake();
   };
 
   readonly #noteArrival = (): void => {

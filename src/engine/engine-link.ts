@@ -145,7 +145,10 @@ export class EngineLink implements StreamLink {
     this.forward();
   }
 
-  /** Hand on what has been posted, receives first: an answer may come at once. False if the ring is full; then it goes on when there is room. */
+  /**
+   * Hand on what has been posted, receives first: an answer may come at once. False if the ring is full; then it goes on when there is room. Receives
+   * alone wake nobody: the engine looks at the ring before it takes anything from the network.
+   */
   forward(): boolean {
     const endpoint = this.#endpoint;
     const { host } = this.#engine;
@@ -160,12 +163,14 @@ export class EngineLink implements StreamLink {
         return this.#stall();
       }
     }
+    const first = sq.next;
     for (; sq.next < sq.head && sq.next < this.#limit; sq.next++) {
       const wqe = sq.slot(sq.next);
       if (!outbox.open || !writeSend(outbox.ring, this.id, wqe)) return this.#stall();
       if (wqe.local !== null) outbox.attach({ type: 'operation', operation: operationState(wqe.local.operation) } satisfies Command);
     }
-    outbox.publish();
+    if (sq.next === first) outbox.publishQuietly();
+    else outbox.publish();
     if (this.#behind.length > 0) for (const command of this.#behind.splice(0)) host.command(command);
     return true;
   }

@@ -75,7 +75,7 @@ export class Outbox {
   flush(): boolean {
     while (this.#first < this.#waiting.length) {
       const record = this.#waiting[this.#first]!;
-      if (!this.#writeWaiting(record) && (this.ring.waitForRoom(record.count + 1) || !this.#writeWaiting(record))) return false;
+      if (!this.#writeWaiting(record) && (this.waitForRoom(record.count + 1) || !this.#writeWaiting(record))) return false;
       this.#first++;
     }
     this.#waiting = [];
@@ -83,9 +83,26 @@ export class Outbox {
     return true;
   }
 
+  /** Ask to be rung when there is room. False if there is some by now, after all. */
+  waitForRoom(words: number): boolean {
+    if (!this.ring.waitForRoom(words)) return false;
+    this.wake(); // the ring may have been filled without a ring of the bell
+    return true;
+  }
+
   /** Let the other side see it all. */
   publish(): void {
-    if (this.ring.publish()) this.#doorbell.postMessage(0);
+    if (this.ring.publish()) this.ringBell();
+  }
+
+  /** Let the other side see it all when it wakes. */
+  publishQuietly(): void {
+    this.ring.publishQuietly();
+  }
+
+  /** Wake the other side if it sleeps. */
+  wake(): void {
+    if (this.ring.wake()) this.ringBell();
   }
 
   /** Wake the other side, whatever it does. */

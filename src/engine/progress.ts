@@ -196,9 +196,10 @@ export class Engine implements EngineUser, ListeningEngine {
   }
 
   stall(link: { forward(): boolean }): void {
+    const { outbox } = this.host;
     this.#stalled.add(link);
     // If there is room after all, nobody will ring for it.
-    if (!this.host.outbox.ring.waitForRoom(this.host.outbox.ring.maxRecord >> 1)) this.#device.defer(() => this.room());
+    if (!outbox.waitForRoom(outbox.ring.maxRecord >> 1)) this.#device.defer(() => this.room());
   }
 
   forget(link: EngineLink): void {

@@ -4,9 +4,10 @@
  *
  * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
  */
+import { copyBytes } from '../base/copy.ts';
 import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
 import { IMMEDIATE, WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
-import type { RingWriter } from './ring.ts';
+import type { RingReader, RingWriter } from './ring.ts';
 
 /** Types of the records towards the engine. */
 export const TO_ENGINE = { SEND: 1, RECEIVE: 2, SHARED_RECEIVE: 3, COMMAND: 4, FENCE: 5, COUNTERS: 6 } as const;
@@ -87,7 +88,7 @@ export function writeSend(ring: RingWriter, link: number, wqe: SendWqe): boolean
     return true;
   }
   words[next] = sges.total;
-  new Uint8Array(words.buffer).set(wqe.inline!.subarray(0, sges.total), (next + 1) << 2);
+  copyBytes(sges.first.bytes, sges.first.offset, ring.bytes, (next + 1) << 2, sges.total);
   return true;
 }
 
@@ -121,7 +122,8 @@ function readElements(words: Int32Array, at: number, count: number, sges: SgeLis
 }
 
 /** Read a send-side request into the queue; returns the entry, whose operation the caller has to add if `hasOperation` says so. */
-export function readSend(words: Int32Array, at: number, queue: SendQueue, elements: Elements): SendWqe {
+export function readSend(ring: RingReader, at: number, queue: SendQueue, elements: Elements): SendWqe {
+  const { words } = ring;
   const wqe = queue.peekFree()!;
   const bits = words[at + 2]!;
   wqe.kind = bits & KIND_MASK;
@@ -150,8 +152,9 @@ export function readSend(words: Int32Array, at: number, queue: SendQueue, elemen
     readElements(words, next, bits >>> COUNT_SHIFT, wqe.sges, elements);
   } else {
     const length = words[next]!;
-    wqe.inline = new Uint8Array(words.buffer, (next + 1) << 2, length).slice();
-    wqe.sges.add(null, wqe.inline, 0, length);
+    const inline = wqe.inlineMemory(length);
+    copyBytes(ring.bytes, (next + 1) << 2, inline, 0, length);
+    wqe.sges.add(null, inline, 0, length);
   }
   queue.push();
   return wqe;

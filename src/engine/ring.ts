@@ -6,7 +6,8 @@
  *
  * Doorbell. A reader that has found the ring empty says that it sleeps, looks once more, and goes back to its event loop. The writer that
  * publishes takes that word away and rings; as long as nobody has said that it sleeps, nobody rings. So a burst costs one wake, and a busy
- * reader none. The other way round a writer that finds no room leaves a note, and the reader that makes room rings back.
+ * reader none. What the reader need not know before it wakes by itself is published without a ring. The other way round a writer that finds no room
+ * leaves a note, and the reader that makes room rings back; one that sleeps in front of a full ring is rung then.
  */
 
 /** Type of a record that only fills up the end of the ring. */
@@ -30,6 +31,8 @@ export function createRing(words: number): Int32Array {
 export class RingWriter {
   /** The ring's words; `at` of a record is an index into them. */
   readonly words: Int32Array;
+  /** The same as octets, for payloads in a record. */
+  readonly bytes: Uint8Array;
   readonly #mask: number;
   #head = 0;
   #tail = 0;
@@ -37,6 +40,7 @@ export class RingWriter {
 
   constructor(ring: Int32Array) {
     this.words = ring;
+    this.bytes = new Uint8Array(ring.buffer);
     this.#mask = ring.length - FIRST_WORD - 1;
   }
 
@@ -77,22 +81,35 @@ export class RingWriter {
 
   /** Let the reader see what has been written. True if it sleeps and has to be rung. */
   publish(): boolean {
+    return this.publishQuietly() && this.wake();
+  }
+
+  /** The same for what can wait until the reader wakes by itself. False if there was nothing to publish. */
+  publishQuietly(): boolean {
     if (this.#published === this.#head) return false;
     this.#published = this.#head;
     Atomics.store(this.words, HEAD, this.#head);
-    return Atomics.load(this.words, ASLEEP) === 1 && Atomics.exchange(this.words, ASLEEP, 0) === 1;
+    return true;
+  }
+
+  /** True if the reader sleeps and has not seen all: it has to be rung now, and is told by nobody else. */
+  wake(): boolean {
+    const unread = Atomics.load(this.words, TAIL) !== this.#published;
+    return unread && Atomics.load(this.words, ASLEEP) === 1 && Atomics.exchange(this.words, ASLEEP, 0) === 1;
   }
 }
 
 /** The side that reads. */
 export class RingReader {
   readonly words: Int32Array;
+  readonly bytes: Uint8Array;
   readonly #mask: number;
   #head = 0;
   #tail = 0;
 
   constructor(ring: Int32Array) {
     this.words = ring;
+    this.bytes = new Uint8Array(ring.buffer);
     this.#mask = ring.length - FIRST_WORD - 1;
   }
 

@@ -35,7 +35,7 @@ export class SharedQueue {
       this.#engine.stall(this);
       return false;
     }
-    host.outbox.publish();
+    host.outbox.publishQuietly(); // as in `EngineLink.forward`
     return true;
   }
 }

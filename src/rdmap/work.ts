@@ -9,6 +9,9 @@ import { ringPlaces } from '../base/wide.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
 import type { LocalOperation } from './local-work.ts';
 
+/** Inline memory is made for so many octets at least: the next request may have a few more. */
+const LEAST_INLINE = 64;
+
 /** Completion statuses, with libibverbs' meanings (verbs draft figure 36). */
 export type WcStatus =
   | 'success'
@@ -193,8 +196,8 @@ export class SendWqe extends SgeList {
   msn = 0;
   /** Read: octets of the response placed. */
   received = 0;
-  /** Inline octets, made on first use. */
-  inline: Uint8Array | null = null;
+  /** For inline octets, made on first use. */
+  #inline: Uint8Array = NO_BYTES;
   #operands: Operands | null = null;
 
   constructor(queue: SendQueue) {
@@ -231,6 +234,12 @@ export class SendWqe extends SgeList {
 
   set toLo(value: number) {
     this.#toLo = value | 0;
+  }
+
+  /** Memory of the entry's own for at least so many inline octets, the same one again and again. */
+  inlineMemory(octets: number): Uint8Array {
+    if (this.#inline.length < octets) this.#inline = new Uint8Array(Math.max(octets, LEAST_INLINE));
+    return this.#inline;
   }
 
   /** Made when first asked for. */

@@ -4,7 +4,7 @@
  *
  * A half of the receive buffer that is free is Written as an entry into the peer's list and announced by a message.
  */
-import type { Rnic } from '../api/environment.ts';
+import { engineOf, type Rnic } from '../api/environment.ts';
 import { closeError } from '../api/errors.ts';
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { IwarpError } from '../base/errors.ts';
@@ -37,6 +37,8 @@ export interface ChannelHandler {
 
 /** librdmacm has 128 KiB; with halves of 64 KiB a fast sender waits a round trip for each, and reached a quarter of this one's rate. */
 const DEFAULT_BUFFER = 1_048_576;
+/** A window passes from thread to thread six times until it is offered again. */
+const DEFAULT_WORKER_RECEIVE = 4_194_304;
 const DEFAULT_CREDITS = 384;
 /** Receives beyond the credits: control messages use receives too, and are not counted. */
 const SPARE_RECEIVES = 64;
@@ -98,7 +100,8 @@ export class Channel {
   constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
     this.#scheduler = rnic.scheduler;
-    const size = (options.receiveBuffer ?? DEFAULT_BUFFER) & ~1;
+    const usual = engineOf(rnic) === 'worker' ? DEFAULT_WORKER_RECEIVE : DEFAULT_BUFFER;
+    const size = (options.receiveBuffer ?? usual) & ~1;
     this.#credits = options.credits ?? DEFAULT_CREDITS;
     this.#iomapSize = options.iomapSize ?? 0;
     const receives = this.#credits + SPARE_RECEIVES;

@@ -5,7 +5,7 @@ import { checkBoolean, checkInteger, checkObject } from '../base/errors.ts';
 
 /** Sizes of a stream. */
 export interface ChannelOptions {
-  /** Octets of the receive buffer, 4096 to 2^30; it is offered to the peer in halves. Default 1 MiB. */
+  /** Octets of the receive buffer, 4096 to 2^30; it is offered to the peer in halves. Default 1 MiB, with the engine in a worker 4 MiB. */
   readonly receiveBuffer?: number;
   /** Octets of the send buffer, 4096 to 2^30. Default 1 MiB. */
   readonly sendBuffer?: number;

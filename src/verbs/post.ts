@@ -411,9 +411,9 @@ function fillPayload(name: string, request: SendRequest | WriteRequest, wqe: Sen
   if (bytes.length > context.limits.maxInline) {
     throw new IwarpError('ERR_TOO_LARGE', `${name}.inline has ${bytes.length} octets, above the limit of ${context.limits.maxInline}`);
   }
-  wqe.inline ??= new Uint8Array(context.limits.maxInline);
-  wqe.inline.set(bytes);
-  wqe.sges.add(null, wqe.inline, 0, bytes.length);
+  const memory = wqe.inlineMemory(context.limits.maxInline);
+  memory.set(bytes);
+  wqe.sges.add(null, memory, 0, bytes.length);
 }
 
 function fillSges(name: string, sges: readonly Sge[], wqe: SendWqe, pd: ProtectionDomain, max: number, right: number): void {

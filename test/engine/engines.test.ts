@@ -35,6 +35,26 @@ describe('options', () => {
   });
 });
 
+describe('messages that can wait by default', () => {
+  it.each([
+    ['in this thread', 'thread', {}, 64],
+    ['in a worker, where a credit passes from thread to thread', 'worker', {}, 256],
+    ['in a worker, as many as 4 MiB hold', 'worker', { maxMessage: 32_768 }, 128],
+    ['in a worker, no fewer than in this thread', 'worker', { maxMessage: 1 << 20 }, 64],
+    ['in a worker, no more than were asked for', 'worker', { receives: 3 }, 3],
+    ['on a device with short queues, what those take', 'worker', { depth: 20 }, 16],
+  ] as const)('%s', async (_name, engine, options: { maxMessage?: number; receives?: number; depth?: number }, expected) => {
+    const { depth, ...rest } = options;
+    const rnic = openRnic({ engine, ...(depth === undefined ? {} : { limits: { maxQpWr: depth } }) });
+    const server = await createServer({ rnic: openRnic({ engine: 'thread' }) }).listen({ host: '127.0.0.1', port: 0 });
+    const connection = await connect({ rnic, host: '127.0.0.1', port: server.address.port, sends: 4, ...rest });
+    expect(connection.queuePair.query().maxRecvWr).toBe(expected + 4); // four are kept for grants and farewell
+    await connection.close();
+    await server.close();
+    rnic.device.close();
+  });
+});
+
 describe('several engines', () => {
   async function connections(rnic: Rnic, count: number): Promise<{ here: Connection[]; there: Connection[]; close: () => Promise<void> }> {
     const peer = openRnic({ engine: 'thread' });

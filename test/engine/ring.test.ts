@@ -76,6 +76,36 @@ describe('the ring', () => {
     expect(wakes).toEqual([false, true, false, false, false, false]);
   });
 
+  it('what is published quietly is there for a reader that wakes by itself, and what comes behind it rings as ever', () => {
+    const { writer, reader } = ends(64);
+    reader.sleep();
+    expect(writer.publishQuietly()).toBe(false); // nothing to publish
+    write(writer, 1, 2, 0);
+    expect([writer.publishQuietly(), writer.publish()]).toEqual([true, false]);
+    expect([read(reader), read(reader)]).toEqual([{ type: 1, first: 1 }, null]);
+    write(writer, 2, 2, 0);
+    expect([writer.publish(), writer.wake()]).toEqual([true, false]);
+  });
+
+  it('a reader that has seen all by itself and sleeps again is left alone', () => {
+    const { writer, reader } = ends(64);
+    write(writer, 1, 2, 0);
+    writer.publishQuietly();
+    read(reader);
+    reader.release();
+    expect([reader.sleep(), writer.wake()]).toEqual([true, false]);
+    write(writer, 1, 2, 0);
+    expect(writer.publish()).toBe(true);
+  });
+
+  it('a reader that sleeps in front of a ring filled quietly is woken by the writer that waits for room', () => {
+    const { writer, reader } = ends(64);
+    reader.sleep();
+    while (write(writer, 1, 8, 0));
+    writer.publishQuietly();
+    expect([writer.waitForRoom(8), writer.wake(), writer.wake()]).toEqual([true, true, false]);
+  });
+
   it('publishing nothing rings nobody', () => {
     const { writer, reader } = ends(64);
     reader.sleep();

@@ -1,8 +1,8 @@
 // Verbs and the connection manager on a device whose streams run in a worker thread: the same objects, calls, completions and events.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Rnic } from '../../src/index.ts';
 import { ACCESS, type MemoryRegion, type QueuePairOptions } from '../../src/verbs/index.ts';
-import { End, join, openWorkers, stop, until } from './support.ts';
+import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
 
 const EVERYTHING = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
 let near: Rnic;
@@ -88,6 +88,21 @@ describe('work requests', () => {
     const all = Array.from({ length: DEPTH }, (_, i) => i);
     expect(seen).toEqual(all);
     expect(sent).toEqual(all);
+  });
+
+  it('receives wake no sleeping engine, which finds them with the message; more of them than the ring holds do, and none is lost', async () => {
+    const DEPTH = 16_384; // six words each
+    const { client, server } = await pair({ maxSendWr: DEPTH, maxRecvWr: DEPTH });
+    const sink = memory(server, 4);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const bell = vi.spyOn(enginesOf(far)[0]!.host.outbox, 'ringBell');
+    server.qp.postRecv({ wrId: 0, sges: [{ mr: sink }] });
+    expect(bell).not.toHaveBeenCalled();
+    server.qp.postRecv(Array.from({ length: DEPTH - 1 }, (_, i) => ({ wrId: i + 1, sges: [{ mr: sink }] })));
+    expect(bell).toHaveBeenCalled();
+    bell.mockRestore();
+    client.qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, inline: Uint8Array.of(1), signaled: false })));
+    expect((await server.completed(DEPTH)).map(({ wrId }) => wrId)).toEqual(Array.from({ length: DEPTH }, (_, i) => i));
   });
 
   it('more completions than the ring holds, while the main thread does nothing', async () => {

@@ -13,7 +13,7 @@ afterEach(async () => {
   await Promise.all(cleanup.splice(0).map((each) => each()));
 });
 
-const script = (bigEndian = false): Promise<Scripted> => makeScript({ cleanup, bigEndian });
+const script = (bigEndian = false): Promise<Scripted> => makeScript({ cleanup, bigEndian, receiveBuffer: 1_048_576 });
 
 describe('a socket opposite a script', () => {
   it('announces its second half at once, and credits', async () => {
@@ -24,6 +24,12 @@ describe('a socket opposite a script', () => {
     const half = decodeSge(new DataView(list.bytes.buffer), 16);
     expect(half).toEqual({ addr: peer.dataBuffer.addr + 524_288n, key: peer.dataBuffer.key, length: 524_288 });
     expect(decodeSge(new DataView(list.bytes.buffer), 0).length).toBe(0);
+  });
+
+  it.each(['thread', 'worker'] as const)('offers half of its usual buffer, which is larger where a window passes between threads: engine %s', async (engine) => {
+    const socket = openRnic({ engine });
+    const { peer } = await makeScript({ cleanup, rnics: { socket, peer: openRnic({ engine: 'thread' }) } });
+    expect(peer.dataBuffer.length).toBe(engine === 'worker' ? 2_097_152 : 524_288);
   });
 
   it('fills the window of the private data first, even if the peer announces the next one together with its Reply', async () => {

@@ -58,11 +58,14 @@ export interface ScriptSetting {
   readonly cleanup: (() => Promise<unknown>)[];
   readonly rnics?: { readonly socket: Rnic; readonly peer: Rnic };
   readonly bigEndian?: boolean;
+  /** Octets of the socket's receive buffer; without it as many as by default. */
+  readonly receiveBuffer?: number;
 }
 
 /** A connection whose passive side is a socket, and whose active side the test plays. */
-export async function script({ cleanup, rnics, bigEndian = false }: ScriptSetting): Promise<Scripted> {
-  const server: RdmaServer = createServer(rnics === undefined ? {} : { rnic: rnics.socket }).listen(0, '127.0.0.1');
+export async function script({ cleanup, rnics, bigEndian = false, receiveBuffer }: ScriptSetting): Promise<Scripted> {
+  const options = { ...(rnics === undefined ? {} : { rnic: rnics.socket }), ...(receiveBuffer === undefined ? {} : { receiveBuffer }) };
+  const server: RdmaServer = createServer(options).listen(0, '127.0.0.1');
   cleanup.push(() => server[Symbol.asyncDispose]());
   await once(server, 'listening');
   const session = new Session(rnics?.peer ?? openRnic(), { maxSendWr: 64, maxRecvWr: 64 });

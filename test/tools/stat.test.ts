@@ -32,7 +32,7 @@ afterEach(async () => {
 
 /** A pair that has moved something. */
 async function busyPair(): Promise<Ends> {
-  ends = await pairOf('memory');
+  ends = await pairOf('memory', { receives: 64 }, { receives: 64 });
   const { client, server } = ends;
   const region = server.allocate(4096, 'read-write');
   await client.write(pattern(4096), server.share(region));
