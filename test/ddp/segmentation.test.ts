@@ -1,44 +1,15 @@
 /** Segmentation to a given MULPDU, and messages up to 2^32 - 1 octets, at the sender and the receiver on their own: RFC 5041 5.2. */
 import { describe, expect, it } from 'vitest';
 import { loadVectors } from '../../conformance/vectors/index.ts';
-import { seededRandom } from '../../src/base/random.ts';
 import { FINE, TERM } from '../../src/base/terminate-codes.ts';
 import { DdpReceiver, type DdpUlp } from '../../src/ddp/receiver.ts';
-import { ACCESS, StagTable, type StagEntry } from '../../src/ddp/stag-table.ts';
-import { createFramer } from '../../src/mpa/framer.ts';
+import { ACCESS, type StagEntry } from '../../src/ddp/stag-table.ts';
 import { createStage, type Stage } from '../../src/mpa/stage.ts';
-import { noMessages } from '../../src/rdmap/counters.ts';
-import { Requests } from '../../src/rdmap/reads.ts';
-import { Sender } from '../../src/rdmap/sender.ts';
-import { SendQueue, WORK, type SendWqe } from '../../src/rdmap/work.ts';
+import type { Sender } from '../../src/rdmap/sender.ts';
+import { WORK, type SendQueue } from '../../src/rdmap/work.ts';
+import { bareSender } from '../support/bare-sender.ts';
 
 const MAX = 0xffff_ffff;
-
-interface Bench {
-  readonly sender: Sender;
-  readonly sq: SendQueue;
-  readonly stags: StagTable;
-  readonly requests: Requests;
-  readonly completed: SendWqe[];
-}
-
-function bench(mulpdu: number): Bench {
-  const sq = new SendQueue(4);
-  const stags = new StagTable(seededRandom(1), 10);
-  const requests = new Requests(4);
-  const completed: SendWqe[] = [];
-  const sendCompleted = (wqe: SendWqe): void => {
-    completed.push(wqe);
-    sq.complete(true);
-  };
-  const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
-  const sender = new Sender({
-    framer: createFramer(false, null), mulpdu, version: 1, ord: 4, interleave: true, endpoint: { stags, pdHandle: 1, number: 1, sq, owner }, requests,
-    messages: noMessages(),
-  });
-  sender.mayTransmit = true;
-  return { sender, sq, stags, requests, completed };
-}
 
 interface Cut {
   readonly mo: number;
@@ -84,7 +55,7 @@ function post(sq: SendQueue, tagged: boolean, to: bigint, pieces: readonly [Uint
 describe('segmentation vectors', () => {
   for (const { name, fields } of loadVectors('segmentation')) {
     it(`DDP-017 DDP-018 DDP-021 DDP-025: ${name}`, () => {
-      const { sender, sq } = bench(fields.mulpdu);
+      const { sender, sq } = bareSender(fields.mulpdu);
       post(sq, fields.tagged, BigInt(fields.to ?? 0), [[new Uint8Array(fields.messageLength), fields.messageLength]]);
       const cuts: Cut[] = [];
       drain(sender, (cut) => cuts.push(cut));
@@ -104,7 +75,7 @@ describe('the largest message', () => {
   const pieces: [Uint8Array, number][] = Array.from({ length: 64 }, (_, i) => [piece, i < 63 ? 1 << 26 : (1 << 26) - 1]);
 
   it.each([['Send', false], ['Write', true]] as const)('DDP-017 DDP-018 DDP-022 DDP-023: a %s of 2^32 - 1 octets is cut without a slip, TO carrying into the upper half', (_, tagged) => {
-    const { sender, sq, completed } = bench(64_768);
+    const { sender, sq, completed } = bareSender(64_768);
     const start = 0xffff_ffff_8000_0000n - 0x1_0000_0000n;
     post(sq, tagged, start, pieces);
     let octets = 0;
@@ -122,7 +93,7 @@ describe('the largest message', () => {
   });
 
   it('RDMAP-031 RDMAP-029: a response of 2^32 - 1 octets comes to its end with the right TO, past 2^31 and past 2^32 of TO', () => {
-    const { sender, stags, requests } = bench(64_768);
+    const { sender, stags, requests } = bareSender(64_768);
     const entry: StagEntry = stags.allocate('region', 1);
     entry.access = ACCESS.REMOTE_READ;
     // The last 200 000 octets of a region that pretends to begin 2^32 - 1 octets before its end.

@@ -5,29 +5,14 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
 import { StagTable } from '../../src/ddp/stag-table.ts';
-import { createFramer } from '../../src/mpa/framer.ts';
 import { createStage } from '../../src/mpa/stage.ts';
-import { noMessages } from '../../src/rdmap/counters.ts';
-import { Requests } from '../../src/rdmap/reads.ts';
-import { Sender } from '../../src/rdmap/sender.ts';
-import { SendQueue, WORK, type SendWqe } from '../../src/rdmap/work.ts';
+import { WORK, type SendWqe } from '../../src/rdmap/work.ts';
+import { bareSender } from '../support/bare-sender.ts';
 
 const octets = new Uint8Array(1000);
 
 function bench() {
-  const sq = new SendQueue(16);
-  const completed: (number | bigint)[] = [];
-  const sendCompleted = (wqe: SendWqe): void => {
-    completed.push(wqe.wrId);
-    sq.complete(true);
-  };
-  const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
-  const requests = new Requests(4);
-  const sender = new Sender({
-    framer: createFramer(false, null), mulpdu: 400, version: 1, ord: 4, interleave: true,
-    endpoint: { stags: new StagTable(seededRandom(1), 10), pdHandle: 1, number: 1, sq, owner }, requests, messages: noMessages(),
-  });
-  sender.mayTransmit = true;
+  const { sender, sq, requests, completed } = bareSender(400);
   const done: number[] = [];
   const post = (wrId: number, kind: number, fill: (wqe: SendWqe) => void): void => {
     const wqe = sq.peekFree()!;

@@ -6,19 +6,16 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
 import { seededRandom } from '../../src/base/random.ts';
-import { StagTable } from '../../src/ddp/stag-table.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
 import { createStage } from '../../src/mpa/stage.ts';
-import { noMessages } from '../../src/rdmap/counters.ts';
-import { Requests } from '../../src/rdmap/reads.ts';
-import { Sender } from '../../src/rdmap/sender.ts';
 import { LEND_FROM, LENT_WRITE_OCTETS, STAGE_OCTETS } from '../../src/rdmap/stages.ts';
-import { SendQueue, WORK } from '../../src/rdmap/work.ts';
+import { WORK, type SendQueue } from '../../src/rdmap/work.ts';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import type { Fault } from '../../src/transport/fault.ts';
 import { faulty } from '../../src/transport/fault.ts';
 import { segmenting } from '../../src/transport/segmenting.ts';
 import { createWorkCompletion, ACCESS, type QueuePair, type SendWorkRequest } from '../../src/verbs/index.ts';
+import { bareSender } from '../support/bare-sender.ts';
 import { decodeFpdus } from '../support/naive/decoder.ts';
 import { Pair } from '../support/pair.ts';
 import { captured } from './capture.ts';
@@ -35,14 +32,7 @@ function noise(octets: number, seed: number): Uint8Array {
 
 describe('a write with lent payloads', () => {
   const make = (mulpdu: number, crc: boolean, markers = false): { sq: SendQueue; fill: () => ReturnType<typeof createStage> } => {
-    const sq = new SendQueue(8);
-    const owner = { sendCompleted: () => sq.complete(true), receiveCompleted: () => undefined, receiveTaken: () => undefined };
-    const sender = new Sender({
-      framer: createFramer(markers, crc ? defaultCrc32cEngine() : null), mulpdu, version: 1, ord: 1, interleave: true,
-      endpoint: { stags: new StagTable(seededRandom(1), 4), pdHandle: 1, number: 1, sq, owner }, requests: new Requests(1),
-      messages: noMessages(),
-    });
-    sender.mayTransmit = true;
+    const { sender, sq } = bareSender(mulpdu, createFramer(markers, crc ? defaultCrc32cEngine() : null));
     const fill = (): ReturnType<typeof createStage> => {
       const stage = createStage(new Uint8Array(STAGE_OCTETS).fill(0xa5));
       sender.fill(stage);
