@@ -207,7 +207,8 @@ class Service {
     for (;;) {
       const first = await this.#pieces.some(1);
       if (first === null) return;
-      const header = decodeHeader(Buffer.concat([first, await this.#pieces.exactly(HEADER_OCTETS - 1)]));
+      const begun = Buffer.from(first); // it stays only until more is asked for
+      const header = decodeHeader(Buffer.concat([begun, await this.#pieces.exactly(HEADER_OCTETS - 1)]));
       const status = await this.#execute(header);
       const { command, id } = header;
       await this.#pieces.write(encodeHeader({ command: command | RESPONSE, length: HEADER_OCTETS, data: status, id }));
@@ -241,7 +242,7 @@ class Service {
   async #open({ length, data }: Header): Promise<number> {
     this.#tool.io.out('opening: ');
     const octets = length - HEADER_OCTETS;
-    if (octets === 0 || octets > MAX_PATH) return EINVAL;
+    if (octets <= 0 || octets > MAX_PATH) return EINVAL;
     const bytes = await this.#pieces.exactly(octets);
     const end = bytes.indexOf(0);
     const path = bytes.subarray(0, end < 0 ? bytes.length : end).toString();

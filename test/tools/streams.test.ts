@@ -1,10 +1,12 @@
 /** rstream, riostream and rcopy against each other: figures, verified data, files, messages octet for octet, wrong flags, peers that leave. */
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { observedDevices } from '../../src/observe/devices.ts';
+import { connect } from '../../src/sockets/index.ts';
 import { decodeHeader, encodeHeader, encodeOpen, encodeWrite, run as rcopy, splitTarget } from '../../src/tools/rcopy.ts';
 import { run as riostream } from '../../src/tools/riostream.ts';
 import { run as rstream } from '../../src/tools/rstream.ts';
@@ -139,6 +141,28 @@ describe('rcopy', () => {
     expect(readFileSync(join(folder, 'two'), 'utf8')).toBe('small');
     server.kill();
     expect(await server.status).toBe(1);
+  });
+
+  it('a server takes commands as they come, octet by octet', async () => {
+    const server = new Side(rcopy, ['-p', '0']);
+    const socket = connect({ host: '127.0.0.1', port: await server.port });
+    const target = join(folder, 'slow');
+    const answers: Buffer[] = [];
+    socket.on('data', (data: Buffer) => void answers.push(data));
+    await once(socket, 'connect');
+    const close = encodeHeader({ command: 2, length: 16, data: 0, id: 7n });
+    for (const octet of Buffer.concat([encodeOpen(target, 0o100600), encodeWrite(5), Buffer.from('abcde'), close])) {
+      socket.write(Uint8Array.of(octet));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await server.said('done');
+    expect(readFileSync(target, 'utf8')).toBe('abcde');
+    while (Buffer.concat(answers).length < 48) await once(socket, 'data');
+    const headers = [0, 16, 32].map((at) => decodeHeader(Buffer.concat(answers).subarray(at, at + 16)));
+    expect(headers.map(({ command, data }) => [command, data])).toEqual([[0x81, 0], [0x83, 0], [0x82, 0]]);
+    socket.destroySoon();
+    server.kill();
+    await server.status;
   });
 
   it.each([['x'], ['a', 'b', 'c'], ['-q']])('answers %j with its usage', async (...args) => {

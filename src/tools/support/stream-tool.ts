@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { connect as tcpConnect, createServer as tcpServer } from 'node:net';
 import { IwarpError } from '../../base/errors.ts';
-import { connect, createServer, RdmaServer, type RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
+import { connect, createServer, RdmaServer, type OnReadOptions, type RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
 import { atoi, textOption, type ParsedOptions } from './options.ts';
 import type { Tool } from './tool.ts';
 
@@ -14,15 +14,50 @@ export function patience(options: ParsedOptions): number {
   return (seconds === undefined ? DEFAULT_TIMEOUT_S : Math.max(0, atoi(seconds))) * 1000;
 }
 
+/** Octets that a socket reads at a time: they stay in the cache until they are used. */
+const PLACE_OCTETS = 65_536;
+
+/** Where a byte stream reads into: a piece stays until the next one is asked for, and needs no memory of its own. */
+class Place {
+  readonly #memory = Buffer.allocUnsafeSlow(PLACE_OCTETS);
+  #piece: Buffer = this.#memory.subarray(0, 0);
+  arrived: () => void = () => undefined;
+
+  readonly onread: OnReadOptions = {
+    buffer: this.#memory,
+    callback: (octets) => {
+      this.#piece = this.#memory.subarray(0, octets);
+      this.arrived();
+      return false;
+    },
+  };
+
+  /** Up to `octets` of what is here; null, and the socket reads on, if there are none. */
+  take(octets: number, stream: Duplex): Buffer | null {
+    if (this.#piece.length === 0) {
+      stream.resume();
+      return null;
+    }
+    const taken = this.#piece.subarray(0, octets);
+    this.#piece = this.#piece.subarray(taken.length);
+    return taken;
+  }
+}
+
 /** A stream read and written in exact pieces. */
 export class Pieces {
   readonly stream: Duplex;
+  readonly #place: Place | null;
   #failure: Error | null = null;
   #ended = false;
   #wake: (() => void) | null = null;
 
-  constructor(stream: Duplex) {
+  /** Without a place the stream makes memory for what it reads. */
+  constructor(stream: Duplex, place: Place | null) {
     this.stream = stream;
+    this.#place = place;
+    if (place === null) stream.on('readable', () => this.#wake?.());
+    else place.arrived = () => this.#wake?.();
     stream.on('error', (error) => {
       this.#failure ??= error;
       this.#wake?.();
@@ -35,7 +70,6 @@ export class Pieces {
       this.#ended = true;
       this.#wake?.();
     });
-    stream.on('readable', () => this.#wake?.());
     stream.on('drain', () => this.#wake?.());
   }
 
@@ -48,10 +82,10 @@ export class Pieces {
     if (this.#failure !== null) throw this.#failure instanceof IwarpError ? this.#failure : new IwarpError('ERR_CONNECTION_RESET', this.#failure.message);
   }
 
-  /** Up to `octets` as they come; null at the end. */
+  /** Up to `octets` as they come, until more is asked for; null at the end. */
   async some(octets: number): Promise<Buffer | null> {
     for (;;) {
-      const data = this.stream.read(Math.min(octets, Math.max(1, this.stream.readableLength))) as Buffer | null;
+      const data = this.#take(octets);
       if (data !== null) return data;
       this.#check();
       if (this.#ended) return null;
@@ -59,18 +93,23 @@ export class Pieces {
     }
   }
 
-  /** Exactly these octets. @throws IwarpError ERR_CONNECTION_CLOSED when the stream ends before */
+  #take(octets: number): Buffer | null {
+    if (this.#place !== null) return this.#place.take(octets, this.stream);
+    return this.stream.read(Math.min(octets, Math.max(1, this.stream.readableLength))) as Buffer | null;
+  }
+
+  /** Exactly these octets, each piece to `into` as it comes, or all together. @throws IwarpError ERR_CONNECTION_CLOSED when the stream ends before */
   async exactly(octets: number, into?: (piece: Buffer) => void): Promise<Buffer> {
-    const pieces: Buffer[] = [];
+    const whole = Buffer.allocUnsafe(into === undefined ? octets : 0);
     let left = octets;
     while (left > 0) {
       const piece = await this.some(left);
       if (piece === null) throw new IwarpError('ERR_CONNECTION_CLOSED', `the peer ended the connection with ${left} octets to come`);
-      left -= piece.length;
-      if (into === undefined) pieces.push(piece);
+      if (into === undefined) whole.set(piece, octets - left);
       else into(piece);
+      left -= piece.length;
     }
-    return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+    return whole;
   }
 
   /** Write, and wait while the stream is full. The memory must stay as it is until it has been taken. */
@@ -120,7 +159,10 @@ export async function openStream(
   tool.check();
   const { host, port, source } = where;
   const target = { host, port, ...(source === undefined ? {} : { localAddress: source }) };
-  const stream = options.tcp === true ? tcpConnect({ ...target, noDelay: true }) : connect({ ...options, ...target, rnic: tool.rnic, policy: tool.policy });
+  const place = options.tcp === true ? null : new Place();
+  const stream = place === null
+    ? tcpConnect({ ...target, noDelay: true })
+    : connect({ ...options, ...target, rnic: tool.rnic, policy: tool.policy, onread: place.onread });
   tend(stream, tool, options);
   await new Promise<void>((resolve, reject) => {
     stream.once('connect', () => resolve());
@@ -128,7 +170,7 @@ export async function openStream(
       reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message, { cause: error }));
     });
   });
-  return new Pieces(stream);
+  return new Pieces(stream, place);
 }
 
 /** Connections of a listening tool, one after the other. */
@@ -140,14 +182,20 @@ export class StreamListener {
 
   private constructor(tool: Tool, options: StreamOptions) {
     this.#tool = tool;
+    const places = new WeakMap<Duplex, Place>();
+    const onread = (socket: RdmaSocket): OnReadOptions => {
+      const place = new Place();
+      places.set(socket, place);
+      return place.onread;
+    };
     const take = (stream: RdmaSocket | Duplex): void => {
       tend(stream, tool, options);
-      const pieces = new Pieces(stream);
+      const pieces = new Pieces(stream, places.get(stream) ?? null);
       const waiter = this.#waiting.shift();
       if (waiter === undefined) this.#arrived.push(pieces);
       else waiter(pieces);
     };
-    this.#server = options.tcp === true ? tcpServer({ noDelay: true }, take) : createServer({ ...options, rnic: tool.rnic, policy: tool.policy }, take);
+    this.#server = options.tcp === true ? tcpServer({ noDelay: true }, take) : createServer({ ...options, rnic: tool.rnic, policy: tool.policy, onread }, take);
   }
 
   /** Bind and listen. */
