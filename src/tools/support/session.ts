@@ -118,8 +118,9 @@ export class Session {
     connection.setHandler((event) => this.#handle(event));
   }
 
+  /** A session that is over takes none, and says so to who waits: the peer may leave behind the very message that made room for this one. */
   postRecv(sge: Sge): void {
-    this.qp.postRecv({ wrId: RECEIVE, sges: [sge] });
+    if (!this.#over) this.qp.postRecv({ wrId: RECEIVE, sges: [sge] });
   }
 
   /** The next received message. */
