@@ -94,8 +94,9 @@ export class RingWriter {
 
   /** True if the reader sleeps and has not seen all: it has to be rung now, and is told by nobody else. */
   wake(): boolean {
-    const unread = Atomics.load(this.words, TAIL) !== this.#published;
-    return unread && Atomics.load(this.words, ASLEEP) === 1 && Atomics.exchange(this.words, ASLEEP, 0) === 1;
+    // A reader at work writes its tail all the time: that line is only fetched from one that sleeps.
+    const unseen = Atomics.load(this.words, ASLEEP) === 1 && Atomics.load(this.words, TAIL) !== this.#published;
+    return unseen && Atomics.exchange(this.words, ASLEEP, 0) === 1;
   }
 }
 

@@ -242,7 +242,7 @@ class Service {
   async #open({ length, data }: Header): Promise<number> {
     this.#tool.io.out('opening: ');
     const octets = length - HEADER_OCTETS;
-    if (octets <= 0 || octets > MAX_PATH) return EINVAL;
+    if (octets === 0 || octets > MAX_PATH) return EINVAL;
     const bytes = await this.#pieces.exactly(octets);
     const end = bytes.indexOf(0);
     const path = bytes.subarray(0, end < 0 ? bytes.length : end).toString();

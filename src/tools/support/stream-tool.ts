@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { connect as tcpConnect, createServer as tcpServer } from 'node:net';
 import { IwarpError } from '../../base/errors.ts';
-import { connect, createServer, RdmaServer, type OnReadOptions, type RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
+import { connect, createServer, RdmaServer, RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
 import { atoi, textOption, type ParsedOptions } from './options.ts';
 import type { Tool } from './tool.ts';
 
@@ -20,22 +20,23 @@ const PLACE_OCTETS = 65_536;
 /** Where a byte stream reads into: a piece stays until the next one is asked for, and needs no memory of its own. */
 class Place {
   readonly #memory = Buffer.allocUnsafeSlow(PLACE_OCTETS);
+  readonly #socket: RdmaSocket;
   #piece: Buffer = this.#memory.subarray(0, 0);
-  arrived: () => void = () => undefined;
 
-  readonly onread: OnReadOptions = {
-    buffer: this.#memory,
-    callback: (octets) => {
+  constructor(socket: RdmaSocket, arrived: () => void) {
+    this.#socket = socket;
+    const callback = (octets: number): boolean => {
       this.#piece = this.#memory.subarray(0, octets);
-      this.arrived();
+      arrived();
       return false;
-    },
-  };
+    };
+    socket.readInto({ buffer: this.#memory, callback });
+  }
 
   /** Up to `octets` of what is here; null, and the socket reads on, if there are none. */
-  take(octets: number, stream: Duplex): Buffer | null {
+  take(octets: number): Buffer | null {
     if (this.#piece.length === 0) {
-      stream.resume();
+      this.#socket.resume();
       return null;
     }
     const taken = this.#piece.subarray(0, octets);
@@ -52,12 +53,11 @@ export class Pieces {
   #ended = false;
   #wake: (() => void) | null = null;
 
-  /** Without a place the stream makes memory for what it reads. */
-  constructor(stream: Duplex, place: Place | null) {
+  /** A socket of node:net makes memory for each piece that it reads, one of ours does not. */
+  constructor(stream: Duplex) {
     this.stream = stream;
-    this.#place = place;
-    if (place === null) stream.on('readable', () => this.#wake?.());
-    else place.arrived = () => this.#wake?.();
+    this.#place = stream instanceof RdmaSocket ? new Place(stream, () => this.#wake?.()) : null;
+    if (this.#place === null) stream.on('readable', () => this.#wake?.());
     stream.on('error', (error) => {
       this.#failure ??= error;
       this.#wake?.();
@@ -94,7 +94,7 @@ export class Pieces {
   }
 
   #take(octets: number): Buffer | null {
-    if (this.#place !== null) return this.#place.take(octets, this.stream);
+    if (this.#place !== null) return this.#place.take(octets);
     return this.stream.read(Math.min(octets, Math.max(1, this.stream.readableLength))) as Buffer | null;
   }
 
@@ -159,10 +159,7 @@ export async function openStream(
   tool.check();
   const { host, port, source } = where;
   const target = { host, port, ...(source === undefined ? {} : { localAddress: source }) };
-  const place = options.tcp === true ? null : new Place();
-  const stream = place === null
-    ? tcpConnect({ ...target, noDelay: true })
-    : connect({ ...options, ...target, rnic: tool.rnic, policy: tool.policy, onread: place.onread });
+  const stream = options.tcp === true ? tcpConnect({ ...target, noDelay: true }) : connect({ ...options, ...target, rnic: tool.rnic, policy: tool.policy });
   tend(stream, tool, options);
   await new Promise<void>((resolve, reject) => {
     stream.once('connect', () => resolve());
@@ -170,7 +167,7 @@ export async function openStream(
       reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message, { cause: error }));
     });
   });
-  return new Pieces(stream, place);
+  return new Pieces(stream);
 }
 
 /** Connections of a listening tool, one after the other. */
@@ -182,20 +179,14 @@ export class StreamListener {
 
   private constructor(tool: Tool, options: StreamOptions) {
     this.#tool = tool;
-    const places = new WeakMap<Duplex, Place>();
-    const onread = (socket: RdmaSocket): OnReadOptions => {
-      const place = new Place();
-      places.set(socket, place);
-      return place.onread;
-    };
     const take = (stream: RdmaSocket | Duplex): void => {
       tend(stream, tool, options);
-      const pieces = new Pieces(stream, places.get(stream) ?? null);
+      const pieces = new Pieces(stream);
       const waiter = this.#waiting.shift();
       if (waiter === undefined) this.#arrived.push(pieces);
       else waiter(pieces);
     };
-    this.#server = options.tcp === true ? tcpServer({ noDelay: true }, take) : createServer({ ...options, rnic: tool.rnic, policy: tool.policy, onread }, take);
+    this.#server = options.tcp === true ? tcpServer({ noDelay: true }, take) : createServer({ ...options, rnic: tool.rnic, policy: tool.policy }, take);
   }
 
   /** Bind and listen. */
