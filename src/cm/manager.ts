@@ -209,7 +209,7 @@ function wishesOf(ird: number | undefined, ord: number | undefined): Partial<Dep
 /** The side that is connected to: a Request has come and waits for an answer. */
 export class PassiveConnection extends CmConnection {
   readonly #listener: CmListener;
-  #pending = true;
+  #answer: 'awaited' | 'given' | 'gone' = 'awaited';
 
   /** @internal */
   constructor(context: ConnectionContext, listener: CmListener) {
@@ -252,9 +252,11 @@ export class PassiveConnection extends CmConnection {
     const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
     const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#listener.depthLimit));
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#listener.depthLimit));
-    this.#decide('accept');
-    if (!this.link!.deciding) return;
-    qp.attach(this);
+    this.#checkUnanswered('accept');
+    const { deciding } = this.link!;
+    if (deciding) qp.attach(this); // before anything changes here: it throws for a queue pair that is not Idle
+    this.#settle('given');
+    if (!deciding) return;
     this.qpInUse = qp;
     this.link!.accept(qp, privateData, wishesOf(ird, ord));
   }
@@ -266,40 +268,36 @@ export class PassiveConnection extends CmConnection {
    */
   reject(privateData?: ArrayBufferView): void {
     const bytes = checkPrivateData('privateData', privateData, this.#room);
-    this.#decide('reject');
+    this.#checkUnanswered('reject');
+    this.#settle('given');
     this.link!.reject(bytes);
   }
-
-  #decided = false;
 
   /** Octets of private data that the Reply has room for. */
   get #room(): number {
     return privateDataRoom(this.context.policy, this.parameters?.revision ?? 1);
   }
 
-  #decide(what: string): void {
-    if (this.#decided || this.parameters === undefined) {
+  #checkUnanswered(what: string): void {
+    if (this.#answer === 'given' || this.parameters === undefined) {
       throw new IwarpError('ERR_INVALID_STATE', `${what} is for a connection request that has not been answered`);
     }
-    this.#decided = true;
-    this.#settle();
   }
 
   /** @internal */
   protected override neverEstablished(): void {
     super.neverEstablished();
-    this.#settle();
+    if (this.#answer === 'awaited') this.#settle('gone');
   }
 
-  #settle(): void {
-    if (!this.#pending) return;
-    this.#pending = false;
-    this.#listener.decided();
+  #settle(how: 'given' | 'gone'): void {
+    if (this.#answer === 'awaited') this.#listener.decided();
+    this.#answer = how;
   }
 
   /** @internal It came to this listener and has not been answered. */
   waitsAt(listener: CmListener): boolean {
-    return this.#pending && this.#listener === listener;
+    return this.#answer === 'awaited' && this.#listener === listener;
   }
 
   /** @internal */

@@ -384,6 +384,22 @@ describe('time-outs and bounds', () => {
     servesOthers(bench);
   });
 
+  it('SEC-033: an accept that throws leaves the request open, and counted as pending, until it is answered', async () => {
+    const { bench, peer } = await rawInitiator({ listen: { maxPending: 2 }, onRequest: () => undefined });
+    peer.request({ revision: 1 });
+    bench.settle();
+    const { connection } = bench.incoming[0]!;
+    const used = bench.side.createQp();
+    used.modify({ state: 'error' });
+    expect(() => connection.accept(used)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE', message: 'qp is in state error' }));
+    expect(bench.listener!.pending).toBe(1);
+    connection.accept(bench.side.createQp());
+    expect(bench.listener!.pending).toBe(0);
+    bench.settle();
+    expect(peer.startup().frame).toMatchObject({ kind: 'reply', reject: false });
+    expect(() => connection.reject()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+  });
+
   it('SEC-033: established connections do not count as pending', async () => {
     const { bench } = await rawInitiatorUp({ listen: { maxPending: 1 } });
     servesOthers(bench);
