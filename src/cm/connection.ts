@@ -73,6 +73,8 @@ export abstract class CmConnection implements QpController, LinkHandler {
   #terminate: TerminateInfo | undefined;
   #established = false;
   #finished = false;
+  /** It keeps the process alive. */
+  #held = true;
 
   /** @internal Made by {@link ConnectionManager.connect} and by a listener. */
   constructor(context: ConnectionContext) {
@@ -129,6 +131,21 @@ export abstract class CmConnection implements QpController, LinkHandler {
     else this.cancel();
   }
 
+  /** Keep the process alive while the connection is open, as it does unless {@link unref} has been called. */
+  ref(): void {
+    this.#setRef(true);
+  }
+
+  /** Let the process end although the connection is open; one that is being made holds it until then. As `unref` of `net.Socket`. */
+  unref(): void {
+    this.#setRef(false);
+  }
+
+  #setRef(on: boolean): void {
+    this.#held = on;
+    if (this.link?.opened === true) this.link.setRef(on);
+  }
+
   // ------------------------------------------------------------------------------------------------- QpController
 
   /** @internal There is something to send. */
@@ -180,6 +197,7 @@ export abstract class CmConnection implements QpController, LinkHandler {
   /** @internal */
   opened(): void {
     this.context.census.begin(this);
+    if (!this.#held) this.link!.setRef(false);
   }
 
   /** @internal */

@@ -47,6 +47,8 @@ export interface StreamLink {
   abort(): void;
   /** Something was posted. */
   kick(): void;
+  /** Whether the connection, once it is open, keeps the process alive. */
+  setRef(on: boolean): void;
   counters(): StreamCounters;
   presetMsn(qn: number, msn: number): void;
 }
@@ -247,6 +249,10 @@ class ThreadLink extends StreamDriver implements StreamLink {
   abort(): void {
     this.stream.abort(this.now());
     this.kick();
+  }
+
+  setRef(on: boolean): void {
+    this.port?.setRef?.(on);
   }
 
   counters(): StreamCounters {

@@ -399,6 +399,16 @@ export class CmListener implements ListenHandler {
     this.#pending--;
   }
 
+  /** Keep the process alive while this listens, as it does unless {@link unref} has been called. */
+  ref(): void {
+    this.#listener?.setRef?.(true);
+  }
+
+  /** Let the process end although this listens. As `unref` of `net.Server`. */
+  unref(): void {
+    this.#listener?.setRef?.(false);
+  }
+
   /** Stop listening and drop what has not been answered; established connections live on. */
   close(done?: () => void): void {
     if (this.#closed) {

@@ -22,6 +22,8 @@ export class EngineLink implements StreamLink {
   readonly #engine: Engine;
   #endpoint: StreamEndpoint | null = null;
   #state: 'connecting' | 'open' | 'gone' = 'connecting';
+  /** It keeps the process alive. */
+  held = true;
   #established = false;
   #local: PortAddress | undefined;
   #remote: PortAddress | undefined;
@@ -119,6 +121,12 @@ export class EngineLink implements StreamLink {
 
   abort(): void {
     if (this.#state !== 'gone') this.#engine.host.command({ type: 'abort', link: this.id });
+  }
+
+  setRef(on: boolean): void {
+    if (this.held === on || this.#state === 'gone') return;
+    this.held = on;
+    this.#engine.host.setRef(on);
   }
 
   setOrd(ord: number): void {

@@ -67,6 +67,8 @@ export class EngineHost implements PolledSource {
   readonly gone: Promise<void>;
   #fence = 0;
   #open = 0;
+  /** Of what is open, what keeps the process alive. */
+  #held = 0;
   #retired = false;
   #state: 'running' | 'failed' | 'stopped' = 'running';
 
@@ -101,15 +103,25 @@ export class EngineHost implements PolledSource {
     return this.#state;
   }
 
-  /** Something is open on the engine that keeps the process alive, as a socket does. */
-  ref(): void {
-    if (this.#open++ === 0 && this.#state === 'running') this.worker.ref();
+  /** Something has been opened on the engine; it keeps the process alive, as a socket does. */
+  opened(): void {
+    this.#open++;
+    this.setRef(true);
   }
 
-  unref(): void {
-    if (--this.#open !== 0 || this.#state !== 'running') return;
-    this.worker.unref();
-    if (this.#retired) this.stop();
+  /** It is gone; `held` as `setRef` was told last. */
+  closed(held: boolean): void {
+    if (held) this.setRef(false);
+    if (--this.#open === 0 && this.#retired) this.stop();
+  }
+
+  /** One thing that is open keeps the process alive, or not any more. */
+  setRef(on: boolean): void {
+    const before = this.#held;
+    this.#held += on ? 1 : -1;
+    if (this.#state !== 'running') return;
+    if (before === 0) this.worker.ref();
+    else if (this.#held === 0) this.worker.unref();
   }
 
   /** Stop the thread as soon as nothing is open on it. */

@@ -109,6 +109,10 @@ export class EngineListener implements PortListener, EngineListenHandler {
     }
   }
 
+  setRef(on: boolean): void {
+    for (const listener of this.#bound) listener.setRef?.(on);
+  }
+
   // ------------------------------------------------------------------------------------------- what engines tell it
 
   full(): boolean {

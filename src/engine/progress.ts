@@ -121,6 +121,8 @@ interface Listening {
   readonly handler: EngineListenHandler;
   readonly ready: ListenReady;
   done: (() => void) | undefined;
+  /** It keeps the process alive. */
+  held: boolean;
 }
 
 /** One engine with its links and listeners. */
@@ -160,7 +162,7 @@ export class Engine implements EngineUser, ListeningEngine {
       return link;
     }
     this.#links.set(id, link);
-    this.host.ref();
+    this.host.opened();
     link.attach(endpoint, { type: 'connect', link: id, target, policy, confirm, privateData, wishes });
     return link;
   }
@@ -171,8 +173,8 @@ export class Engine implements EngineUser, ListeningEngine {
       this.#device.defer(() => ready(undefined, error));
       return;
     }
-    this.#listeners.set(id, { handler, ready, done: undefined });
-    this.host.ref();
+    this.#listeners.set(id, { handler, ready, done: undefined, held: true });
+    this.host.opened();
     this.host.command({ type: 'listen', listener: id, ...request });
   }
 
@@ -204,7 +206,7 @@ export class Engine implements EngineUser, ListeningEngine {
 
   forget(link: EngineLink): void {
     this.#stalled.delete(link);
-    if (this.#links.delete(link.id)) this.host.unref();
+    if (this.#links.delete(link.id)) this.host.closed(link.held);
   }
 
   /** An operation has gone well there: it holds here too, and on the other engines. */
@@ -280,7 +282,7 @@ export class Engine implements EngineUser, ListeningEngine {
     const link = new EngineLink(this, id, null);
     link.open(local, remote);
     this.#links.set(id, link);
-    this.host.ref();
+    this.host.opened();
     if (listening === undefined) link.abort(); // closed meanwhile
     else link.handler = listening.handler.incoming(link);
   }
@@ -294,13 +296,18 @@ export class Engine implements EngineUser, ListeningEngine {
         if (this.#error === null) this.host.command({ type: 'unlisten', listener: id });
         else this.#whenGone(done);
       },
+      setRef: (on) => {
+        if (listening.held === on || !this.#listeners.has(id)) return;
+        listening.held = on;
+        this.host.setRef(on);
+      },
     });
   }
 
   #endListener(id: number, error: Error | null): void {
     const listening = this.#listeners.get(id);
     if (!this.#listeners.delete(id) || listening === undefined) return;
-    this.host.unref();
+    this.host.closed(listening.held);
     if (error !== null) listening.ready(undefined, error);
     else listening.done?.();
   }

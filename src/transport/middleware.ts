@@ -87,6 +87,10 @@ export class PassingPort implements Port, PortHandler {
     this.inner.resume();
   }
 
+  setRef(on: boolean): void {
+    this.inner.setRef?.(on);
+  }
+
   onData(bytes: Uint8Array, start: number, end: number): void {
     this.handler?.onData(bytes, start, end);
   }

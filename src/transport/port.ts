@@ -58,6 +58,8 @@ export interface Port {
   pause(): void;
   /** Deliver again. */
   resume(): void;
+  /** Optional: whether the connection keeps the process alive, as it does until this is called. */
+  setRef?(on: boolean): void;
 }
 
 /** Where to connect to. */
@@ -97,6 +99,8 @@ export interface PortListener {
   readonly address: PortAddress;
   /** Stop accepting; `done` follows when the address is free. Accepted ports live on. */
   close(done?: () => void): void;
+  /** Optional: whether the listener keeps the process alive, as it does until this is called. */
+  setRef?(on: boolean): void;
 }
 
 /** Told once, later, with the listener or an error. */

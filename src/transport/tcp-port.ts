@@ -210,6 +210,11 @@ export class TcpPort implements Port {
     this.#socket.resume();
   }
 
+  setRef(on: boolean): void {
+    if (on) this.#socket.ref();
+    else this.#socket.unref();
+  }
+
   /** Node calls back in the order of the writes; one function for all of them saves a closure per write. Bound, which is half the memory of a closure with its context. */
   readonly #written: (error?: Error | null) => void = this.#settleWritten.bind(this);
 

@@ -217,6 +217,11 @@ class TcpListener implements PortListener {
     this.#server.close();
     if (done !== undefined) setImmediate(done);
   }
+
+  setRef(on: boolean): void {
+    if (on) this.#server.ref();
+    else this.#server.unref();
+  }
 }
 
 function connectError(what: string, cause: Error | undefined): IwarpError {
