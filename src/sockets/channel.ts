@@ -17,6 +17,7 @@ import type { ReceiveWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import type { ChannelOptions } from './options.ts';
 import { findMapped, Mappings } from './iomap.ts';
+import type { Pieces } from './pieces.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
 import {
@@ -214,21 +215,20 @@ export class Channel {
     return !this.#peer!.bigEndian;
   }
 
-  /** Send from `chunk`, from `offset` on; returns how many octets were taken, 0 if there is no room now. */
-  write(chunk: Uint8Array, offset: number): number {
+  /** Send what there is room for now; returns how many octets were taken. */
+  write(pieces: Pieces): number {
     if (this.#state !== 'open' || !this.#tellMaps()) return 0;
-    let at = offset;
-    while (at < chunk.length) {
-      const transfer = this.#outbound.take(chunk, at);
+    const { left } = pieces;
+    while (pieces.left > 0) {
+      const transfer = this.#outbound.take(pieces);
       if (transfer === null) break;
       const { octets, from, addr, key } = transfer;
       this.qp.postSend([
         { opcode: 'rdma-write', sges: [{ mr: this.#send, offset: from, length: octets }], signaled: false, rkey: key, remoteAddr: addr },
         { opcode: 'send', wrId: ID.DATA, inline: this.#message(OP.DATA, octets) },
       ]);
-      at += octets;
     }
-    return at - offset;
+    return left - pieces.left;
   }
 
   /**
@@ -357,6 +357,8 @@ export class Channel {
       this.#onLastControl = null;
       done?.();
     }
+    // Somebody who has ended the connection waits for this to leave: it does.
+    if (this.#cancelLinger !== null) this.#linger();
     this.#giveCredits();
     this.#handler.onWritable();
   }
@@ -445,7 +447,7 @@ export class Channel {
         this.#failure ??= new IwarpError(event.reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${event.reason}`);
         break;
       case 'unreachable':
-        this.#closed(this.#failure ?? new IwarpError('ERR_CONNECT', event.error.message, { cause: event.error }));
+        this.#closed(this.#failure ?? connectFailure(event.error));
         break;
       case 'closing':
         // The peer's TCP has ended, with or without a word of this protocol: it sends and takes no more.
@@ -479,14 +481,28 @@ export class Channel {
     this.#giveCredits();
   }
 
-  /** Close in order, behind everything posted: when the peer has ended the connection, or after the linger time. */
+  /**
+   * End both directions in order, after everything posted: when the peer has ended the connection too, or when the linger time has passed in
+   * which nothing left that waited to.
+   */
   close(): void {
+    if (this.#state === 'closed' || this.#state === 'closing') return;
+    this.finish('disconnect', () => this.#allSaid());
+    if (this.#state === 'open') this.#linger();
+  }
+
+  #allSaid(): void {
     if (this.#state === 'closed' || this.#state === 'closing') return;
     if (this.#said !== 'disconnect' || this.#ended === 'disconnect') {
       this.#leave();
       return;
     }
     this.#state = 'closing';
+    this.#linger();
+  }
+
+  #linger(): void {
+    this.#stopLinger();
     this.#cancelLinger = this.#scheduler.at(this.#scheduler.now() + LINGER_MS, () => this.#leave());
   }
 
@@ -527,6 +543,11 @@ export class Channel {
     this.#pd.deallocate();
     this.#handler.onClosed(error);
   }
+}
+
+/** The error of an attempt, where it is one of ours already (no TCP connection, an engine that has failed), else with it as the cause. */
+function connectFailure(error: Error): IwarpError {
+  return error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message, { cause: error });
 }
 
 function viewOf(region: MemoryRegion): DataView {

@@ -23,6 +23,10 @@ export interface RdmaSocketOptions extends ChannelOptions {
   readonly keepAlive?: boolean;
   /** Milliseconds between two such questions. Default two hours. */
   readonly keepAliveInitialDelay?: number;
+  /** Milliseconds without octets until `timeout`; see {@link RdmaSocket.setTimeout}. Default 0, never. */
+  readonly timeout?: number;
+  /** Octets that may wait in either direction before the stream holds its source back, as with every `node:stream`. Default: Node's. */
+  readonly highWaterMark?: number;
   /** Ends the socket with an AbortError. */
   readonly signal?: AbortSignal;
   /** Device, transport and clock, from `openRnic` of `iwarp`; the process's own by default. */
@@ -32,7 +36,16 @@ export interface RdmaSocketOptions extends ChannelOptions {
 /** As librdmacm's rs_mem and its 16-bit credits allow; a buffer below a page makes no window worth a message. */
 const RANGES = {
   receiveBuffer: [4096, 2 ** 30], sendBuffer: [4096, 2 ** 30], credits: [16, 0x7fff], iomapSize: [0, 127 * 256], keepAliveInitialDelay: [0, 0x7fff_ffff],
+  timeout: [0, 0x7fff_ffff], highWaterMark: [0, Number.MAX_SAFE_INTEGER],
 } as const;
+
+/**
+ * A TCP port as `node:net` takes it: a number, or digits as environment variables have them. Anything else is left to the check that names the
+ * argument.
+ */
+export function portOf(port: unknown): number | undefined {
+  return (typeof port === 'string' && /^[0-9]+$/.test(port) ? Number(port) : port ?? undefined) as number | undefined;
+}
 
 /** Throws ERR_INVALID_ARGUMENT unless all is as {@link RdmaSocketOptions} says; returns the device to use. */
 export function checkSocketOptions(options: RdmaSocketOptions): Rnic {

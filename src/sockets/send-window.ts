@@ -4,8 +4,8 @@
  *
  * The peer's windows are filled from front to back, no transfer crosses the end of one.
  */
-import { putBytes } from '../base/copy.ts';
 import { asNumberIfSafe, plus } from '../base/u64.ts';
+import { Pieces } from './pieces.ts';
 import type { RemoteMemory } from './wire.ts';
 
 /** Credits that we leave unused, so that our control messages find a receive at a peer that has no spare ones. */
@@ -73,13 +73,13 @@ export class SendWindow {
     this.#sequence = (this.#sequence + 1) & 0xffff;
   }
 
-  /** The next transfer from `chunk`, from `offset` on, copied into the buffer; null if there is no room or credit now. */
-  take(chunk: Uint8Array, offset: number): Transfer | null {
+  /** The next transfer of `pieces`, copied into the buffer; null if there is no room or credit now. */
+  take(pieces: Pieces): Transfer | null {
     const window = this.#windows[0];
-    const octets = Math.min(MAX_TRANSFER, chunk.length - offset, window?.left ?? 0, this.#room());
+    const octets = Math.min(MAX_TRANSFER, pieces.left, window?.left ?? 0, this.#room());
     if (octets === 0 || !this.hasCredit) return null;
     const { addr, key } = window!;
-    const from = this.#put(chunk.subarray(offset, offset + octets));
+    const from = this.#put(pieces, octets);
     this.countMessage();
     window!.addr = plus(addr, octets);
     window!.left -= octets;
@@ -91,7 +91,7 @@ export class SendWindow {
   takeDirect(data: Uint8Array, target: { readonly addr: bigint; readonly key: number; readonly left: number }): Transfer | null {
     const octets = Math.min(data.length, target.left, MAX_TRANSFER, this.#room());
     if (octets === 0 || this.#inFlight.length >= MAX_TRANSFERS) return null;
-    return { octets, from: this.#put(data.subarray(0, octets)), addr: target.addr, key: target.key };
+    return { octets, from: this.#put(new Pieces([data]), octets), addr: target.addr, key: target.key };
   }
 
   /** The oldest transfer has completed: its octets of the buffer are free. */
@@ -103,12 +103,12 @@ export class SendWindow {
     return Math.min(this.#free, this.#buffer.length - this.#at);
   }
 
-  #put(data: Uint8Array): number {
+  #put(pieces: Pieces, octets: number): number {
     const at = this.#at;
-    putBytes(data, this.#buffer, at);
-    this.#at = (at + data.length) % this.#buffer.length;
-    this.#free -= data.length;
-    this.#inFlight.push(data.length);
+    pieces.take(octets, this.#buffer, at);
+    this.#at = (at + octets) % this.#buffer.length;
+    this.#free -= octets;
+    this.#inFlight.push(octets);
     return at;
   }
 }

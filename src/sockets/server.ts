@@ -1,13 +1,14 @@
 /** The side that listens, in the shape of `net.Server`. */
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
-import { checkFunction, checkObject, IwarpError } from '../base/errors.ts';
+import { checkSignal } from '../base/abort.ts';
+import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
 import type { BindOptions } from '../cm/target.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { checkOnRead, type OnReadOptions } from './onread.ts';
-import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
+import { checkSocketOptions, portOf, type RdmaSocketOptions } from './options.ts';
 import { RdmaSocket } from './socket.ts';
 import { decodeConnectionData, type ConnectionData } from './wire.ts';
 
@@ -21,18 +22,65 @@ export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   readonly onread?: (socket: RdmaSocket) => OnReadOptions;
 }
 
+/** Where {@link RdmaServer.listen} listens, and until when. */
+export interface ListenOptions extends Omit<BindOptions, 'port'> {
+  /** TCP port; 0, the default, picks a free one. */
+  readonly port?: number | string | null | undefined;
+  /** Closes the server. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The ends of a connection that was turned away because of `maxConnections`, as `net.Server` tells them. */
+export interface DropArgument {
+  /** Our address. */
+  readonly localAddress?: string;
+  /** Our TCP port. */
+  readonly localPort?: number;
+  /** `IPv4` or `IPv6`. */
+  readonly localFamily?: string;
+  /** The peer's address. */
+  readonly remoteAddress?: string;
+  /** The peer's TCP port. */
+  readonly remotePort?: number;
+  /** `IPv4` or `IPv6`. */
+  readonly remoteFamily?: string;
+}
+
+function dropOf({ localAddress, remoteAddress }: PassiveConnection): DropArgument {
+  return {
+    ...(localAddress && { localAddress: localAddress.address, localPort: localAddress.port, localFamily: localAddress.family }),
+    ...(remoteAddress && { remoteAddress: remoteAddress.address, remotePort: remoteAddress.port, remoteFamily: remoteAddress.family }),
+  };
+}
+
+/** Events of {@link RdmaServer}, with what their listeners get. */
+export interface ServerEvents {
+  /** The address is bound. */
+  listening: [];
+  /** A connection has come. */
+  connection: [socket: RdmaSocket];
+  /** The server could not listen. */
+  error: [error: Error];
+  /** It listens no longer, and its last connection has ended. */
+  close: [];
+  /** A connection was rejected, since `maxConnections` are open. */
+  drop: [data: DropArgument];
+}
+
 /**
- * A server. Events: `listening`, `connection` (socket), `error`, `close`.
+ * A server. Events: `listening`, `connection` (socket), `drop` (addresses), `error`, `close`.
  *
  * The responder may send as soon as the connection is made, as programs on rsockets expect, where RFC 5044 (MPA-028) would have it wait for
  * the initiator's first FPDU; `policy: { responder: 'strict' }` waits.
  */
-export class RdmaServer extends EventEmitter {
+export class RdmaServer extends EventEmitter<ServerEvents> {
   readonly #options: ServerOptions;
   readonly #policy: ConnectionPolicy;
   readonly #rnic: Rnic;
   readonly #sockets = new Set<RdmaSocket>();
   #listener: CmListener | null = null;
+  /** It keeps the process alive while it listens. */
+  #held = true;
   #state: 'idle' | 'binding' | 'listening' | 'closing' | 'closed' = 'idle';
   /** Connections above this number are rejected. */
   maxConnections: number = Number.POSITIVE_INFINITY;
@@ -44,27 +92,44 @@ export class RdmaServer extends EventEmitter {
     if (options.onread !== undefined) checkFunction('options.onread', options.onread);
     this.#options = options;
     this.#policy = resolvePolicy(options.policy, { ...DEFAULT_POLICY, responder: 'relaxed' });
-    options.signal?.addEventListener('abort', () => this.close(), { once: true });
+    this.#closeOn(options.signal);
+  }
+
+  #closeOn(signal: AbortSignal | undefined): void {
+    checkSignal(signal);
+    const close = (): void => {
+      if (this.#state === 'binding' || this.#state === 'listening') this.close();
+    };
+    if (signal?.aborted === true) process.nextTick(close);
+    else signal?.addEventListener('abort', close, { once: true });
   }
 
   /**
    * Bind and listen; `listening` follows, or `error`. As in `node:net`: `listen(port, host, backlog, callback)`, each of which may be left
-   * out, or `listen({ port, host, backlog }, callback)`; port 0 picks a free one.
+   * out, or `listen({ port, host, backlog, signal }, callback)`; port 0 picks a free one, a string of digits is a port too. What was closed
+   * may listen again.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already or has been closed
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already or is being closed
    */
-  listen(port?: number, host?: string, backlog?: number, ready?: () => void): this;
-  listen(port: number, host: string, ready?: () => void): this;
-  listen(port: number, ready?: () => void): this;
-  listen(where: BindOptions, ready?: () => void): this;
+  listen(port?: number | string | null, host?: string, backlog?: number, ready?: () => void): this;
+  listen(port: number | string | null, host: string, ready?: () => void): this;
+  listen(port: number | string | null, ready?: () => void): this;
+  listen(where: ListenOptions, ready?: () => void): this;
   listen(ready: () => void): this;
-  listen(...given: (BindOptions | number | string | (() => void) | undefined)[]): this {
-    if (this.#state !== 'idle') throw new IwarpError('ERR_INVALID_STATE', 'the server is listening or closed already');
+  listen(...given: (ListenOptions | number | string | (() => void) | null | undefined)[]): this {
+    if (this.#state !== 'idle' && this.#state !== 'closed') {
+      throw new IwarpError('ERR_INVALID_STATE', this.#state === 'closing' ? 'the server is being closed' : 'the server listens already');
+    }
     const ready = typeof given.at(-1) === 'function' ? given.pop() as () => void : undefined;
     const [where, host, backlog] = given;
-    const options = where === undefined || typeof where === 'number' ? { port: where, host, backlog } : where;
-    checkObject('options', options);
-    const bound = this.#rnic.cm.listen({ ...options as BindOptions, policy: this.#policy }, (request) => this.#request(request));
+    const named = typeof where === 'object' && where !== null;
+    const { signal, ...options }: ListenOptions = named ? where : { port: where ?? undefined, host, backlog } as ListenOptions;
+    const port = portOf(options.port);
+    if (port !== undefined) checkInteger(named ? 'options.port' : 'port', port, 0, 65_535);
+    checkSignal(signal);
+    const bound = this.#rnic.cm.listen({ ...options as BindOptions, port: port ?? 0, policy: this.#policy }, (request) => this.#request(request));
+    this.#closeOn(signal);
+    this.#listener = null;
     this.#state = 'binding';
     if (ready !== undefined) this.once('listening', ready);
     bound.then(
@@ -85,6 +150,7 @@ export class RdmaServer extends EventEmitter {
       return;
     }
     this.#state = 'listening';
+    if (!this.#held) listener.unref();
     this.emit('listening');
   }
 
@@ -109,17 +175,38 @@ export class RdmaServer extends EventEmitter {
     return this;
   }
 
-  /** Stop listening; `close` follows when the last connection has ended. */
+  /** Keep the process alive while the server listens, as it does unless {@link RdmaServer.unref} has been called. */
+  ref(): this {
+    this.#setRef(true);
+    return this;
+  }
+
+  /** Let the process end although the server listens. Connections keep it alive by themselves. */
+  unref(): this {
+    this.#setRef(false);
+    return this;
+  }
+
+  #setRef(on: boolean): void {
+    this.#held = on;
+    if (on) this.#listener?.ref();
+    else this.#listener?.unref();
+  }
+
+  /**
+   * Stop listening; `close` follows when the last connection has ended. `callback` is called then, with ERR_INVALID_STATE if the server did not
+   * listen.
+   */
   close(callback?: (error?: Error) => void): this {
-    if (callback !== undefined) this.once('close', callback);
-    if (this.#state === 'closing') return this;
     const before = this.#state;
-    if (before === 'closed') {
-      process.nextTick(() => this.emit('close'));
-      return this;
+    const runs = before === 'listening' || before === 'binding';
+    if (callback !== undefined) {
+      checkFunction('callback', callback);
+      this.once('close', () => callback(...(runs ? [] : [new IwarpError('ERR_INVALID_STATE', 'the server does not listen')])));
     }
+    if (before === 'closing') return this;
     this.#state = 'closing';
-    if (before === 'listening' || before === 'idle') this.#shut();
+    if (before !== 'binding') this.#shut();
     return this;
   }
 
@@ -157,8 +244,10 @@ export class RdmaServer extends EventEmitter {
       request.reject();
       return;
     }
-    if (this.#state !== 'listening' || this.#sockets.size >= this.maxConnections) {
+    const full = this.#sockets.size >= this.maxConnections;
+    if (this.#state !== 'listening' || full) {
       request.reject();
+      if (full) this.emit('drop', dropOf(request));
       return;
     }
     const { signal: _signal, onread, ...options } = this.#options;

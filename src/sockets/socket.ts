@@ -15,11 +15,14 @@ import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Channel } from './channel.ts';
 import { checkOnRead, placeOf, type OnReadOptions } from './onread.ts';
-import { checkSocketOptions, type RdmaSocketOptions } from './options.ts';
+import { Pieces } from './pieces.ts';
+import { checkSocketOptions, portOf, type RdmaSocketOptions } from './options.ts';
 import type { ConnectionData } from './wire.ts';
 
 /** Options of {@link connect}. */
-export interface ConnectOptions extends RdmaSocketOptions, TargetOptions {
+export interface ConnectOptions extends RdmaSocketOptions, Omit<TargetOptions, 'port'> {
+  /** TCP port of the peer; a string of digits is one too. */
+  readonly port: number | string;
   /** Host name or address of the peer. Default `localhost`. */
   readonly host?: string;
   /** Differences from `DEFAULT_POLICY` of `iwarp`. */
@@ -35,6 +38,48 @@ const DEFAULT_KEEP_ALIVE_MS = 7_200_000;
 /** Where a socket stands, in the words of `net.Socket.readyState`. */
 export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed';
 
+/** Events of {@link RdmaSocket} beyond those of a Duplex, with what their listeners get. */
+export interface SocketEvents {
+  /** The connection is there. */
+  connect: [];
+  /** Right after `connect`. */
+  ready: [];
+  /** Nothing has crossed for as long as {@link RdmaSocket.setTimeout} says. */
+  timeout: [];
+  /** The end; `hadError` when an `error` came before it. */
+  close: [hadError: boolean];
+}
+
+/** Listening to them. */
+// eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging
+export interface RdmaSocket {
+  /** Listen. */
+  on<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
+  /** Listen, for the other events of a Duplex. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  on(event: string | symbol, listener: (...values: any[]) => void): this;
+  /** Listen once. */
+  once<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
+  /** Listen once, for the other events of a Duplex. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  once(event: string | symbol, listener: (...values: any[]) => void): this;
+  /** As `on`. */
+  addListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
+  /** As `on`, for the other events of a Duplex. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  addListener(event: string | symbol, listener: (...values: any[]) => void): this;
+  /** Listen in front of the others. */
+  prependListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
+  /** Listen in front of the others, for the other events of a Duplex. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  prependListener(event: string | symbol, listener: (...values: any[]) => void): this;
+  /** Listen once, in front of the others. */
+  prependOnceListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
+  /** Listen once, in front of the others, for the other events of a Duplex. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  prependOnceListener(event: string | symbol, listener: (...values: any[]) => void): this;
+}
+
 /**
  * A connection. Events are those of a Duplex, with `connect`, `ready`, `timeout` of `net.Socket`.
  *
@@ -43,6 +88,7 @@ export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed
  * socket.write('hello');
  * for await (const chunk of socket) console.log(chunk);
  */
+// eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging
 export class RdmaSocket extends Duplex {
   #channel: Channel;
   #wanted = false;
@@ -51,8 +97,10 @@ export class RdmaSocket extends Duplex {
   #reading = true;
   /** A piece is being given, from inside of which nothing else may be. */
   #giving = false;
-  #chunk: Uint8Array | null = null;
-  #written = 0;
+  /** What is being written. */
+  #pieces: Pieces | null = null;
+  /** Octets of it when it began. */
+  #writing = 0;
   #callback: ((error?: Error | null) => void) | null = null;
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
@@ -61,18 +109,22 @@ export class RdmaSocket extends Duplex {
   /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
   #endsBoth = false;
   #idleMs = 0;
-  #idleTimer: NodeJS.Timeout | undefined;
+  #cancelIdle: CancelTimer | null = null;
+  #lastActive = 0;
   readonly #scheduler: Scheduler;
   #cancelKeepAlive: CancelTimer | null = null;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
   /** Octets given to the reader so far. */
   bytesRead = 0;
-  /** Octets taken from the writer and put on their way so far. */
-  bytesWritten = 0;
+  /** Octets put on their way so far. */
+  #sent = 0;
 
   /** @internal Use {@link connect} or a server. */
   constructor(options: RdmaSocketOptions, rnic: Rnic) {
-    super({ allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true });
+    const { highWaterMark } = options;
+    super({
+      allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true, ...(highWaterMark === undefined ? {} : { highWaterMark }),
+    });
     this.#scheduler = rnic.scheduler;
     this.#channel = new Channel(rnic, options, {
       onOpen: () => this.#opened(options),
@@ -152,6 +204,12 @@ export class RdmaSocket extends Duplex {
     return this.#addresses?.local.family;
   }
 
+  /** Octets written so far, those that still wait to leave among them, as with `net.Socket`. */
+  get bytesWritten(): number {
+    // What is being written counts as waiting until all of it has been taken.
+    return this.#sent + (this.#pieces === null ? this.writableLength : this.writableLength - this.#writing + this.#pieces.left);
+  }
+
   /** Our address, port and family; an empty object until `connect`. */
   address(): PortAddress | Record<string, never> {
     return this.#addresses?.local ?? {};
@@ -162,6 +220,7 @@ export class RdmaSocket extends Duplex {
     checkInteger('ms', ms, 0, 0x7fff_ffff);
     if (callback !== undefined) checkFunction('callback', callback);
     this.#idleMs = ms;
+    this.#stopIdle();
     if (callback !== undefined) {
       if (ms > 0) this.once('timeout', callback);
       else this.off('timeout', callback);
@@ -201,13 +260,15 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** The transport keeps the process alive while connections are; for code that calls these. */
+  /** Keep the process alive while the connection is open, as it does unless {@link RdmaSocket.unref} has been called. */
   ref(): this {
+    this.#channel.connection?.ref();
     return this;
   }
 
-  /** For code that calls it; see `ref`. */
+  /** Let the process end although the connection is open. One that is being made keeps it alive until it is there. */
   unref(): this {
+    this.#channel.connection?.unref();
     return this;
   }
 
@@ -232,10 +293,13 @@ export class RdmaSocket extends Duplex {
    * says when it connects. Data that is written after this call arrives after the mapping. With the engine in a worker the memory has to be
    * over a SharedArrayBuffer.
    *
-   * @throws ERR_NOT_SHARED
+   * @throws ERR_NOT_SHARED, ERR_INVALID_STATE before `connect`, ERR_LIMIT if the peer has no room
    */
   mapMemory(memory: Uint8Array, offset: bigint | number): void {
-    this.#channel.map(checkBytes('memory', memory), BigInt(checkU64('offset', offset)));
+    checkBytes('memory', memory);
+    const from = BigInt(checkU64('offset', offset));
+    this.#checkConnected();
+    this.#channel.map(memory, from);
   }
 
   /**
@@ -252,22 +316,27 @@ export class RdmaSocket extends Duplex {
    * Write into the peer's mapped buffer (riowrite); settles when all has been taken. The peer gets no notice. A signal ends the wait for
    * room: what has been taken by then is written, the rest is not, and the stream goes on.
    *
-   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_CONNECTION_CLOSED, ERR_ABORTED
+   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_INVALID_STATE before `connect`, ERR_CONNECTION_CLOSED, ERR_ABORTED
    */
   async writeMapped(data: Uint8Array, offset: bigint | number, options: WaitOptions = {}): Promise<void> {
     checkBytes('data', data);
     const from = BigInt(checkU64('offset', offset));
     const signal = signalOf(options);
     if (signal?.aborted === true) throw abortError(signal);
+    this.#checkConnected();
     let at = 0;
     while (at < data.length) {
       if (this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
       const taken = this.#channel.writeMapped(data.subarray(at), from + BigInt(at));
       at += taken;
-      this.bytesWritten += taken;
+      this.#sent += taken;
       if (taken === 0) await this.#mappedWaiters.wait(signal);
     }
     this.#active();
+  }
+
+  #checkConnected(): void {
+    if (this.connecting) throw new IwarpError('ERR_INVALID_STATE', 'the socket is not connected yet');
   }
 
   // ---------------------------------------------------------------------------------------------------------- Duplex
@@ -343,27 +412,35 @@ export class RdmaSocket extends Duplex {
 
   /** @internal */
   override _write(chunk: Uint8Array, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
-    this.#chunk = chunk;
-    this.#written = 0;
+    this.#begin([chunk], callback);
+  }
+
+  /** @internal What was written in many pieces while the socket was corked or had no room leaves in few transfers. */
+  override _writev(chunks: { chunk: Uint8Array }[], callback: (error?: Error | null) => void): void {
+    this.#begin(chunks.map(({ chunk }) => chunk), callback);
+  }
+
+  #begin(list: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
+    this.#pieces = new Pieces(list);
+    this.#writing = this.#pieces.left;
     this.#callback = callback;
     this.#pump();
   }
 
   #pump(): void {
     this.#wakeMapped();
-    const chunk = this.#chunk;
-    if (chunk !== null) {
+    const pieces = this.#pieces;
+    if (pieces !== null) {
       if (this.#channel.refused) {
         this.#settleWrite(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer has closed the connection and takes no more'));
         return;
       }
-      const taken = this.#channel.write(chunk, this.#written);
-      this.#written += taken;
-      this.bytesWritten += taken;
+      const taken = this.#channel.write(pieces);
+      this.#sent += taken;
       if (taken > 0) this.#active();
-      if (this.#written === chunk.length && this.#channel.state !== 'opening') this.#settleWrite(null);
+      if (pieces.left === 0 && this.#channel.state !== 'opening') this.#settleWrite(null);
     }
-    if (this.#final !== null && this.#chunk === null && this.#channel.state !== 'opening') {
+    if (this.#final !== null && this.#pieces === null && this.#channel.state !== 'opening') {
       const final = this.#final;
       this.#final = null;
       final();
@@ -377,7 +454,7 @@ export class RdmaSocket extends Duplex {
 
   #settleWrite(error: Error | null): void {
     const callback = this.#callback;
-    this.#chunk = null;
+    this.#pieces = null;
     this.#callback = null;
     callback?.(error);
   }
@@ -390,7 +467,7 @@ export class RdmaSocket extends Duplex {
 
   /** @internal */
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
-    clearTimeout(this.#idleTimer);
+    this.#stopIdle();
     this.#stopKeepAlive();
     this.#wanted = false;
     const channel = this.#channel;
@@ -400,9 +477,16 @@ export class RdmaSocket extends Duplex {
       callback(error);
       return;
     }
-    this.#onGone = () => callback(error);
-    if (error !== null || channel.state === 'opening') channel.abort();
-    else channel.finish('disconnect', () => channel.close());
+    // Also with an error, which is the program's: what was written before it arrives, as with node:net.
+    if (channel.state === 'opening') channel.abort();
+    else channel.close();
+    if (error !== null) callback(error); // a peer that answers nothing keeps nobody waiting for it
+    else this.#onGone = () => callback(null);
+  }
+
+  /** `close` says, as with `net.Socket`, whether there was an error. */
+  override emit(event: string | symbol, ...values: unknown[]): boolean {
+    return event === 'close' && values.length === 0 ? super.emit(event, this.errored !== null) : super.emit(event, ...values);
   }
 
   // --------------------------------------------------------------------------------------------------------- channel
@@ -410,6 +494,7 @@ export class RdmaSocket extends Duplex {
   #opened(options: RdmaSocketOptions): void {
     const { localAddress, remoteAddress } = this.#channel.connection!;
     this.#addresses = { local: localAddress!, remote: remoteAddress! };
+    if (options.timeout !== undefined) this.setTimeout(options.timeout);
     if (options.keepAlive === true) this.setKeepAlive(true, options.keepAliveInitialDelay ?? 0);
     this.#active();
     this.emit('connect');
@@ -430,11 +515,24 @@ export class RdmaSocket extends Duplex {
     }
   }
 
+  /** One timer for all that happens: when it fires it looks how long ago the last of that was. */
   #active(): void {
-    clearTimeout(this.#idleTimer);
     if (this.#idleMs === 0 || this.destroyed) return;
-    this.#idleTimer = setTimeout(() => this.emit('timeout'), this.#idleMs);
-    this.#idleTimer.unref();
+    this.#lastActive = this.#scheduler.now();
+    if (this.#cancelIdle === null) this.#idleFrom(this.#lastActive);
+  }
+
+  #idleFrom(start: number): void {
+    this.#cancelIdle = this.#scheduler.at(start + this.#idleMs, () => {
+      this.#cancelIdle = null;
+      if (this.#lastActive > start) this.#idleFrom(this.#lastActive);
+      else this.emit('timeout');
+    });
+  }
+
+  #stopIdle(): void {
+    this.#cancelIdle?.();
+    this.#cancelIdle = null;
   }
 }
 
@@ -450,15 +548,15 @@ export class RdmaSocket extends Duplex {
  * for await (const chunk of socket) console.log(String(chunk));
  */
 export function connect(options: ConnectOptions, listener?: () => void): RdmaSocket;
-export function connect(port: number, host?: string, listener?: () => void): RdmaSocket;
-export function connect(port: number, listener?: () => void): RdmaSocket;
-export function connect(where: ConnectOptions | number, hostOrListener?: string | (() => void), last?: () => void): RdmaSocket {
-  const byPort = typeof where === 'number';
+export function connect(port: number | string, host?: string, listener?: () => void): RdmaSocket;
+export function connect(port: number | string, listener?: () => void): RdmaSocket;
+export function connect(where: ConnectOptions | number | string, hostOrListener?: string | (() => void), last?: () => void): RdmaSocket {
+  const byPort = typeof where === 'number' || typeof where === 'string';
   const host = byPort && typeof hostOrListener === 'string' ? hostOrListener : undefined;
   const listener = host !== undefined || (byPort && hostOrListener === undefined) ? last : hostOrListener;
-  const options: ConnectOptions = byPort ? { port: where, ...(host === undefined ? {} : { host }) } : where;
+  const options = byPort ? { port: where, ...(host === undefined ? {} : { host }) } : where;
   const rnic = checkSocketOptions(options);
-  const target = checkTarget(options, 'localhost');
+  const target = checkTarget({ ...options, port: portOf(options.port) as number }, 'localhost');
   const policy = resolvePolicy(options.policy);
   if (listener !== undefined) checkFunction('listener', listener);
   const onread = options.onread === undefined ? null : checkOnRead('options.onread', options.onread);

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LINGER_MS } from '../../src/sockets/channel.ts';
+import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
 import { connect, createServer, type RdmaSocket } from '../../src/sockets/index.ts';
 import { CONTROL, encodeSge, OP } from '../../src/sockets/wire.ts';
 import type { VirtualTime } from '../../src/testing.ts';
@@ -121,10 +122,28 @@ describe('a socket does not wait', () => {
     const s = await scripted();
     s.socket.on('error', () => undefined);
     const from = time.now();
+    const gone = new Promise<void>((resolve) => s.socket.once('close', () => resolve()));
+    s.socket.write('before');
     s.socket.destroy(new Error('enough'));
-    expect((await running(s.session.closed)).cause).toBe('reset');
-    await running(closed(s.socket));
+    await running(gone);
     expect(time.now() - from).toBeLessThan(AT_ONCE);
+    // The error is the program's own: what was written before it arrives, and the end in order, as with node:net.
+    await running(s.next());
+    expect([await running(s.next()), await running(s.next())]).toEqual([6, DISCONNECT]);
+    expect((await running(s.session.closed)).cause).toBe('graceful');
+  });
+
+  it('for ever on a network that takes nothing any more', async () => {
+    const s = await scripted();
+    await running(s.next());
+    const gone = closed(s.socket);
+    network.stuck = true;
+    s.socket.write('never leaves');
+    s.socket.destroy();
+    const from = time.now();
+    await running(gone);
+    expect(time.now() - from).toBeLessThan(LINGER_MS + DEFAULT_POLICY.closeTimeout + AT_ONCE);
+    expect(time.now() - from).toBeGreaterThanOrEqual(LINGER_MS);
   });
 
   it('after a half close of each side that crossed: it says DISCONNECT, since the peer may not have read all yet', async () => {

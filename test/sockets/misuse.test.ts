@@ -40,7 +40,7 @@ const add = (wrong: string, values: readonly unknown[], make: (value: never) => 
 
 const shared: Readonly<Record<string, readonly unknown[]>> = {
   receiveBuffer: integer(4096, 2 ** 30), sendBuffer: integer(4096, 2 ** 30), credits: integer(16, 32_767), iomapSize: integer(0, 32_512),
-  keepAliveInitialDelay: integer(0, 2 ** 31 - 1), allowHalfOpen: NOT_BOOLEAN, keepAlive: NOT_BOOLEAN,
+  keepAliveInitialDelay: integer(0, 2 ** 31 - 1), timeout: integer(0, 2 ** 31 - 1), highWaterMark: integer(0, Number.MAX_SAFE_INTEGER), allowHalfOpen: NOT_BOOLEAN, keepAlive: NOT_BOOLEAN,
   signal: [null, 1, {}, new AbortController()], rnic: [null, 1, {}, { device: 1 }], policy: [null, 1, { crc: 'maybe' }],
 };
 for (const [name, values] of Object.entries(shared)) {
@@ -54,15 +54,19 @@ add('onread', NOT_FUNCTION, (value) => createServer({ onread: value }));
 add('options', NOT_OBJECT, (value) => connect(value));
 add('options', NOT_OBJECT, (value) => createServer(value));
 add('host', NOT_STRING, (host) => connect({ ...PORT, host }));
-add('port', integer(1, 65_535), (port) => connect({ port }));
+const NOT_PORT = integer(1, 65_535).filter((value) => value !== '1'); // as an environment variable has it
+add('port', NOT_PORT, (port) => connect({ port }));
+add('port', ['', 'a', '/a/path', '70000'], (value) => connect(value));
 add('localAddress', NOT_STRING, (localAddress) => connect({ ...PORT, localAddress }));
 add('localPort', integer(0, 65_535), (localPort) => connect({ ...PORT, localPort }));
 add('family', [null, 5, '4', {}], (family) => connect({ ...PORT, family }));
 add('listener', NOT_FUNCTION, (value) => connect(PORT, value));
 add('onConnection', NOT_FUNCTION, (value) => createServer({}, value));
-add('options', [null, 'text', true], (value) => createServer().listen(value));
+add('port', ['text', true, '70000'], (value) => createServer().listen(value));
 add('port', [1.5, -1, 65_536, Number.NaN], (value) => createServer().listen(value));
-add('port', [null, '1', {}], (port) => createServer().listen({ port }));
+add('port', ['text', {}, true], (port) => createServer().listen({ port }));
+add('signal', [null, 1, {}], (signal) => createServer().listen({ signal }));
+add('callback', NOT_FUNCTION, (value) => createServer().close(value));
 add('host', [null, 7, {}, ''], (value) => createServer().listen(0, value));
 add('backlog', integer(1, 65_535), (value) => createServer().listen(0, '127.0.0.1', value));
 add('ipv6Only', NOT_BOOLEAN, (ipv6Only) => createServer().listen({ ipv6Only }));

@@ -1,6 +1,6 @@
 /** Two devices on an in-memory network under virtual time, for streams: node:stream takes turns of the real event loop between two tasks. */
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
-import { MemoryTransport, VirtualTime } from '../../src/testing.ts';
+import { MemoryTransport, PassingPort, VirtualTime, wrapTransport, type WriteDone } from '../../src/testing.ts';
 import { script, type Scripted } from './scripted.ts';
 
 /** Far above what a test needs; one that gets here waits for what never comes. */
@@ -10,11 +10,19 @@ export class VirtualNetwork {
   readonly time: VirtualTime = new VirtualTime();
   readonly socketRnic: Rnic;
   readonly peerRnic: Rnic;
+  /** The network takes nothing more of the socket's, as behind a peer that has been stopped. */
+  stuck = false;
   readonly #cleanup: (() => Promise<unknown>)[] = [];
 
   constructor() {
     const transport = new MemoryTransport(this.time, { latency: 1 });
-    this.socketRnic = openRnic({ transport, scheduler: this.time });
+    const taking = (): boolean => !this.stuck;
+    class Sticking extends PassingPort {
+      override write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
+        return taking() && super.write(chunks, count, done);
+      }
+    }
+    this.socketRnic = openRnic({ transport: wrapTransport(transport, (port) => new Sticking(port)), scheduler: this.time });
     this.peerRnic = openRnic({ transport, scheduler: this.time });
   }
 
