@@ -1,11 +1,11 @@
 // Lists of outcomes that several cases share: the code to send first, then those that the catalogue allows or other stacks are known
-// to send (requirements catalogue, column "expected error"; wire-formats 11).
+// to send (`expected` of the catalogue; protocol-notes 1.3 and 2.2).
 
 import { TERM } from '../../src/base/terminate-codes.ts';
 import { terms } from '../probe/trial.ts';
 import type { Outcome } from '../probe/trial.ts';
 
-/** Irdma's protection and operation errors without a better code (peers 8). */
+/** Errors without a better code (RFC 5040 4.8), and what irdma says of a bad key (protocol-notes 2.2). */
 const UNSPECIFIED = [0x01ff, 0x02ff, 0x0200] as const;
 
 export const WRITE_STAG: readonly Outcome[] = terms(TERM.DDP_INVALID_STAG, TERM.RDMAP_INVALID_STAG, 0x0200);

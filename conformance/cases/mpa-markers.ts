@@ -34,7 +34,7 @@ async function sendsOf(trial: Trial, connection: Connection, lengths: readonly n
   return fpdus;
 }
 
-/** The worked examples of wire-formats 5.5: what the peer sends first, with the positions and pointers its markers must have. */
+/** The examples of vectors/markers.json: what the peer sends first, with the positions and pointers its markers must have. */
 function example(id: string, title: string, requirements: string, lengths: readonly number[], wanted: readonly (readonly [number, number])[]): Case {
   return established(`mpa.markers.tx-${id}`, title, requirements, wanted.map(([at, pointer]) => `FPDUPTR ${pointer} at ${at}`).join(', '), async (trial, connection) => {
     const fpdus = await sendsOf(trial, connection, lengths);

@@ -69,7 +69,7 @@ export interface RunOptions {
 const REACTION_MS = 5000;
 /** Silence that counts: several scheduling slices, and far above a loopback round trip. */
 const QUIET_MS = 60;
-/** Above the start-up time-outs of known peers (10 s, peers 3.1). */
+/** Above the start-up time-outs of known peers (10 s, protocol-notes 3.4). */
 const PATIENCE_MS = 12_000;
 
 const CANARY_TRIES = 3;

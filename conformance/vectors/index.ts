@@ -1,7 +1,7 @@
 // Typed access to the golden vectors. The vectors are the *.json files beside this one, usable from any language: octets
 // in lower-case hexadecimal, 32-bit names (STags, identifiers) as 0x and 8 digits, 64-bit values as 0x and 16 digits,
-// everything else as numbers. Sources: RFC 3720 B.4, RFC 5044 figures 5 and 6, RFC 5041 5.2, and the worked examples of
-// the wire-format notes, each recomputed with an independent CRC before it was entered.
+// everything else as numbers. Sources: RFC 3720 B.4, RFC 5044 figures 5 and 6, RFC 5041 5.2; what is `computed`
+// is laid out as its clause says, with a CRC that no code of src/ has computed. `protocol-notes` is docs/protocol-notes.md.
 
 import { existsSync, readFileSync } from 'node:fs';
 

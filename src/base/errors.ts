@@ -1,7 +1,7 @@
 /**
  * Errors a caller can meet, each with a stable `code`.
  *
- * Two kinds stay apart (house rule 3): a programmer error throws one of these at once, from the call that was wrong; what the
+ * Two kinds stay apart: a programmer error throws one of these at once, from the call that was wrong; what the
  * network does never throws inside the core and reaches the user as a completion, an event or, in the promise layer, as a
  * rejection with one of these.
  */

@@ -1,6 +1,6 @@
 /**
  * State machines as literal tables. The table is the only place that says which input leads where; what it does not list is an
- * error, never a silent no-op (design, section 2).
+ * error, never a silent no-op (docs/state-machines.md).
  */
 import { IwarpError } from './errors.ts';
 

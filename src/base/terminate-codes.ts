@@ -137,7 +137,7 @@ export function describeTerminateCode(packed: number): string {
   const layer = wire >>> 12;
   const type = (wire >>> 8) & 0xf;
   const code = wire & 0xff;
-  // EType 3 at layer 2 is what Chelsio and Intel hardware send (peers 8); layer 0 type 0 ignores the code.
+  // EType 3 at layer 2 is what Chelsio and Intel hardware send (protocol-notes 2.3); layer 0 type 0 ignores the code.
   const key = layer === 2 ? 0x2000 | code : layer === 0 && type === 0 ? 0 : wire;
   const name = NAMES[key] ?? 'unknown error';
   return `${layer}/${type.toString(16)}/${code.toString(16).padStart(2, '0')} (${LAYERS[layer] ?? 'unknown layer'}: ${name})`;

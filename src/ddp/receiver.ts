@@ -2,7 +2,7 @@
  * DDP on the receiving side: RFC 5041 4 (headers), 5.3 and 5.4 (placement, delivery), 7.1 (checks). Segments arrive in order, because
  * TCP delivers in order, so MSN and MO must be exactly the next ones.
  *
- * Order of checks: wire-formats section 10. What only the layer above can judge (versions and opcodes of RDMAP, which queue an opcode
+ * Order of checks: protocol-notes 1.1. What only the layer above can judge (versions and opcodes of RDMAP, which queue an opcode
  * belongs to, buffers) is asked through {@link DdpUlp}.
  */
 import { FINE, TERM } from '../base/terminate-codes.ts';
@@ -10,7 +10,7 @@ import { createSegment, decodeSegment, FIRST_MSN, type Segment } from './wire.ts
 
 /** The layer above, as DDP sees it. Every method returns FINE or a packed Terminate code unless it says otherwise. */
 export interface DdpUlp {
-  /** RV, opcode and T flag (wire-formats 10, items 3 and 4). */
+  /** RV, opcode and T flag. */
   checkControl(segment: Segment): number;
   /** The queue that this opcode belongs to. */
   queueOf(segment: Segment): number;

@@ -173,7 +173,7 @@ export class StagTable {
 
   /**
    * May queue pair `qp` of protection domain `pd` use `length` (> 0) octets at tagged offset (toHi, toLo) of `stag` with `right`?
-   * Checks in the order of wire-formats section 10, item 7: STag, association, right, wrap, bounds. On FAULT.NONE `entry` and
+   * Checks in the order of protocol-notes 1.2: STag, association, right, wrap, bounds. On FAULT.NONE `entry` and
    * `offset` tell where.
    */
   check(stag: number, toHi: number, toLo: number, length: number, right: number, pd: number, qp: number): number {

@@ -100,7 +100,7 @@ function takeMarker(raw: Uint8Array, at: number, position: number, start: number
   if (reserved !== 0 || (pointer & ~FPDUPTR_MASK) !== 0) {
     problems.push(problem('MPA-100', `marker at ${position}: reserved half 0x${reserved.toString(16)}, low pointer bits ${pointer & 3}`));
   }
-  // Past 65535 the field cannot hold the distance (wire-formats 5.2); it is compared modulo 2^16 then.
+  // Past 65535 the field cannot hold the distance (16 bits, RFC 5044 4.3); it is compared modulo 2^16 then.
   if ((pointer & FPDUPTR_MASK) !== (right & FPDUPTR_MASK)) {
     const id = right === 0 ? 'MPA-097' : 'MPA-096';
     problems.push(problem(id, `marker at ${position} has FPDUPTR ${pointer}, ULPDU_Length is ${right} octets before it`));

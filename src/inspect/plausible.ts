@@ -12,7 +12,7 @@ import {
 } from '../rdmap/wire.ts';
 import type { ExpectedVersions } from './decode.ts';
 
-/** Octets that must be there to judge: ULPDU_Length and both control octets. A marker never separates them (wire-formats 5.1). */
+/** Octets that must be there to judge: ULPDU_Length and both control octets. A marker never separates them: all goes in fours (RFC 5044 4.3). */
 export const FRONT_OCTETS = 4;
 /** Evidence at which a front counts as found. */
 export const ENOUGH = 3;

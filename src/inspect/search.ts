@@ -36,7 +36,7 @@ export class AlignmentSearch {
   private readonly queue: OctetQueue;
   /** What is known of the framing; undefined where no start-up frame was seen. */
   known: Framing | undefined = undefined;
-  /** True if the stream's start is known, so that FPDUs stand on multiples of four (wire-formats 5.1). */
+  /** True if the stream's start is known, so that FPDUs stand on multiples of four (RFC 5044 4.3). */
   stepFour = false;
   versions: ExpectedVersions = { ddp: 1, rdmap: 1 };
 

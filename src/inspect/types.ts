@@ -1,6 +1,6 @@
 /**
  * What the decoder gives out. Everything is plain data; STags and identifiers are numbers, 64-bit values bigints. Positions count
- * octets of one direction's TCP stream from the first octet behind its start-up frame (wire-formats 5.1), or, in a capture that
+ * octets of one direction's TCP stream from the first octet behind its start-up frame (MPA-041), or, in a capture that
  * starts later, from the first octet captured.
  */
 import type { StartupFrame } from '../mpa/wire.ts';

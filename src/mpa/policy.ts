@@ -1,6 +1,6 @@
 /**
- * What one connection asks for and grants during start-up (design, section 4), and what start-up settled.
- * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first; what real peers need is the reason of each default.
+ * What one connection asks for and grants during start-up, and what start-up settled.
+ * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first; what real peers need (protocol-notes 3) is the reason of each default.
  */
 import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { DEPTH_NOT_NEGOTIATED, ENHANCED_OCTETS, LEGACY_DEPTHS_OCTETS, MAX_PRIVATE_DATA } from './wire.ts';

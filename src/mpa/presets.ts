@@ -1,6 +1,6 @@
 /**
  * Policies for known kinds of peers, each as the difference from {@link DEFAULT_POLICY}, from what their drivers send, accept and refuse.
- * The defaults connect to all but softiwarp; a preset saves the others a detour.
+ * The defaults connect to all but softiwarp; a preset saves the others a detour (protocol-notes 3).
  */
 import type { ConnectionPolicy } from './policy.ts';
 

@@ -1,6 +1,6 @@
 /**
  * MPA connection set-up in both roles, without I/O: RFC 5044 7.1 and RFC 6581. Read RFC 5044 7.1.2 and RFC 6581 9 first; the state
- * tables are those of requirements annex A.
+ * tables are drawn in docs/state-machines.md.
  *
  * Feed octets with `handleBytes`, which stops behind the frame: what follows is the beginning of full operation (MPA-041).
  */
@@ -119,7 +119,7 @@ export class StartupFrameReader {
 export type InitiatorState = 'idle' | 'wait-reply' | 'operational' | 'rejected' | 'failed';
 export type InitiatorInput = 'start' | 'accepting-reply' | 'rejecting-reply' | 'bad-frame' | 'timeout' | 'lost';
 
-/** RFC 5044 7.1.2, initiator side (requirements annex A). */
+/** RFC 5044 7.1.2, initiator side. */
 export const INITIATOR_TABLE: MachineTable<InitiatorState, InitiatorInput> = {
   name: 'MPA initiator',
   initial: 'idle',
@@ -164,7 +164,7 @@ export class MpaInitiator {
     return this.#request;
   }
 
-  /** The Request, once. It goes out in one write: some adapters want it in one TCP segment (peers 2.5). */
+  /** The Request, once. It goes out in one write: some adapters want it in one TCP segment (protocol-notes 3.1). */
   start(): Uint8Array {
     this.#machine.step('start');
     return encodeStartupFrame(this.#request);
@@ -243,7 +243,7 @@ function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes:
 export type ResponderState = 'wait-request' | 'deciding' | 'operational' | 'rejected' | 'failed';
 export type ResponderInput = 'request' | 'accept' | 'reject' | 'bad-frame' | 'timeout' | 'lost';
 
-/** RFC 5044 7.1.2, responder side (requirements annex A). */
+/** RFC 5044 7.1.2, responder side. */
 export const RESPONDER_TABLE: MachineTable<ResponderState, ResponderInput> = {
   name: 'MPA responder',
   initial: 'wait-request',

@@ -1,8 +1,8 @@
-/** Which Terminate code each protection fault becomes, by where it was found (wire-formats section 10, items 7 and 9). */
+/** Which Terminate code each protection fault becomes, by where it was found (protocol-notes 1.2). */
 import { FAULT } from '../ddp/stag-table.ts';
 import { TERM } from '../base/terminate-codes.ts';
 
-/** On a tagged segment (RFC 5041 7.2). There is no code for missing rights: 1/1/02 (wire-formats 6.5). */
+/** On a tagged segment (RFC 5041 7.2). There is no code for missing rights: 1/1/02 (VERBS-174, protocol-notes 1.2). */
 export const TAGGED_FAULT_CODES: Readonly<Record<number, number>> = {
   [FAULT.INVALID_STAG]: TERM.DDP_INVALID_STAG,
   [FAULT.NOT_ASSOCIATED]: TERM.DDP_NOT_ASSOCIATED,

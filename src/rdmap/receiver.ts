@@ -1,6 +1,6 @@
 /**
  * RDMAP on the receiving side: what DDP asks of the layer above, per opcode. RFC 5040 4.1 (opcodes), 5 (operations), 7.2 (checks);
- * RFC 7306 for Immediate Data and Atomics; order of checks in wire-formats section 10.
+ * RFC 7306 for Immediate Data and Atomics; order of checks in protocol-notes 1.1.
  */
 import { copyBytes, copyOctets, NO_BYTES } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
@@ -216,7 +216,7 @@ export class Receiver implements DdpUlp {
 
   capacity(qn: number): number {
     // Immediate Data brings its own eight octets and does not touch the buffer; other queues have fixed-size messages.
-    if (qn === QN.TERMINATE) return MAX_MESSAGE; // octets behind what a Terminate announces are dropped (peers 2.11)
+    if (qn === QN.TERMINATE) return MAX_MESSAGE; // octets behind what a Terminate announces are dropped (protocol-notes 2.3)
     if (qn !== QN.SEND) return ATOMIC_REQUEST_OCTETS;
     return this.#receive === null ? 0 : Math.max(this.#receive.sges.total, this.#immediate ? IMMEDIATE_OCTETS : 0);
   }
@@ -290,7 +290,7 @@ export class Receiver implements DdpUlp {
     return FINE;
   }
 
-  /** RDMAP-066..068; the reading of the conflicting texts is in wire-formats section 11. */
+  /** RDMAP-066..068; the reading of the conflicting texts is in protocol-notes 1.3. */
   #invalidateFor(wqe: ReceiveWqe, stag: number): number {
     const { stags, pdHandle, number, rights } = this.#endpoint;
     const entry = stags.find(stag);

@@ -7,7 +7,7 @@
  * `pollTransmit`, `pollClose`, `pollEvent`, `pollTimeout`. Time is an argument; nothing in here reads a clock, draws a random number or
  * touches a socket. Network input never throws.
  *
- * Read RFC 5040 6 (stream management) and 7 (errors), verbs draft 6.2, and requirements annexes A, B and D first.
+ * Read RFC 5044 7.1.2 (set-up), RFC 5040 6 (stream management) and 7 (errors), RFC 5041 6.2 and verbs draft 6.2 first.
  */
 import { nextState } from '../base/fsm.ts';
 import { LastEqual } from '../base/last-equal.ts';
@@ -407,7 +407,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     if (this.state !== 'startup' && this.state !== 'deciding') return;
     this.raise({ type: 'startup-failed', reason });
     this.#cause = cause;
-    // peers 2.15: cxgb4 and irdma try again with revision 1 only after a reset. An initiator closes in order (MPA-049).
+    // protocol-notes 3.3: cxgb4 and irdma try again with revision 1 only after a reset. An initiator closes in order (MPA-049).
     if (reason === 'unusable-revision' && this.#config.role === 'responder' && this.#frame === null) this.#abort(cause);
     else this.#leave(cause);
   }
@@ -540,7 +540,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   }
 
   /**
-   * Watch for a silent responder: Linux siw can miss the first FPDUs behind its Reply, and any later octet wakes it (spec siw-lab). Armed
+   * Watch for a silent responder: Linux siw can miss the first FPDUs behind its Reply, and any later octet wakes it (protocol-notes 3.6). Armed
    * once, by the first FPDU that has left.
    */
   #armNudge(): void {

@@ -1,5 +1,5 @@
 /**
- * Terminate messages, built and parsed: RFC 5040 4.8 and 7.1; wire-formats 7.3 says which headers go in for which error.
+ * Terminate messages, built and parsed: RFC 5040 4.8 and 7.1; protocol-notes 2.1 says which headers go in for which error.
  */
 import { describeTerminateCode, isKnownTerminateCode } from '../base/terminate-codes.ts';
 import { DDP_CONTROL, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
@@ -110,7 +110,7 @@ export function putTerminate(bytes: Uint8Array, at: number, info: TerminateInfo)
 
 /**
  * Parse a Terminate payload. By the control bits and the T bit of the included header, never by type or layer; trailing octets and an
- * R bit without enough octets behind it are tolerated (peers 2.11). Null if it is too short to name an error (RDMAP-081).
+ * R bit without enough octets behind it are tolerated (protocol-notes 2.3). Null if it is too short to name an error (RDMAP-081).
  */
 export function parseTerminate(bytes: Uint8Array, at: number, length: number): TerminateInfo | null {
   if (length < TERMINATE_FIXED_OCTETS) return null;

@@ -1,5 +1,5 @@
 /**
- * States of a queue pair: verbs draft 6.2, requirements annex B. Every change of state is one line of the table.
+ * States of a queue pair: verbs draft 6.2. Every change of state is one line of the table.
  */
 import type { MachineTable } from '../base/fsm.ts';
 
@@ -8,7 +8,7 @@ export type QpState = 'idle' | 'rts' | 'closing' | 'terminate' | 'error';
 export type QpInput =
   | 'attach' | 'llp-close' | 'terminate' | 'fail' | 'llp-closed' | 'reset' | 'modify-error';
 
-/** Requirements annex B, with Modify and network events as inputs. */
+/** Verbs draft 6.2, with Modify and network events as inputs. */
 export const QP_TABLE: MachineTable<QpState, QpInput> = {
   name: 'queue pair',
   initial: 'idle',

@@ -388,7 +388,7 @@ describe('RTR as responder', () => {
         expect(kindsOf(able)).toContain(granted[0]);
         const common = kindsOf(asked & able);
         if (common.length > 0) expect(common).toContain(granted[0]);
-        if (granted[0] === 'read') expect(reply.ird).toBeGreaterThan(0); // peers 2.3
+        if (granted[0] === 'read') expect(reply.ird).toBeGreaterThan(0); // protocol-notes 3.2
       });
     }
   }

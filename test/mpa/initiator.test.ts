@@ -1,4 +1,4 @@
-/** MPA set-up as initiator against a scripted responder: RFC 5044 7.1, requirements annex A. */
+/** MPA set-up as initiator against a scripted responder: RFC 5044 7.1. */
 import { describe, expect, it } from 'vitest';
 import type { ActiveConnection } from '../../src/cm/manager.ts';
 import { TERM } from '../../src/base/terminate-codes.ts';

@@ -320,7 +320,7 @@ describe('the close', () => {
     expect(bench.side.qp.state).toBe('error');
   });
 
-  it('annex D: a peer that never closes behind our Terminate is reset after the time-out', async () => {
+  it('VERBS-045 VERBS-053: a peer that never closes after our Terminate is reset after the time-out', async () => {
     const { bench, peer } = await up('initiator', {}, {});
     peer.sendFpdus([{ ulpdu: send(1), crcFlip: 4 }, send(1), send(2), send(3)]);
     bench.settle(4900);
@@ -333,7 +333,7 @@ describe('the close', () => {
     expect(bench.side.event('disconnected')).toMatchObject({ cause: 'terminated' });
   });
 
-  it('annex D: a Terminate received, with or without FIN, is told with its codes, answered by FIN only', async () => {
+  it('RDMAP-079 VERBS-050: a Terminate received, with or without FIN, is told with its codes, answered by FIN only', async () => {
     for (const fin of [true, false]) {
       const { bench, peer } = await up('initiator', {}, {});
       receive(bench, 8);

@@ -1,4 +1,4 @@
-/** MPA set-up as responder against a scripted initiator: RFC 5044 7.1, requirements annex A. */
+/** MPA set-up as responder against a scripted initiator: RFC 5044 7.1. */
 import { describe, expect, it } from 'vitest';
 import type { PassiveConnection } from '../../src/cm/manager.ts';
 import type { StartupFailure } from '../../src/mpa/startup.ts';
@@ -44,7 +44,7 @@ describe('the Reply', () => {
     expect(peer.received.length).toBe(27);
     expect(peer.received[16]! & 0x1f).toBe(0);
     expect(String.fromCharCode(...peer.received.slice(0, 16))).toBe('MPA ID Rep Frame');
-    expect(peer.deliveries.length).toBe(1); // in one write (peers 2.5)
+    expect(peer.deliveries.length).toBe(1); // in one write (protocol-notes 3.1)
   });
 
   it('MPA-011 MPA-013: reserved bits and R of a Request are not looked at', async () => {

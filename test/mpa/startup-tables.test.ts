@@ -8,7 +8,7 @@ import {
 import { STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream-states.ts';
 import { encodeStartup } from '../support/naive/encoder.ts';
 
-/** State, input, next; in words of requirements annex A. Everything else is an error. */
+/** State, input, next, as in docs/state-machines.md. Everything else is an error. */
 const INITIATOR: readonly (readonly [InitiatorState, InitiatorInput, InitiatorState])[] = [
   ['idle', 'start', 'wait-reply'],
   ['idle', 'lost', 'failed'],

@@ -1,6 +1,6 @@
 /**
  * Random posts on both sides with random disconnects, aborts, terminates, deregistrations and pauses in between: every posted request ends
- * exactly once and in order, whatever happens, and what succeeds has moved the right octets (design, section 7; verbs draft 6.2, 8.2).
+ * exactly once and in order, whatever happens, and what succeeds has moved the right octets (verbs draft 6.2, 8.2).
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Ends of a stream: requirements annex B and D, RFC 5041 6.2, RFC 5040 6.2, verbs draft 6.2. */
+/** Ends of a stream: RFC 5041 6.2, RFC 5040 6.2, verbs draft 6.2. */
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
 import { RdmaStream } from '../../src/rdmap/stream.ts';

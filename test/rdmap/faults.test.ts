@@ -1,5 +1,5 @@
 /**
- * One fault at a time on an incoming segment, in the order of checks of wire-formats section 10: which Terminate comes back, that nothing
+ * One fault at a time on an incoming segment, in the order of checks of protocol-notes 1.1: which Terminate comes back, that nothing
  * outside the lawful has been written, that good segments behind the fault have no effect, and that everything posted ends once.
  */
 import { describe, expect, it } from 'vitest';

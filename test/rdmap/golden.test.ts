@@ -117,7 +117,7 @@ describe('our receiver', () => {
     });
   }
 
-  it('RDMAP-021 RDMAP-033: takes the RTR messages of Linux siw', async () => {
+  it('RDMAP-021 RDMAP-033: takes the RTR messages of Linux siw', async () => { // protocol-notes 3.5
     expect((await receive('write.zero-length-rtr')).side.qp.state).toBe('rts');
     const read = await receive('read-request.zero-length-rtr');
     expect(octetsToHex(read.peer.behind())).toBe(vectors.get('read-response.zero-length')!.hex);

@@ -1,4 +1,4 @@
-// Order: what waits for what on one queue pair, fences, memory operations. Verbs draft 8.2.2; requirements annex C.
+// Order: what waits for what on one queue pair, fences, memory operations. Verbs draft 8.2.2.
 import { describe, expect, it } from 'vitest';
 import { connectedPair } from '../support/pair.ts';
 import { rawInitiatorUp, rawResponderUp } from '../support/raw-peer.ts';
@@ -264,7 +264,7 @@ describe('memory operations in the queue', () => {
   });
 });
 
-describe('annex C', () => {
+describe('what one operation sees of another', () => {
   it('VERBS-105: Write, zero-length Read, fenced Write: the second Write is sent when the first is in place', () => {
     const { qp, bench, opcodes, answer } = scripted();
     qp.postSend([

@@ -1,4 +1,4 @@
-// The five states of a queue pair: Modify, what the network does, flushing, events. Verbs draft 6.2; requirements annexes B and D.
+// The five states of a queue pair: Modify, what the network does, flushing, events. Verbs draft 6.2.
 import { describe, expect, it } from 'vitest';
 import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { QP_TABLE } from '../../src/verbs/qp-states.ts';
