@@ -1,11 +1,11 @@
 // The decoded octet view: every field of a frame or FPDU with its place, its octets and what it means. Used by all reports.
 
-import { OPCODE_TABLE, OPCODE } from '../../src/rdmap/wire.ts';
-import { describeTerminateCode } from '../../src/base/terminate-codes.ts';
 import { FpduReader } from './fpdu.ts';
 import { packedCode, parseAtomicRequest, parseReadRequest, parseSegment, parseTerminate } from './messages.ts';
 import type { ParsedSegment } from './messages.ts';
 import { parseStartup, startupLength } from './startup.ts';
+import { describeTerminateCode } from './terminate-codes.ts';
+import { OPCODE, OPCODE_RULES } from './wire.ts';
 
 /** One line of the octet view. */
 export interface Field {
@@ -139,7 +139,7 @@ function terminateRows(payload: Uint8Array): Row[] | null {
 }
 
 export function opcodeName(opcode: number): string {
-  return OPCODE_TABLE[opcode]?.name ?? `opcode 0x${opcode.toString(16)}`;
+  return OPCODE_RULES[opcode]?.name ?? `opcode 0x${opcode.toString(16)}`;
 }
 
 /** A segment in one line. */

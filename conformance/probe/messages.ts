@@ -1,8 +1,7 @@
 // DDP segments and the RDMAP messages in them, built octet by octet and taken apart again: RFC 5041 4, RFC 5040 4, RFC 7306 4 to 6.
 // Builders are lenient on purpose: every field can be given a value that the RFCs forbid. Nothing here knows what is lawful.
 
-import { DDP_CONTROL, FIRST_MSN, QN } from '../../src/ddp/wire.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
+import { DDP_CONTROL, FIRST_MSN, OPCODE, QN } from './wire.ts';
 
 const RV_1 = 0x40;
 const DV_1 = 0x01;

@@ -1,6 +1,6 @@
 // MPA start-up frames with every field open to abuse: RFC 5044 7.1.1, RFC 6581 6 and 9.
 
-import { REPLY_KEY, REQUEST_KEY } from '../../src/mpa/wire.ts';
+import { REPLY_KEY, REQUEST_KEY } from './wire.ts';
 
 export interface Enhanced {
   readonly a: boolean;

@@ -1,8 +1,6 @@
 // One run of one case: connections in the probe's role, start-up with lawful defaults, and the verdict on a peer's reaction.
 // Read RFC 5040 7.1 (what a Terminate carries) and RFC 6581 9 (start-up) first.
 
-import { OPCODE } from '../../src/rdmap/wire.ts';
-import { describeTerminateCode } from '../../src/base/terminate-codes.ts';
 import type { Region, Tester } from '../profiles/tester.ts';
 import type { Address, Session } from '../profiles/types.ts';
 import { Channel, openChannel } from './channel.ts';
@@ -15,6 +13,8 @@ import { packedCode, parseReadRequest, parseSegment, parseTerminate, tagged, unt
 import type { TerminateFields } from './messages.ts';
 import type { Random } from './random.ts';
 import type { Enhanced, ParsedStartup, StartupFields } from './startup.ts';
+import { describeTerminateCode } from './terminate-codes.ts';
+import { OPCODE } from './wire.ts';
 
 /** What a peer may lawfully do. */
 export type Outcome =
