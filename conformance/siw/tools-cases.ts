@@ -9,7 +9,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { captureTo } from '../../src/observe/frames.ts';
+import { captureTo } from '../../src/index.ts';
 import { check, within, type Bench, type InteropCase } from './bench.ts';
 import { pairCases, ROLES, type Pair, type Role } from './pairs.ts';
 
