@@ -48,7 +48,7 @@ function accepted(id: string, title: string, requirements: string, fields: Parti
 }
 
 /** An accepting Reply, and an answer to a zero-length Read behind it. */
-export async function expectAccepted(connection: Connection): Promise<void> {
+async function expectAccepted(connection: Connection): Promise<void> {
   const reply = await connection.expectStartup();
   check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
   await connection.enter();

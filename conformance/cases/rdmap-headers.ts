@@ -127,7 +127,7 @@ function invalidations(name: string, opcode: number): Case[] {
 }
 
 /** A second stream, in the region's own protection domain, can still write to it. */
-export async function stillUsable(trial: Trial, stag: number, to: bigint, pd: string): Promise<void> {
+async function stillUsable(trial: Trial, stag: number, to: bigint, pd: string): Promise<void> {
   const other = await secondStream(trial, { pd });
   other.send(other.makeWrite(stag, to, FOUR));
   await other.ping();

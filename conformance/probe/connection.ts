@@ -41,7 +41,7 @@ export interface Limits {
 }
 
 /** What `receive` found. */
-export type Incoming =
+type Incoming =
   | { readonly kind: 'segment'; readonly segment: ParsedSegment; readonly fpdu: ReceivedFpdu }
   | { readonly kind: 'end'; readonly how: End }
   | { readonly kind: 'silence' };
@@ -368,12 +368,12 @@ function unswapped(ulpdu: Uint8Array): Uint8Array {
   return out;
 }
 
-export function describeIncoming(incoming: Incoming): string {
+function describeIncoming(incoming: Incoming): string {
   if (incoming.kind === 'segment') return describeSegment(incoming.segment);
   return incoming.kind === 'end' ? incoming.how.toUpperCase() : 'silence';
 }
 
-export function join(a: Uint8Array, b: Uint8Array): Uint8Array {
+function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   if (a.length === 0) return b;
   const out = new Uint8Array(a.length + b.length);
   out.set(a);

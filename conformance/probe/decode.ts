@@ -69,7 +69,7 @@ export function fpduView(raw: Uint8Array, markers = false): Field[] {
 }
 
 /** Fields of a DDP segment that starts at `at`. */
-export function segmentView(segment: ParsedSegment, at: number): Field[] {
+function segmentView(segment: ParsedSegment, at: number): Field[] {
   const fields: Field[] = [];
   const { ulpdu } = segment;
   const add = (offset: number, length: number, name: string, value: string): void => {
@@ -138,7 +138,7 @@ function terminateRows(payload: Uint8Array): Row[] | null {
   return rows;
 }
 
-export function opcodeName(opcode: number): string {
+function opcodeName(opcode: number): string {
   return OPCODE_RULES[opcode]?.name ?? `opcode 0x${opcode.toString(16)}`;
 }
 

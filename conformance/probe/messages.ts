@@ -17,12 +17,12 @@ interface CommonFields {
   readonly rdmapControl?: number | undefined;
 }
 
-export interface TaggedFields extends CommonFields {
+interface TaggedFields extends CommonFields {
   readonly stag: number;
   readonly to: bigint;
 }
 
-export interface UntaggedFields extends CommonFields {
+interface UntaggedFields extends CommonFields {
   readonly qn: number;
   readonly msn: number;
   readonly mo?: number | undefined;
@@ -240,11 +240,6 @@ export function parseSegment(ulpdu: Uint8Array): ParsedSegment | null {
     msn: isTagged ? 0 : view.getUint32(10), mo: isTagged ? 0 : view.getUint32(14),
     header: ulpdu.slice(0, octets), payload: ulpdu.slice(octets),
   };
-}
-
-/** True for a Terminate wherever it stands. */
-export function isTerminate(segment: ParsedSegment): boolean {
-  return segment.opcode === OPCODE.TERMINATE;
 }
 
 /** A lawful Terminate of the probe: untagged, QN 2, MSN 1, MO 0, L. */

@@ -47,7 +47,7 @@ const LAYERS: readonly string[] = ['RDMAP', 'DDP', 'MPA'];
 const pack = (layer: number, etype: number, code: number): number => (layer << 12) | (etype << 8) | code;
 
 /** The name of an error. */
-export type TermName = (typeof ROWS)[number][0];
+type TermName = (typeof ROWS)[number][0];
 
 /** The errors by name as packed codes, `layer<<12 | type<<8 | code`. */
 export const TERM: Readonly<Record<TermName, number>> =

@@ -38,7 +38,7 @@ export const OPCODE = {
 } as const;
 
 /** How an RDMAP message travels. */
-export interface OpcodeRule {
+interface OpcodeRule {
   readonly name: string;
   /** The T bit of its segments. */
   readonly tagged: boolean;

@@ -17,7 +17,7 @@ const ADVERTISEMENT_OCTETS = 16;
 const SINK_STAG = 0x00c0_ff00;
 const SINK_TO = 0x10_000n;
 
-export interface RpingOptions {
+interface RpingOptions {
   readonly target?: Address | undefined;
   readonly listen: Address;
   /** What rping was started with as `-S`. */

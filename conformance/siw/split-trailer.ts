@@ -14,7 +14,7 @@ const CRC_OCTETS = 4;
 const TRAILER_OCTETS = 8;
 
 /** What siw says of a CRC that it refuses: the field as a little-endian number, and its own. */
-export interface RefusedCrc {
+interface RefusedCrc {
   readonly field: number;
   readonly own: number;
 }

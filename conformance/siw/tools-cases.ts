@@ -51,7 +51,7 @@ const PERFTEST: Readonly<Record<string, readonly string[]>> = {
 /** Long runs go without CRC; see above. */
 export const NO_CRC: readonly string[] = ['--crc', 'off'];
 
-export function perftestPair(program: string, flags: string): Pair {
+function perftestPair(program: string, flags: string): Pair {
   const ours = [program, '-R', ...flags.split(' '), ...(flags === FEW ? [] : NO_CRC)];
   const stock = `ib_${program} -R ${flags}`;
   return {

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
 /** The checkout. */
-export const ROOT: string = fileURLToPath(new URL('../..', import.meta.url));
+const ROOT: string = fileURLToPath(new URL('../..', import.meta.url));
 
 /** The TypeScript files of a folder of the checkout, as paths from its root with slashes. What is fetched or built is left out. */
 export function sourceFiles(folder: string): string[] {
