@@ -3,7 +3,7 @@ import { isOurs } from './cases.ts';
 import type { Better, GoalResult, RunResult, Spread } from './types.ts';
 
 /** A ratio with its quartiles, and which way is good. */
-export interface Kept {
+interface Kept {
   readonly median: number;
   readonly low: number;
   readonly high: number;
@@ -33,9 +33,9 @@ export function sameProcessor<T extends { readonly run?: BaselineRun | undefined
 }
 
 /** What of a run is compared. */
-export type Measured = Pick<RunResult, 'experiments' | 'probes'>;
+type Measured = Pick<RunResult, 'experiments' | 'probes'>;
 
-export interface Move {
+interface Move {
   readonly name: string;
   readonly verdict: 'better' | 'worse' | 'same' | 'gone' | 'new';
   readonly was: number;

@@ -12,7 +12,7 @@ const MAX_IN_FLIGHT = 512;
 const BATCH = 64;
 
 /** Messages under way where nothing else is said: 512, less for large messages, never below 2. */
-export function defaultInFlight(size: number): number {
+function defaultInFlight(size: number): number {
   return Math.min(MAX_IN_FLIGHT, Math.max(2, Math.floor(WINDOW_OCTETS / size)));
 }
 

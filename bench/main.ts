@@ -176,7 +176,7 @@ const failed = ({ id, title }: { readonly id: string; readonly title: string }, 
 });
 
 /** Measure what the options ask for. A part that fails costs only itself. */
-export async function measure(options: BenchOptions, shown: (text: string) => void): Promise<RunResult> {
+async function measure(options: BenchOptions, shown: (text: string) => void): Promise<RunResult> {
   const kept = options.continue && options.json !== undefined && existsSync(options.json) ? readRun(options.json) : null;
   const results = new Results(options, kept);
   const wanted = <T extends { readonly id: string }>(all: readonly T[]): readonly T[] => (kept === null || options.mode === 'only' ? all : all.filter(({ id }) => !results.has(id)));

@@ -128,7 +128,7 @@ class Pair {
   }
 }
 
-export type Progress = (text: string) => void;
+type Progress = (text: string) => void;
 
 /** Measures one group: sets its pairs up, then gives each its slices. */
 class GroupRun {

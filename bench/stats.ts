@@ -2,7 +2,7 @@
 import type { LatencySlice, LatencySummary, Spread } from './types.ts';
 
 /** The value at `share` of sorted numbers; NaN without any. */
-export function quantile(sorted: ArrayLike<number>, share: number): number {
+function quantile(sorted: ArrayLike<number>, share: number): number {
   if (sorted.length === 0) return Number.NaN;
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * share) - 1))]!;
 }
@@ -34,12 +34,12 @@ export function ratios(values: readonly number[], bases: readonly number[]): num
 /** Buckets of a histogram grow by 1.1 %: 64 to each doubling of nanoseconds. */
 const PER_OCTAVE = 64;
 
-export function bucketOf(us: number): number {
+function bucketOf(us: number): number {
   return Math.max(0, Math.round(Math.log2(Math.max(us * 1000, 1)) * PER_OCTAVE));
 }
 
 /** Microseconds in the middle of a bucket. */
-export function bucketValue(bucket: number): number {
+function bucketValue(bucket: number): number {
   return 2 ** (bucket / PER_OCTAVE) / 1000;
 }
 

@@ -21,7 +21,7 @@ export function isDisturbed({ windows, steal, latency }: Slice): boolean {
 }
 
 /** perftest counts half a round trip as the latency, and all of it for Reads. */
-export const tripsOf = (spec: CaseSpec): number => (isRead(spec) ? 1 : 2);
+const tripsOf = (spec: CaseSpec): number => (isRead(spec) ? 1 : 2);
 
 function byRound(one: Case, slices: readonly Slice[], all: boolean): number[] {
   return slices.map((slice) => {

@@ -15,7 +15,7 @@ export type TestKind = 'bw' | 'lat';
  * How a plain TCP sender puts a header and a payload on the stream: copied into one buffer, as one writev, sixteen messages as one writev,
  * or as two writes. `batch` has no headers and joins as many messages as `batch` says.
  */
-export type Gather = 'none' | 'copy' | 'writev' | 'cork' | 'two' | 'batch';
+type Gather = 'none' | 'copy' | 'writev' | 'cork' | 'two' | 'batch';
 
 /** One thing that is measured. */
 export interface CaseSpec {

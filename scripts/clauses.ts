@@ -13,7 +13,7 @@ export const DOCUMENTS: Readonly<Record<string, string>> = {
 };
 
 /** One section of one document. */
-export interface Clause {
+interface Clause {
   readonly document: string;
   /** `7.1.2`, `app. C.2.1`, … */
   readonly section: string;

@@ -112,7 +112,7 @@ function mergeSmall(tools: readonly string[]): string[] {
 }
 
 /** `readme` with the table of `pair`. */
-export function withTable(readme: string, pair: InteropPair): string {
+function withTable(readme: string, pair: InteropPair): string {
   return between(readme, 'README.md', MARKS, renderReadmeTable(pair));
 }
 

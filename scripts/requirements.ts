@@ -72,12 +72,12 @@ export function examine(root: string): RequirementsReport {
 }
 
 /** True when a test or a conformance case names the requirement. */
-export function isProved(status: RequirementStatus): boolean {
+function isProved(status: RequirementStatus): boolean {
   return status.tested.length > 0 || status.cased.length > 0;
 }
 
 /** True when neither test nor case nor exception covers the requirement. */
-export function isMissing(status: RequirementStatus): boolean {
+function isMissing(status: RequirementStatus): boolean {
   return !isProved(status) && status.exception === null;
 }
 
@@ -105,7 +105,7 @@ function places(citations: readonly Citation[], id: string): string[] {
 }
 
 /** One word for a status, the strongest proof first. */
-export function verdict(status: RequirementStatus): 'tested' | 'cased' | 'excepted' | 'missing' {
+function verdict(status: RequirementStatus): 'tested' | 'cased' | 'excepted' | 'missing' {
   if (status.tested.length > 0) return 'tested';
   if (status.cased.length > 0) return 'cased';
   return status.exception === null ? 'missing' : 'excepted';

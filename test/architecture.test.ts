@@ -1,87 +1,114 @@
 /**
- * Holds the table of rooms (docs/architecture.md): reads every import line of src/ and conformance/ and refuses what the table does not
- * allow.
+ * Holds the tables of docs/architecture.md, "Who may import whom": reads every import of src/ and conformance/, refuses what the tables do not
+ * allow, and asks for each entry of them that some import uses it.
  */
-import { readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, relative, resolve, sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { resolved, sourceFiles, specifiersIn, textOf } from './support/modules.ts';
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const SRC = join(ROOT, 'src');
+const PAGE = 'docs/architecture.md';
 
-/** What each room may import, besides itself. A trailing file name allows just that file. */
-const ALLOWED: Readonly<Record<string, readonly string[]>> = {
-  base: [],
-  crc32c: ['base'],
-  mpa: ['base', 'crc32c'],
-  ddp: ['base', 'crc32c', 'mpa'],
-  rdmap: ['base', 'crc32c', 'mpa', 'ddp'],
-  verbs: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap'],
-  transport: ['base'],
-  cm: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'transport/port.ts'],
-  // What a process shows of itself: below the promise layer, whose devices it is told of when they are opened.
-  observe: ['base', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'inspect', 'transport'],
-  // The promise layer is where the stack meets the machine, in the one file environment.ts.
-  api: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'observe', 'engine/progress.ts', 'transport/port.ts', 'transport/tcp.ts', 'transport/busy-poll.ts', 'transport/scheduler.ts'],
-  engine: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'transport'],
-  sockets: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'api', 'transport'],
-  inspect: ['base', 'crc32c', 'mpa/wire.ts', 'mpa/deframer.ts', 'ddp/wire.ts', 'rdmap/wire.ts', 'rdmap/terminate.ts'],
-  tools: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'observe', 'api', 'transport', 'inspect', 'sockets', 'engine'],
-};
-
-/** Rooms that may touch Node's modules, and what the others may: nothing. */
-const NODE_ROOMS = new Set(['transport', 'engine', 'observe', 'sockets', 'inspect', 'tools']);
-/** Modules without I/O that the promise layer may use. */
-const API_NODE_MODULES = new Set(['node:diagnostics_channel', 'node:perf_hooks', 'node:os']);
-
-function files(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true, recursive: true })
-    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
-    .map((entry) => join(entry.parentPath, entry.name));
+/** A row of a table. */
+interface Room {
+  /** Its first cell, as it stands. */
+  readonly name: string;
+  /** The files that belong to it: paths from the root, with `*` for any part of a file's name and `**` for any folders. */
+  readonly places: readonly string[];
+  /** Rooms and files that it may import. */
+  readonly imports: readonly string[];
+  /** Modules from outside that it may import; `node:*` is any of Node's. */
+  readonly outside: readonly string[];
 }
 
-function imports(file: string): string[] {
-  const text = readFileSync(file, 'utf8');
-  return [...text.matchAll(/^(?:import|export)\b[^'"]*?from\s+['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]\s*\)/gm)].map((m) => (m[1] ?? m[2])!);
+/** The rows of the table for a folder. Names in it count from there, and from the root with `src/` in front. */
+function roomsOf(folder: string): Room[] {
+  const [, table] = textOf(PAGE).split(new RegExp(`^\\| \`${folder}/\` \\|.*\\n\\|[-|]+\\n`, 'm'));
+  if (table === undefined) throw new Error(`${PAGE} has no table for ${folder}/`);
+  const inFolder = (name: string): string => (name.startsWith('src/') ? name : `${folder}/${name}`);
+  const words = (cell: string): string[] => Array.from(cell.matchAll(/`([^`]+)`/g), ([, word]) => word!);
+  return table.slice(0, table.search(/\n(?!\|)/)).split('\n').map((line) => {
+    const [, places, imports, outside] = line.split('|').map((cell) => cell.trim());
+    return { name: places!, places: words(places!).map(inFolder), imports: words(imports!).map(inFolder), outside: words(outside!) };
+  });
 }
 
-const room = (file: string): string => relative(SRC, file).split(sep)[0]!;
+const pattern = (place: string): RegExp =>
+  new RegExp(`^${place.replaceAll('.', '\\.').replaceAll('**/', '(.+/)?').replaceAll('*', '[^/]*')}${place.endsWith('.ts') ? '' : '/.*'}$`);
 
-describe('the rooms of src/', () => {
-  const sources = files(SRC).filter((file) => room(file) !== relative(SRC, file));
+/** Whether a file lies in a place: a folder, or a file with or without stars. */
+const liesIn = (file: string, place: string): boolean => pattern(place).test(file);
 
-  it('finds the sources', () => {
-    expect(sources.length).toBeGreaterThan(40);
+/** A place without stars that names a file is more to the point than one with stars, and that more than a folder. */
+const sharpness = (place: string): number => (place.endsWith('.ts') ? (place.includes('*') ? 1 : 2) : 0);
+
+const ROOMS: readonly Room[] = [...roomsOf('src'), ...roomsOf('conformance')];
+
+/** The row of a file: that with the sharpest place which it lies in. */
+function roomOf(file: string): Room | undefined {
+  const found = ROOMS.flatMap((room) => room.places.filter((place) => liesIn(file, place)).map((place) => ({ room, sharp: sharpness(place) })));
+  return found.sort((a, b) => b.sharp - a.sharp)[0]?.room;
+}
+
+/** The entry of a row that allows this import. */
+function allowance(room: Room, target: string, isOutside: boolean): string | undefined {
+  if (isOutside) return room.outside.find((name) => name === target || (name === 'node:*' && target.startsWith('node:')));
+  // A room as a whole is named as in its own first cell; a file by its path.
+  return room.imports.find((name) => (name.endsWith('.ts') && !name.includes('*') ? name === target : roomOf(target)?.places.includes(name)));
+}
+
+const FILES = [...sourceFiles('src'), ...sourceFiles('conformance')];
+const IMPORTS = FILES.flatMap((file) => specifiersIn(textOf(file)).map((specifier) => ({ file, target: resolved(file, specifier), isOutside: !specifier.startsWith('.') })));
+
+describe('the rooms', () => {
+  it('have a row for every file, and a file for every row', () => {
+    expect(FILES.filter((file) => roomOf(file) === undefined)).toEqual([]);
+    const inUse = new Set(FILES.map(roomOf));
+    expect(ROOMS.filter((room) => !inUse.has(room)).map(({ name }) => name)).toEqual([]);
+    expect(FILES.length).toBeGreaterThan(250);
+    expect(IMPORTS.length).toBeGreaterThan(1500);
   });
 
-  it('every room is in the table', () => {
-    expect([...new Set(sources.map(room))].filter((name) => !(name in ALLOWED))).toEqual([]);
+  it('import nothing that their row does not name', () => {
+    const wrong = IMPORTS.filter(({ file, target, isOutside }) => {
+      const room = roomOf(file)!;
+      return (isOutside || roomOf(target) !== room) && allowance(room, target, isOutside) === undefined;
+    });
+    expect(wrong.map(({ file, target }) => `${file} -> ${target}`)).toEqual([]);
   });
 
-  it('arrows go one way', () => {
-    const wrong: string[] = [];
-    for (const file of sources) {
-      for (const specifier of imports(file).filter((s) => s.startsWith('.'))) {
-        const target = relative(SRC, resolve(dirname(file), specifier)).split(sep).join('/');
-        const [to] = target.split('/');
-        if (to === room(file)) continue;
-        if (!ALLOWED[room(file)]!.some((allowed) => allowed === to || allowed === target)) wrong.push(`${relative(SRC, file)} -> ${target}`);
-      }
+  it('use everything that their row names', () => {
+    const used = new Map<Room, Set<string>>(ROOMS.map((room) => [room, new Set()]));
+    for (const { file, target, isOutside } of IMPORTS) {
+      const room = roomOf(file)!;
+      if (isOutside || roomOf(target) !== room) used.get(room)!.add(allowance(room, target, isOutside) ?? '');
     }
-    expect(wrong).toEqual([]);
+    expect(ROOMS.flatMap((room) => [...room.imports, ...room.outside].filter((name) => !used.get(room)!.has(name)).map((name) => `${room.name} -> ${name}`))).toEqual([]);
   });
 
-  it('only the outer rooms touch node: modules, and packages are crc-32 alone', () => {
-    const wrong: string[] = [];
-    for (const file of sources) {
-      for (const specifier of imports(file).filter((s) => !s.startsWith('.'))) {
-        const allowed = specifier.startsWith('node:')
-          ? NODE_ROOMS.has(room(file)) || (room(file) === 'api' && API_NODE_MODULES.has(specifier))
-          : room(file) === 'crc32c' && specifier === 'crc-32/crc32c.js';
-        if (!allowed) wrong.push(`${relative(SRC, file)} -> ${specifier}`);
-      }
-    }
-    expect(wrong).toEqual([]);
+  it('stand in order: a whole room is imported from below it only', () => {
+    const place = (name: string): number => ROOMS.findIndex((room) => room.places.includes(name));
+    const upwards = ROOMS.flatMap((room, at) => room.imports.filter((name) => place(name) >= at).map((name) => `${room.name} -> ${name}`));
+    expect(upwards).toEqual([]);
   });
+});
+
+it('imports of every form are seen', () => {
+  expect(specifiersIn(`
+    import './alone.ts';
+    import only, { type T } from './named.ts';
+    import {
+      a,
+      b,
+    } from './lines.ts';
+    import * as all from './space.ts';
+    import type { U } from './type.ts';
+    export { c } from './again.ts';
+    export * from './whole.ts';
+    export type { V } from './again-type.ts';
+    type W = import('./inline.ts').W;
+    const later = async () => (await import('./later.ts')).run;
+    // import './comment.ts';
+    const text = "import './text.ts'";
+  `).sort()).toEqual([
+    './again-type.ts', './again.ts', './alone.ts', './inline.ts', './later.ts', './lines.ts', './named.ts', './space.ts', './type.ts', './whole.ts',
+  ]);
 });

@@ -187,7 +187,7 @@ function time(run: () => number, ms: number): number {
 }
 
 /** Every case in turn, `rounds` times. */
-export function guard(rounds: number, native?: string): GuardResult[] {
+function guard(rounds: number, native?: string): GuardResult[] {
   const cases = [...crcCases(), ...(native === undefined ? [] : nativeCases(native)), ...codecCases(), ...framerCases(), ...deframerCases(), ...ringCases()];
   const costs = new Map(cases.map((one) => [one, [] as number[]]));
   for (const one of cases) time(one.run, 10 * SLICE_MS);

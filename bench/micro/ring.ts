@@ -19,7 +19,7 @@ export const ANSWER_WORDS = 4;
 const REQUEST = 1;
 
 /** Millions of requests a second by round. */
-export interface RingResult {
+interface RingResult {
   readonly depth: number;
   readonly ring: readonly number[];
   readonly messages: readonly number[];

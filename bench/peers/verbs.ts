@@ -29,7 +29,7 @@ const CONNECT_BATCH = 50;
 const nothing = (): void => undefined;
 
 /** Completions asked for: one in this many requests. perftest's default is one in 100; with few under way each matters. */
-export function completionEvery(spec: CaseSpec): number {
+function completionEvery(spec: CaseSpec): number {
   if (spec.cqMod > 0) return spec.cqMod;
   return Math.min(64, Math.max(1, Math.floor(spec.inFlight / spec.connections / 8)));
 }

@@ -1,7 +1,7 @@
 // Lists of outcomes that several cases share: the code to send first, then those that the catalogue allows or other stacks are known
 // to send (`expected` of the catalogue; protocol-notes 1.3 and 2.2).
 
-import { TERM } from '../../src/base/terminate-codes.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { terms } from '../probe/trial.ts';
 import type { Outcome } from '../probe/trial.ts';
 

@@ -1,12 +1,12 @@
 // DDP: what a receiver makes of headers, queues, numbers, offsets and STags. RFC 5041 4, 5, 7, 8.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import { tagged, untagged } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, describeOutcomes, terms } from '../probe/trial.ts';
 import type { Outcome, Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';

@@ -1,12 +1,12 @@
 // DDP: how messages are cut into segments and put together again, sent and received. RFC 5041 4, 5.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import type { ParsedSegment } from '../probe/messages.ts';
 import { parseReadRequest, tagged, untagged } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, terms } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { PostOptions } from '../profiles/protocol.ts';
 import { established, stimulus } from './define.ts';

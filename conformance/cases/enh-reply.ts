@@ -1,16 +1,16 @@
 // Enhanced connection set-up as the responder: what an initiator offers and what it makes of the four octets of a Reply.
 // RFC 6581 6, 8, 9, 10.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import { pause } from '../probe/connection.ts';
 import type { Connection } from '../probe/connection.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { Deviation, check, same } from '../probe/deviation.ts';
 import { parseReadRequest, tagged } from '../probe/messages.ts';
 import type { Enhanced, ParsedStartup } from '../probe/startup.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { CLOSE, describeOutcomes, terms } from '../probe/trial.ts';
 import type { Outcome, RtrKind, Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { AS_RESPONDER, scripted } from './define.ts';
 import type { Case, CaseOptions } from './define.ts';
 

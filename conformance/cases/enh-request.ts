@@ -1,12 +1,12 @@
 // Enhanced connection set-up as the initiator: what a responder answers to the four octets. RFC 6581 6, 9, 10.
 
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { Deviation, check, same } from '../probe/deviation.ts';
 import { untagged } from '../probe/messages.ts';
 import type { Enhanced, ParsedStartup, StartupFields } from '../probe/startup.ts';
 import { startupFrame } from '../probe/startup.ts';
 import type { RtrKind, Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { AS_INITIATOR, range, scripted } from './define.ts';
 import type { Case, CaseOptions } from './define.ts';
 import { expectRefusal } from './mpa-request.ts';

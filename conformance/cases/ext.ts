@@ -1,13 +1,13 @@
 // The RDMAP extensions: Immediate Data and Atomics, both directions. RFC 7306 4 to 8.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import { atomicRequestHeader, atomicResponseHeader, parseAtomicRequest, tagged, untagged } from '../probe/messages.ts';
 import type { AtomicRequestFields } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { describeOutcomes, terms } from '../probe/trial.ts';
 import type { Outcome, Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';

@@ -1,15 +1,15 @@
 // FPDUs: layout, PAD, CRC, boundaries, sizes, and how a connection ends in the middle of one. RFC 5044 3, 4.1, 4.4, 4.5, 5, 6, 8.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { joinAll } from '../probe/connection.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { Deviation, check, same, sameBytes } from '../probe/deviation.ts';
 import type { FpduFaults } from '../probe/fpdu.ts';
 import { tagged, untagged } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { CLOSE, terms } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import { BOTH, established, range, stimulus } from './define.ts';
 import type { Case } from './define.ts';

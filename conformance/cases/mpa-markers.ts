@@ -1,14 +1,14 @@
 // Markers, sent and received: RFC 5044 4.2, 4.3, 4.4, 5.2, erratum 1427. The probe's reader compares every marker of a peer with what
 // its position calls for; the cases here bring all positions about.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { Deviation, check, same, sameBytes } from '../probe/deviation.ts';
 import type { FpduFaults, ReceivedFpdu } from '../probe/fpdu.ts';
 import { tagged } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, describeOutcomes, terms } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { pattern } from '../profiles/protocol.ts';
 import { AS_INITIATOR, established, range } from './define.ts';
 import type { Case } from './define.ts';

@@ -1,18 +1,17 @@
 // MPA start-up as the responder: what an initiator's Request looks like and what the initiator makes of Replies, good and bad.
 // RFC 5044 7.1.1, 7.1.2, 8.
 
-import { REPLY_KEY, REQUEST_KEY } from '../../src/mpa/wire.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Connection } from '../probe/connection.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { Deviation, check, same, sameBytes } from '../probe/deviation.ts';
 import { packedCode, tagged } from '../probe/messages.ts';
 import type { StartupFields } from '../probe/startup.ts';
 import { parseStartup, startupFrame } from '../probe/startup.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import type { StartupChoice, Trial } from '../probe/trial.ts';
 import { sameCode } from '../probe/trial.ts';
 import { Watch } from '../probe/watch.ts';
-import { TERM } from '../../src/base/terminate-codes.ts';
+import { OPCODE, REPLY_KEY, REQUEST_KEY } from '../probe/wire.ts';
 import { fromHex, toHex } from '../profiles/protocol.ts';
 import { AS_RESPONDER, hex2, range, scripted } from './define.ts';
 import type { Case, CaseOptions } from './define.ts';

@@ -1,13 +1,13 @@
 // MPA start-up as the initiator: what a responder makes of Requests, good and bad, and what its Replies look like.
 // RFC 5044 7.1.1, 7.1.2, 8.
 
-import { REPLY_KEY, REQUEST_KEY } from '../../src/mpa/wire.ts';
 import { tagged } from '../probe/messages.ts';
 import type { Connection, StartupArrival } from '../probe/connection.ts';
 import { Deviation, brief, check, same, sameBytes } from '../probe/deviation.ts';
 import type { StartupFields } from '../probe/startup.ts';
 import { startupFrame } from '../probe/startup.ts';
 import type { Trial } from '../probe/trial.ts';
+import { REPLY_KEY, REQUEST_KEY } from '../probe/wire.ts';
 import { fromHex, toHex } from '../profiles/protocol.ts';
 import { AS_INITIATOR, range, hex2, scripted } from './define.ts';
 import type { Case, CaseOptions } from './define.ts';
@@ -48,7 +48,7 @@ function accepted(id: string, title: string, requirements: string, fields: Parti
 }
 
 /** An accepting Reply, and an answer to a zero-length Read behind it. */
-export async function expectAccepted(connection: Connection): Promise<void> {
+async function expectAccepted(connection: Connection): Promise<void> {
   const reply = await connection.expectStartup();
   check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
   await connection.enter();

@@ -1,14 +1,14 @@
 // RDMAP: control fields, opcodes, the kinds of Send, and Terminates received. RFC 5040 4, 5.3, 5.4, 7.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import { pause } from '../probe/connection.ts';
 import type { Connection } from '../probe/connection.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import { tagged, terminate, terminateHeader, untagged } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { CLOSE, describeOutcomes } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import { INVALIDATE_FOREIGN, INVALIDATE_UNKNOWN, NO_BUFFER, OPCODE_ERROR, VERSION, WRITE_STAG } from './codes.ts';
 import { established, hex2, stimulus } from './define.ts';
@@ -127,7 +127,7 @@ function invalidations(name: string, opcode: number): Case[] {
 }
 
 /** A second stream, in the region's own protection domain, can still write to it. */
-export async function stillUsable(trial: Trial, stag: number, to: bigint, pd: string): Promise<void> {
+async function stillUsable(trial: Trial, stag: number, to: bigint, pd: string): Promise<void> {
   const other = await secondStream(trial, { pd });
   other.send(other.makeWrite(stag, to, FOUR));
   await other.ping();

@@ -1,16 +1,16 @@
 // RDMA Reads, in both directions: what a responder answers, what it refuses, and what a requester makes of Read Responses.
 // RFC 5040 4.4, 5.2, 5.5, 6.1, 7.
 
-import { TERM } from '../../src/base/terminate-codes.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import { pause } from '../probe/connection.ts';
 import type { Connection } from '../probe/connection.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { Deviation, check, same, sameBytes } from '../probe/deviation.ts';
 import { parseReadRequest, parseSegment, readRequestHeader, tagged, untagged } from '../probe/messages.ts';
 import type { ReadRequestFields } from '../probe/messages.ts';
+import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, describeOutcomes, terms } from '../probe/trial.ts';
 import type { Outcome, Trial } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';

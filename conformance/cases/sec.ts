@@ -1,10 +1,10 @@
 // Security: what one stream can do to others, and what guessing costs. RFC 5042 6; RFC 5040 8.1.1.
 
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import { pause } from '../probe/connection.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import { tagged } from '../probe/messages.ts';
 import { describeOutcomes } from '../probe/trial.ts';
+import { OPCODE } from '../probe/wire.ts';
 import { pattern } from '../profiles/protocol.ts';
 import { WRITE_STAG } from './codes.ts';
 import { AS_INITIATOR, established, range, scripted } from './define.ts';

@@ -10,7 +10,7 @@ import { sec } from './sec.ts';
 import type { Group, Requirement } from './types.ts';
 import { verbs } from './verbs.ts';
 
-export type { Group, Kind, Level, Requirement } from './types.ts';
+export type { Group, Requirement } from './types.ts';
 
 /** Groups in the order of the stack, bottom first. */
 export const GROUPS: readonly Group[] = ['MPA', 'DDP', 'RDMAP', 'ENH', 'EXT', 'SEC', 'VERBS'];

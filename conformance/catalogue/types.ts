@@ -4,7 +4,7 @@
 
 export type Group = 'MPA' | 'DDP' | 'RDMAP' | 'ENH' | 'EXT' | 'SEC' | 'VERBS';
 
-export type Level = 'MUST' | 'MUST NOT' | 'SHOULD' | 'SHOULD NOT' | 'MAY';
+type Level = 'MUST' | 'MUST NOT' | 'SHOULD' | 'SHOULD NOT' | 'MAY';
 
 /**
  * Who can see whether the rule is kept.
@@ -14,7 +14,7 @@ export type Level = 'MUST' | 'MUST NOT' | 'SHOULD' | 'SHOULD NOT' | 'MAY';
  * - `api`: the cause or the outcome shows only through the local interface (completions, events, refused calls);
  * - `local`: a matter of design, operation or of the operating system, or a pure freedom: no test can decide it.
  */
-export type Kind = 'wire' | 'api' | 'local';
+type Kind = 'wire' | 'api' | 'local';
 
 export interface Requirement {
   /** Stable name such as `MPA-041`; never renumbered, never reused. */

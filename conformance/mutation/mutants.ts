@@ -1,5 +1,5 @@
 // Ways to break the stack, one at a time: what the line does, the text it replaces in one file of src, and what it becomes. Used by
-// mutate.ts. Constants of the wire.ts files are left alone: the probe shares them. A text must occur exactly once.
+// mutate.ts. A text must occur exactly once.
 
 export interface Mutant {
   readonly id: string;
@@ -29,8 +29,28 @@ const STREAM = 'rdmap/stream.ts';
 const OPERATION = 'rdmap/stream-operation.ts';
 const FAULTS = 'rdmap/faults.ts';
 const POLICY = 'mpa/policy.ts';
+const MPA_WIRE = 'mpa/wire.ts';
+const DDP_WIRE = 'ddp/wire.ts';
+const RDMAP_WIRE = 'rdmap/wire.ts';
+const CODES = 'base/terminate-codes.ts';
 
 export const mutants: readonly Mutant[] = [
+  // What the wire is: both ends of our own would agree on any of these
+  m('wire.reply-key-with-another-letter', MPA_WIRE, "KEY_TEXT.replace('Req', 'Rep')", "KEY_TEXT.replace('Req', 'Res')"),
+  m('wire.s-flag-one-bit-down', MPA_WIRE, 'ENHANCED: 0x10,', 'ENHANCED: 0x08,'),
+  m('wire.markers-every-256-octets', MPA_WIRE, 'MARKER_SPACING = 512', 'MARKER_SPACING = 256'),
+  m('wire.last-and-reserved-bit-exchanged', DDP_WIRE, 'LAST: 0x40,\n  /** Sent as zero, not looked at. */\n  RESERVED: 0x3c,', 'LAST: 0x20,\n  /** Sent as zero, not looked at. */\n  RESERVED: 0x5c,'),
+  m('wire.msn-and-mo-exchanged', DDP_WIRE, 'UNTAGGED_MSN_OFFSET = 10;\n/** Message Offset, u32: where in the message the payload belongs. */\nexport const UNTAGGED_MO_OFFSET = 14;', 'UNTAGGED_MSN_OFFSET = 14;\nexport const UNTAGGED_MO_OFFSET = 10;'),
+  m('wire.first-msn-0', DDP_WIRE, 'FIRST_MSN = 1;', 'FIRST_MSN = 0;'),
+  m('wire.atomic-responses-on-queue-1', DDP_WIRE, 'ATOMIC_RESPONSE: 3,', 'ATOMIC_RESPONSE: 1,'),
+  m('wire.opcodes-of-two-sends-exchanged', RDMAP_WIRE, 'SEND_INVALIDATE: 0x4,\n  /** Send with Solicited Event; queue 0. */\n  SEND_SE: 0x5,', 'SEND_INVALIDATE: 0x5,\n  /** Send with Solicited Event; queue 0. */\n  SEND_SE: 0x4,'),
+  m('wire.read-response-on-a-queue', RDMAP_WIRE, "row('RDMA Read Response', true, -1),", "row('RDMA Read Response', false, QN.READ_REQUEST),"),
+  m('wire.immediate-data-on-queue-1', RDMAP_WIRE, "row('Immediate Data', false, QN.SEND, true),", "row('Immediate Data', false, QN.READ_REQUEST, true),"),
+  m('wire.read-size-in-front-of-sink', RDMAP_WIRE, 'SINK_STAG: 0,', 'SINK_STAG: 12,'),
+  m('wire.code-of-bounds-and-association-exchanged', CODES, 'DDP_BOUNDS: 0x1101,\n  /** 1/1/02: STag not associated with the DDP stream. */\n  DDP_NOT_ASSOCIATED: 0x1102,', 'DDP_BOUNDS: 0x1102,\n  DDP_NOT_ASSOCIATED: 0x1101,'),
+  m('wire.code-of-unexpected-opcode', CODES, 'RDMAP_UNEXPECTED_OPCODE: 0x0206,', 'RDMAP_UNEXPECTED_OPCODE: 0x0205,'),
+  m('wire.code-of-rtr-mismatch', CODES, 'MPA_NO_MATCHING_RTR: 0x2007,', 'MPA_NO_MATCHING_RTR: 0x2006,'),
+
   // MPA start-up
   m('startup.key-octet-15-not-compared', STARTUP, 'this.#have < this.#key.length && octet', 'this.#have < this.#key.length - 1 && octet'),
   m('startup.key-octet-0-not-compared', STARTUP, 'this.#have < this.#key.length && octet', 'this.#have > 0 && this.#have < this.#key.length && octet'),

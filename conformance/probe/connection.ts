@@ -2,8 +2,6 @@
 // with everything noted. Read RFC 5044 7.1 and 4 first. Nothing is sent that a case did not ask for.
 
 import { performance } from 'node:perf_hooks';
-import { QN } from '../../src/ddp/wire.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import type { Channel, End } from './channel.ts';
 import { Deviation, check } from './deviation.ts';
 import { describeSegment, describeStartup } from './decode.ts';
@@ -14,6 +12,7 @@ import type { ParsedSegment, ReadRequestFields, TerminateFields } from './messag
 import { parseStartup, startupFrame, startupLength } from './startup.ts';
 import type { ParsedStartup, StartupFields } from './startup.ts';
 import { Watch } from './watch.ts';
+import { OPCODE, QN } from './wire.ts';
 
 /** The probe's part in the MPA start-up. */
 export type Role = 'initiator' | 'responder';
@@ -42,7 +41,7 @@ export interface Limits {
 }
 
 /** What `receive` found. */
-export type Incoming =
+type Incoming =
   | { readonly kind: 'segment'; readonly segment: ParsedSegment; readonly fpdu: ReceivedFpdu }
   | { readonly kind: 'end'; readonly how: End }
   | { readonly kind: 'silence' };
@@ -369,12 +368,12 @@ function unswapped(ulpdu: Uint8Array): Uint8Array {
   return out;
 }
 
-export function describeIncoming(incoming: Incoming): string {
+function describeIncoming(incoming: Incoming): string {
   if (incoming.kind === 'segment') return describeSegment(incoming.segment);
   return incoming.kind === 'end' ? incoming.how.toUpperCase() : 'silence';
 }
 
-export function join(a: Uint8Array, b: Uint8Array): Uint8Array {
+function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   if (a.length === 0) return b;
   const out = new Uint8Array(a.length + b.length);
   out.set(a);

@@ -1,11 +1,11 @@
 // The decoded octet view: every field of a frame or FPDU with its place, its octets and what it means. Used by all reports.
 
-import { OPCODE_TABLE, OPCODE } from '../../src/rdmap/wire.ts';
-import { describeTerminateCode } from '../../src/base/terminate-codes.ts';
 import { FpduReader } from './fpdu.ts';
 import { packedCode, parseAtomicRequest, parseReadRequest, parseSegment, parseTerminate } from './messages.ts';
 import type { ParsedSegment } from './messages.ts';
 import { parseStartup, startupLength } from './startup.ts';
+import { describeTerminateCode } from './terminate-codes.ts';
+import { OPCODE, OPCODE_RULES } from './wire.ts';
 
 /** One line of the octet view. */
 export interface Field {
@@ -69,7 +69,7 @@ export function fpduView(raw: Uint8Array, markers = false): Field[] {
 }
 
 /** Fields of a DDP segment that starts at `at`. */
-export function segmentView(segment: ParsedSegment, at: number): Field[] {
+function segmentView(segment: ParsedSegment, at: number): Field[] {
   const fields: Field[] = [];
   const { ulpdu } = segment;
   const add = (offset: number, length: number, name: string, value: string): void => {
@@ -138,8 +138,8 @@ function terminateRows(payload: Uint8Array): Row[] | null {
   return rows;
 }
 
-export function opcodeName(opcode: number): string {
-  return OPCODE_TABLE[opcode]?.name ?? `opcode 0x${opcode.toString(16)}`;
+function opcodeName(opcode: number): string {
+  return OPCODE_RULES[opcode]?.name ?? `opcode 0x${opcode.toString(16)}`;
 }
 
 /** A segment in one line. */

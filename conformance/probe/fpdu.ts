@@ -89,7 +89,7 @@ export class FpduWriter {
 }
 
 /** A marker as received. */
-export interface ReceivedMarker {
+interface ReceivedMarker {
   readonly position: number;
   readonly reserved: number;
   readonly pointer: number;

@@ -1,8 +1,7 @@
 // DDP segments and the RDMAP messages in them, built octet by octet and taken apart again: RFC 5041 4, RFC 5040 4, RFC 7306 4 to 6.
 // Builders are lenient on purpose: every field can be given a value that the RFCs forbid. Nothing here knows what is lawful.
 
-import { DDP_CONTROL, FIRST_MSN, QN } from '../../src/ddp/wire.ts';
-import { OPCODE } from '../../src/rdmap/wire.ts';
+import { DDP_CONTROL, FIRST_MSN, OPCODE, QN } from './wire.ts';
 
 const RV_1 = 0x40;
 const DV_1 = 0x01;
@@ -18,12 +17,12 @@ interface CommonFields {
   readonly rdmapControl?: number | undefined;
 }
 
-export interface TaggedFields extends CommonFields {
+interface TaggedFields extends CommonFields {
   readonly stag: number;
   readonly to: bigint;
 }
 
-export interface UntaggedFields extends CommonFields {
+interface UntaggedFields extends CommonFields {
   readonly qn: number;
   readonly msn: number;
   readonly mo?: number | undefined;
@@ -241,11 +240,6 @@ export function parseSegment(ulpdu: Uint8Array): ParsedSegment | null {
     msn: isTagged ? 0 : view.getUint32(10), mo: isTagged ? 0 : view.getUint32(14),
     header: ulpdu.slice(0, octets), payload: ulpdu.slice(octets),
   };
-}
-
-/** True for a Terminate wherever it stands. */
-export function isTerminate(segment: ParsedSegment): boolean {
-  return segment.opcode === OPCODE.TERMINATE;
 }
 
 /** A lawful Terminate of the probe: untagged, QN 2, MSN 1, MO 0, L. */

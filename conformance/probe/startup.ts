@@ -1,6 +1,6 @@
 // MPA start-up frames with every field open to abuse: RFC 5044 7.1.1, RFC 6581 6 and 9.
 
-import { REPLY_KEY, REQUEST_KEY } from '../../src/mpa/wire.ts';
+import { REPLY_KEY, REQUEST_KEY } from './wire.ts';
 
 export interface Enhanced {
   readonly a: boolean;
@@ -47,7 +47,7 @@ export function startupFrame(fields: StartupFields): Uint8Array {
 }
 
 /** The four enhanced octets. */
-export function enhancedOctets(e: Enhanced): Uint8Array {
+function enhancedOctets(e: Enhanced): Uint8Array {
   const word0 = (e.a ? 0x8000 : 0) | (e.b ? 0x4000 : 0) | (e.ird & 0x3fff);
   const word1 = (e.c ? 0x8000 : 0) | (e.d ? 0x4000 : 0) | (e.ord & 0x3fff);
   return Uint8Array.of(word0 >>> 8, word0, word1 >>> 8, word1);
@@ -93,9 +93,4 @@ export function parseStartup(raw: Uint8Array): ParsedStartup {
     raw, key: raw.slice(0, 16), flags, markers: (flags & 0x80) !== 0, crc: (flags & 0x40) !== 0, reject: (flags & 0x20) !== 0,
     s, revision: raw[17]!, pdLength, enhanced, privateData: raw.slice(hasEnhanced ? 24 : 20),
   };
-}
-
-/** True when two runs of octets are the same. */
-export function sameOctets(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((octet, i) => octet === b[i]);
 }

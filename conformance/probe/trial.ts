@@ -1,8 +1,6 @@
 // One run of one case: connections in the probe's role, start-up with lawful defaults, and the verdict on a peer's reaction.
 // Read RFC 5040 7.1 (what a Terminate carries) and RFC 6581 9 (start-up) first.
 
-import { OPCODE } from '../../src/rdmap/wire.ts';
-import { describeTerminateCode } from '../../src/base/terminate-codes.ts';
 import type { Region, Tester } from '../profiles/tester.ts';
 import type { Address, Session } from '../profiles/types.ts';
 import { Channel, openChannel } from './channel.ts';
@@ -11,10 +9,12 @@ import { Connection, pause } from './connection.ts';
 import type { Limits, Log, Quirk, Reaction, Role } from './connection.ts';
 import { describeSegment } from './decode.ts';
 import { Deviation, Inapplicable, brief, check } from './deviation.ts';
-import { packedCode, parseReadRequest, parseSegment, parseTerminate, tagged, untagged } from './messages.ts';
+import { packedCode, parseReadRequest, parseSegment, parseTerminate, tagged } from './messages.ts';
 import type { TerminateFields } from './messages.ts';
 import type { Random } from './random.ts';
 import type { Enhanced, ParsedStartup, StartupFields } from './startup.ts';
+import { describeTerminateCode } from './terminate-codes.ts';
+import { OPCODE } from './wire.ts';
 
 /** What a peer may lawfully do. */
 export type Outcome =
@@ -33,7 +33,7 @@ export function terms(...codes: readonly number[]): Outcome[] {
   return codes.map((code) => ({ kind: 'terminate', code }));
 }
 
-export function describeOutcome(outcome: Outcome): string {
+function describeOutcome(outcome: Outcome): string {
   if (outcome.kind === 'terminate') return `Terminate ${describeTerminateCode(outcome.code)}`;
   return outcome.kind === 'close' ? 'close' : 'normal operation';
 }
@@ -60,7 +60,7 @@ export interface StartupChoice {
   readonly sendRtr?: boolean;
 }
 
-export interface TrialContext {
+interface TrialContext {
   readonly role: Role;
   readonly session: Session;
   readonly listener: Listener | null;
@@ -322,9 +322,4 @@ function checkIncluded(terminate: TerminateFields, offending: Uint8Array): void 
   if (got.length !== wanted.length || got.some((octet, i) => octet !== wanted[i])) {
     throw new Deviation(`the DDP header of the segment in error (${brief(wanted)}) in the Terminate`, brief(got), ['RDMAP-073', 'DDP-053']);
   }
-}
-
-/** A Send on a queue and with a number of the case's choosing. */
-export function rawSend(fields: Partial<Parameters<typeof untagged>[0]>): Uint8Array {
-  return untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, ...fields });
 }

@@ -2,13 +2,11 @@
 // (headers, numbering, segmentation), RFC 5040 4 and 5 (messages). Every FPDU that reaches the probe passes through here; a
 // violation fails the case in which it is seen and names its requirements.
 
-import { QN } from '../../src/ddp/wire.ts';
-import { MAX_MULPDU } from '../../src/mpa/wire.ts';
-import { OPCODE, OPCODE_TABLE } from '../../src/rdmap/wire.ts';
 import { describeSegment } from './decode.ts';
 import type { ReceivedFpdu } from './fpdu.ts';
 import type { ParsedSegment, ReadRequestFields } from './messages.ts';
 import { parseTerminate } from './messages.ts';
+import { MAX_MULPDU, OPCODE, OPCODE_RULES, QN } from './wire.ts';
 
 export interface Violation {
   readonly requirements: readonly string[];
@@ -17,9 +15,6 @@ export interface Violation {
 
 /** Sizes a Terminate's payload can have (RFC 5040 4.8). */
 const TERMINATE_SIZES: readonly number[] = [4, 6, 20, 24, 48, 52];
-const WITHOUT_PAYLOAD_RULES: Readonly<Record<number, number>> = {
-  [OPCODE.READ_REQUEST]: 28, [OPCODE.IMMEDIATE]: 8, [OPCODE.IMMEDIATE_SE]: 8, [OPCODE.ATOMIC_REQUEST]: 52, [OPCODE.ATOMIC_RESPONSE]: 12,
-};
 
 /** Judges one peer's stream on one connection. */
 export class Watch {
@@ -79,18 +74,18 @@ export class Watch {
     if (segment.dv !== 1) this.#say(['DDP-006', 'MPA-092'], `DV is ${segment.dv}`);
     if (segment.rv !== 1) this.#say(['RDMAP-001', 'EXT-003'], `RV is ${segment.rv}`);
     if (segment.rdmapReserved !== 0) this.#say(['RDMAP-002'], 'reserved RDMAP control bits are set');
-    const row = OPCODE_TABLE[segment.opcode];
-    if (row === undefined) {
+    const rule = OPCODE_RULES[segment.opcode];
+    if (rule === undefined) {
       this.#say(['RDMAP-016'], `opcode 0x${segment.opcode.toString(16)} is not assigned`);
       return;
     }
-    if (row.tagged !== segment.tagged) this.#say(['DDP-001', 'RDMAP-006'], `${row.name} has T=${segment.tagged ? 1 : 0}`);
-    else if (!segment.tagged && row.qn !== segment.qn) this.#say(['RDMAP-008', 'EXT-008', 'EXT-021', 'EXT-022'], `${row.name} on QN ${segment.qn}`);
-    const size = WITHOUT_PAYLOAD_RULES[segment.opcode];
-    if (size !== undefined && segment.payload.length !== size) {
-      this.#say(['RDMAP-014', 'EXT-009', 'EXT-021', 'EXT-022'], `${row.name} has ${segment.payload.length} octets behind the DDP header, not ${size}`);
+    if (rule.tagged !== segment.tagged) this.#say(['DDP-001', 'RDMAP-006'], `${rule.name} has T=${segment.tagged ? 1 : 0}`);
+    else if (!segment.tagged && rule.qn !== segment.qn) this.#say(['RDMAP-008', 'EXT-008', 'EXT-021', 'EXT-022'], `${rule.name} on QN ${segment.qn}`);
+    const { octets } = rule;
+    if (octets !== null && segment.payload.length !== octets) {
+      this.#say(['RDMAP-014', 'EXT-009', 'EXT-021', 'EXT-022'], `${rule.name} has ${segment.payload.length} octets behind the DDP header, not ${octets}`);
     }
-    if (size !== undefined && !segment.last) this.#say(['DDP-002'], `${row.name} without L`);
+    if (octets !== null && !segment.last) this.#say(['DDP-002'], `${rule.name} without L`);
   }
 
   #checkTagged(segment: ParsedSegment): void {

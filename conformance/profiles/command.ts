@@ -6,7 +6,7 @@ import { Inapplicable } from '../probe/deviation.ts';
 import type { Address, Capability, Profile, Session, SessionOptions } from './types.ts';
 import type { Region } from './tester.ts';
 
-export interface CommandOptions {
+interface CommandOptions {
   readonly target?: Address | undefined;
   readonly listen: Address;
   /** Shell command run for each case; `{host}` and `{port}` name the probe's or the target's address. */

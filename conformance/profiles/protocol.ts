@@ -49,7 +49,7 @@ export interface RegionOptions {
   readonly shared?: boolean;
 }
 
-export type PostKind = 'send' | 'send-se' | 'send-inv' | 'send-se-inv' | 'write' | 'read' | 'imm' | 'imm-se' | 'fetch-add' | 'cmp-swap';
+type PostKind = 'send' | 'send-se' | 'send-inv' | 'send-se-inv' | 'write' | 'read' | 'imm' | 'imm-se' | 'fetch-add' | 'cmp-swap';
 
 export interface PostOptions {
   readonly kind: PostKind;

@@ -2,11 +2,11 @@
 // the probe. Its 16-octet advertisement (address, STag, length) makes the other end read from and write to memory, which is how the
 // probe learns a name of the peer's memory. Every Send is exactly 16 octets and one receive is posted at a time.
 
-import { OPCODE } from '../../src/rdmap/wire.ts';
 import { Connection } from '../probe/connection.ts';
 import { Deviation, Inapplicable, check } from '../probe/deviation.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { parseReadRequest, tagged } from '../probe/messages.ts';
+import { OPCODE } from '../probe/wire.ts';
 import type { Region } from './tester.ts';
 import { startCommand } from './command.ts';
 import type { Started } from './command.ts';
@@ -17,7 +17,7 @@ const ADVERTISEMENT_OCTETS = 16;
 const SINK_STAG = 0x00c0_ff00;
 const SINK_TO = 0x10_000n;
 
-export interface RpingOptions {
+interface RpingOptions {
   readonly target?: Address | undefined;
   readonly listen: Address;
   /** What rping was started with as `-S`. */

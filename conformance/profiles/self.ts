@@ -8,7 +8,7 @@ import { RemoteTester, Tester } from './tester.ts';
 import type { Region } from './tester.ts';
 import type { Address, Capability, Profile, Session, SessionOptions } from './types.ts';
 
-export interface SelfOptions {
+interface SelfOptions {
   /** Where the tester protocol is spoken; absent for our own stack in this process. */
   readonly control?: Address | undefined;
   /** Where the probe listens and the target listens. */

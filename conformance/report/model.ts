@@ -7,7 +7,7 @@ import type { LogEntry } from '../probe/connection.ts';
 import { toHex } from '../profiles/protocol.ts';
 import type { Result, Verdict } from '../runner/runner.ts';
 
-export interface ReportField {
+interface ReportField {
   readonly offset: number;
   readonly octets: string;
   readonly name: string;
@@ -46,7 +46,7 @@ export interface ReportResult {
   readonly events: readonly ReportEvent[];
 }
 
-export interface Totals {
+interface Totals {
   readonly run: number;
   readonly passed: number;
   readonly failed: number;
@@ -57,7 +57,7 @@ export interface Totals {
 }
 
 /** What a run was. */
-export interface RunFacts {
+interface RunFacts {
   readonly profile: string;
   readonly peer: string;
   readonly strict: boolean;
@@ -75,7 +75,7 @@ export interface Report extends RunFacts {
 }
 
 /** What makes a report of results. */
-export interface ReportHead extends RunFacts {
+interface ReportHead extends RunFacts {
   /** What runs cases of this peer; `iwarp conformance run` unless told otherwise. */
   readonly replayCommand?: string;
   /** Options that a replay needs besides the case and the seed. */
@@ -97,7 +97,7 @@ export function makeReport(results: readonly Result[], head: ReportHead): Report
   };
 }
 
-export function totalsOf(results: readonly Result[]): Totals {
+function totalsOf(results: readonly Result[]): Totals {
   const count = (test: (result: Result) => boolean): number => results.filter(test).length;
   return {
     run: count((r) => r.verdict !== 'skip'),
@@ -132,7 +132,7 @@ function eventsOf(log: readonly LogEntry[]): ReportEvent[] {
 }
 
 /** The decoded octets of a log entry. */
-export function viewOf(entry: LogEntry): Field[] {
+function viewOf(entry: LogEntry): Field[] {
   if (entry.what === 'startup') return startupView(entry.octets);
   if (entry.what === 'fpdu') return fpduView(entry.octets, entry.markers);
   return entry.octets.length === 0 ? [] : [{ offset: 0, octets: entry.octets, name: 'octets', value: `${entry.octets.length}` }];

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import type { Role } from '../probe/connection.ts';
 
-export interface Waiver {
+interface Waiver {
   /** A case id, or a prefix of ids when it ends with `*`. */
   readonly pattern: string;
   readonly role: Role | null;

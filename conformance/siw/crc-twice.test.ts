@@ -1,8 +1,8 @@
 /** Only the fault that is meant is recognised, octet for octet: on a capture of it, and on made ones that are almost it. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { pcapTap } from '../../src/transport/pcap-tap.ts';
+import { castagnoli } from '../probe/crc.ts';
 import { crcTwiceFault, crcTwiceIn } from './crc-twice.ts';
 
 const REAL = new URL('../reports/captures/interop.rping-65535.crc-of-payload-twice.pcap', import.meta.url);
@@ -23,7 +23,7 @@ function fpdu(header: readonly number[], payload: readonly number[], covering: C
     'once': [...front, ...payload, ...pad], 'twice': [...front, ...payload, ...payload, ...pad],
     'thrice': [...front, ...payload, ...payload, ...payload, ...pad], 'header twice': [...front, ...front, ...payload, ...pad],
   }[covering];
-  const crc = defaultCrc32cEngine().update(0, Uint8Array.from(covered), 0, covered.length);
+  const crc = castagnoli(Uint8Array.from(covered));
   return Uint8Array.from([...front, ...payload, ...pad, crc & 0xff, (crc >>> 8) & 0xff, (crc >>> 16) & 0xff, crc >>> 24]);
 }
 

@@ -15,7 +15,7 @@ const HERE = fileURLToPath(new URL('.', import.meta.url));
 const CACHE = join(HERE, '.cache');
 const COMMAND_PORT = 2323;
 /** Ports on which stock tools listen in the guest. */
-export const GUEST_PORTS: readonly number[] = [7174, 7175, 7176, 7427, 7471, 7472, 18_515, 18_516, 19_765, 5001, 4000, 4001];
+const GUEST_PORTS: readonly number[] = [7174, 7175, 7176, 7427, 7471, 7472, 18_515, 18_516, 19_765, 5001, 4000, 4001];
 const BUILD_LIMIT = 1_200_000;
 /** Emulated, the guest is up in about ten seconds; a machine that loses its processor for a while takes minutes. */
 const BOOT_LIMIT = 180_000;
@@ -24,9 +24,9 @@ const BOOT_TRIES = 2;
 /** Stalls and lockups are left out: a machine that withholds its processor makes the kernel report those, with a call trace. */
 const CRASH = /(Kernel panic|kernel BUG at|BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault|WARNING: CPU|KASAN|blocked for more than).*/;
 
-export type Accelerator = 'kvm' | 'tcg';
+type Accelerator = 'kvm' | 'tcg';
 
-export interface GuestOptions {
+interface GuestOptions {
   /** Settings of the driver; any makes the tunable build serve. */
   readonly driver?: Readonly<Record<string, number>>;
   /** Default: KVM where it works, emulation elsewhere. */

@@ -11,7 +11,7 @@ import { pause } from './bench.ts';
 import type { SiwGuest } from './lab-guest.ts';
 
 /** Two tools and the capture of what they say. */
-export interface Recipe {
+interface Recipe {
   readonly name: string;
   readonly server: string;
   readonly client: string;

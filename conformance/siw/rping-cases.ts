@@ -7,7 +7,7 @@ const SIZES = [23, 64, 4096, 65_535];
 const COUNT = 100;
 const MANY = 1000;
 /** The stock server's port on the peer; each case uses its own server, so that none inherits another's state. */
-export const STOCK_PORT = 7174;
+const STOCK_PORT = 7174;
 const RELAY_PORT = 7175;
 
 interface ClientVariant {

@@ -3,17 +3,18 @@
  * each piece of PAD and CRC at the start of its place, so the end of it keeps what the FPDU before left. What siw then takes for the CRC, and
  * what it computes, stand in the kernel's log: 64 bits that follow from our octets alone, if that is what has happened.
  */
-import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
-import { CaptureDissector } from '../../src/inspect/capture.ts';
-import type { DecodedFpdu, Direction } from '../../src/inspect/types.ts';
+import { castagnoli } from '../probe/crc.ts';
+import type { ReceivedFpdu } from '../probe/fpdu.ts';
 import { inCapture } from './capture-file.ts';
+import { fpdusOf } from './captured.ts';
+import type { Side } from './captured.ts';
 
 const CRC_OCTETS = 4;
 /** Room for three octets of PAD in front of the CRC, which stands in the second half. */
 const TRAILER_OCTETS = 8;
 
 /** What siw says of a CRC that it refuses: the field as a little-endian number, and its own. */
-export interface RefusedCrc {
+interface RefusedCrc {
   readonly field: number;
   readonly own: number;
 }
@@ -29,59 +30,51 @@ class Trailer {
   readonly #view = new DataView(this.#octets.buffer);
 
   /** An FPDU that came in one piece, or whose trailer did. */
-  whole(fpdu: DecodedFpdu): void {
-    this.#octets.set(trailerOf(fpdu), CRC_OCTETS - fpdu.padLength);
+  whole(fpdu: ReceivedFpdu): void {
+    this.#octets.set(trailerOf(fpdu), CRC_OCTETS - fpdu.pad.length);
   }
 
   /** What siw makes of an FPDU whose trailer comes in two pieces, by each place where it may be cut: the first is behind one octet. */
-  inTwo(fpdu: DecodedFpdu): RefusedCrc[] {
-    const { raw, padLength } = fpdu;
+  inTwo(fpdu: ReceivedFpdu): RefusedCrc[] {
+    const { raw, pad } = fpdu;
     const trailer = trailerOf(fpdu);
-    const start = CRC_OCTETS - padLength;
+    const start = CRC_OCTETS - pad.length;
     const before = this.#octets.slice();
-    const engine = defaultCrc32cEngine();
-    const front = engine.update(0, raw, 0, raw.length - trailer.length);
+    const front = raw.subarray(0, raw.length - trailer.length);
     return Array.from({ length: trailer.length - 1 }, (_, i) => {
       this.#octets.set(before);
       this.#octets.set(trailer.subarray(0, i + 1), start);
       this.#octets.set(trailer.subarray(i + 1), start);
-      return { field: this.#view.getUint32(CRC_OCTETS, true), own: engine.update(front, this.#octets, start, CRC_OCTETS) >>> 0 };
+      return { field: this.#view.getUint32(CRC_OCTETS, true), own: castagnoli(front, this.#octets.subarray(start, CRC_OCTETS)) };
     });
   }
 }
 
-const trailerOf = ({ raw, padLength }: DecodedFpdu): Uint8Array => raw.subarray(raw.length - padLength - CRC_OCTETS);
+const trailerOf = ({ raw, pad }: ReceivedFpdu): Uint8Array => raw.subarray(raw.length - pad.length - CRC_OCTETS);
 
 /**
  * Words on the fault, if one of these refusals is that of an FPDU of ours that is right, its trailer in two pieces; null in all other cases.
  * `ours` is the side that we were; an FPDU with markers is not judged.
  */
-export function splitTrailerFault(capture: Uint8Array, ours: 'client' | 'server', refused: readonly RefusedCrc[]): string | null {
+export function splitTrailerFault(capture: Uint8Array, ours: Side, refused: readonly RefusedCrc[]): string | null {
   if (refused.length === 0) return null;
-  const outbound: Direction = ours === 'client' ? 0 : 1;
   const trailers = new Map<number, Trailer>();
   let found: string | null = null;
-  const dissector = new CaptureDissector({
-    event: (connection, event) => {
-      if (event.kind !== 'fpdu' || event.direction !== outbound || event.captured !== undefined || event.markers.length > 0) return;
-      if (event.crc.use !== 'on' || !event.crc.ok) return;
-      let trailer = trailers.get(connection.number);
-      if (trailer === undefined) trailers.set(connection.number, (trailer = new Trailer()));
-      for (const [i, { field, own }] of trailer.inTwo(event).entries()) {
-        if (field === own || !refused.some((one) => one.field === field && one.own === own)) continue;
-        const hex = (value: number): string => `0x${value.toString(16).padStart(8, '0')}`;
-        found ??= `siw refused the FPDU at octet ${event.position} of connection ${connection.number}, which is right: with its PAD and CRC in two pieces, cut behind ${i + 1}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
-      }
-      trailer.whole(event);
-    },
-    remark: () => undefined,
-  });
-  dissector.push(capture);
-  dissector.end();
+  for (const fpdu of fpdusOf(capture)) {
+    if (fpdu.from !== ours || fpdu.markers.length > 0 || !fpdu.crcInUse || !fpdu.crcGood) continue;
+    let trailer = trailers.get(fpdu.connection);
+    if (trailer === undefined) trailers.set(fpdu.connection, (trailer = new Trailer()));
+    for (const [i, { field, own }] of trailer.inTwo(fpdu).entries()) {
+      if (field === own || !refused.some((one) => one.field === field && one.own === own)) continue;
+      const hex = (value: number): string => `0x${value.toString(16).padStart(8, '0')}`;
+      found ??= `siw refused the FPDU at octet ${fpdu.start} of connection ${fpdu.connection}, which is right: with its PAD and CRC in two pieces, cut behind ${i + 1}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
+    }
+    trailer.whole(fpdu);
+  }
   return found;
 }
 
 /** The same of a file and the kernel's log; null if there is no such file, or it is no capture. */
-export function splitTrailerIn(path: string, ours: 'client' | 'server', log: string): string | null {
+export function splitTrailerIn(path: string, ours: Side, log: string): string | null {
   return inCapture(path, (capture) => splitTrailerFault(capture, ours, refusedCrcs(log)));
 }

@@ -9,7 +9,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { captureTo } from '../../src/observe/frames.ts';
+import { captureTo } from '../../src/index.ts';
 import { check, within, type Bench, type InteropCase } from './bench.ts';
 import { pairCases, ROLES, type Pair, type Role } from './pairs.ts';
 
@@ -51,7 +51,7 @@ const PERFTEST: Readonly<Record<string, readonly string[]>> = {
 /** Long runs go without CRC; see above. */
 export const NO_CRC: readonly string[] = ['--crc', 'off'];
 
-export function perftestPair(program: string, flags: string): Pair {
+function perftestPair(program: string, flags: string): Pair {
   const ours = [program, '-R', ...flags.split(' '), ...(flags === FEW ? [] : NO_CRC)];
   const stock = `ib_${program} -R ${flags}`;
   return {

@@ -20,7 +20,7 @@ interface VectorBase {
   readonly streamOffset?: number;
 }
 
-export interface CrcVector extends VectorBase {
+interface CrcVector extends VectorBase {
   readonly fields: {
     /** The reflected 32-bit value that software usually computes. */
     readonly value: string;
@@ -29,7 +29,7 @@ export interface CrcVector extends VectorBase {
   };
 }
 
-export interface ReadRequestFields {
+interface ReadRequestFields {
   readonly sinkStag: string;
   readonly sinkTo: string;
   readonly size: number;
@@ -37,7 +37,7 @@ export interface ReadRequestFields {
   readonly sourceTo: string;
 }
 
-export interface AtomicRequestFields {
+interface AtomicRequestFields {
   readonly reserved: number;
   readonly aopcode: number;
   readonly requestId: string;
@@ -50,7 +50,7 @@ export interface AtomicRequestFields {
 }
 
 /** DDP and RDMAP header fields; `stag` and `to` when tagged, the four others when not. */
-export interface HeaderFields {
+interface HeaderFields {
   readonly tagged: boolean;
   readonly last: boolean;
   readonly dv: number;
@@ -66,7 +66,7 @@ export interface HeaderFields {
   readonly mo?: number;
 }
 
-export interface TerminateFields {
+interface TerminateFields {
   readonly layer: number;
   readonly etype: number;
   readonly code: number;
@@ -106,7 +106,7 @@ export interface StreamVector extends VectorBase {
   };
 }
 
-export interface EnhancedFields {
+interface EnhancedFields {
   readonly a: boolean;
   readonly b: boolean;
   readonly ird: number;
@@ -134,7 +134,7 @@ export interface StartupVector extends VectorBase {
   readonly fields: StartupFields | { readonly enhanced: EnhancedFields };
 }
 
-export interface SegmentationVector extends VectorBase {
+interface SegmentationVector extends VectorBase {
   readonly fields: {
     readonly mulpdu: number;
     readonly messageLength: number;
@@ -149,14 +149,12 @@ export interface SegmentationVector extends VectorBase {
   };
 }
 
-export interface MulpduVector extends VectorBase {
+interface MulpduVector extends VectorBase {
   readonly fields: { readonly emss: number; readonly withoutMarkers: number; readonly withMarkers: number };
 }
 
-export type Vector = CrcVector | StreamVector | StartupVector | SegmentationVector | MulpduVector;
-
 /** File name (without .json) to the vectors in it. */
-export interface VectorFiles {
+interface VectorFiles {
   readonly crc32c: CrcVector;
   readonly fpdu: StreamVector;
   readonly markers: StreamVector;

@@ -14,9 +14,9 @@ import { hi32, lo32, toBigInt } from '../base/u64.ts';
  * Immediate Data whose upper half is this grants credits: the lower half is the number of messages that the receiver has made room for
  * since the connection began, modulo 2^32. Immediate Data uses no octet of a receive buffer, so a grant costs the peer nothing.
  */
-export const GRANT_MARK = 0x69_57_63_72;
+const GRANT_MARK = 0x69_57_63_72;
 /** The last word before an orderly close, see {@link Connection.close}. */
-export const FAREWELL_MARK = 0x69_57_63_62;
+const FAREWELL_MARK = 0x69_57_63_62;
 /** Receives kept beyond the granted ones: two grants and the farewell can be unread; one is to spare. */
 export const RESERVED_RECEIVES = 4;
 

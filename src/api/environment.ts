@@ -101,7 +101,7 @@ function announced(rnic: Rnic): Rnic {
 }
 
 /** @internal What a tool hangs on a device in a worker thread. */
-export interface WorkerHooks {
+interface WorkerHooks {
   /** A file for all that crosses its connections. */
   readonly capture: string | undefined;
   /** Told when octets have come. */

@@ -55,7 +55,7 @@ export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWind
 const scratch = new SgeList();
 
 /** @internal What memory for an operation is taken from. */
-export type Own = Pick<Resources, 'pd' | 'lender' | 'inline'>;
+type Own = Pick<Resources, 'pd' | 'lender' | 'inline'>;
 
 /** @internal Check memory for an operation that needs `access` of it; a view is registered for its time. */
 export function localMemory(own: Own, name: string, memory: LocalMemory, access: number): Local {
@@ -77,7 +77,7 @@ export function localMemory(own: Own, name: string, memory: LocalMemory, access:
 }
 
 /** @internal Where the payload of a Send or Write comes from: one of the two, as a request says it. */
-export interface Source {
+interface Source {
   readonly sges: readonly Sge[] | undefined;
   readonly inline: GivenMemory | undefined;
   readonly length: number;

@@ -5,7 +5,7 @@
 import { IwarpError } from './errors.ts';
 
 /** For each state the inputs it accepts and the state each leads to. */
-export type Transitions<S extends string, I extends string> = Readonly<Record<S, Readonly<Partial<Record<I, S>>>>>;
+type Transitions<S extends string, I extends string> = Readonly<Record<S, Readonly<Partial<Record<I, S>>>>>;
 
 /** A named table with its initial state. */
 export interface MachineTable<S extends string, I extends string> {

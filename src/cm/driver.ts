@@ -7,7 +7,7 @@ import type { RdmaStream } from '../rdmap/stream.ts';
 import type { StreamEvent } from '../rdmap/stream-types.ts';
 
 /** Where events of a stream go. */
-export interface StreamListener {
+interface StreamListener {
   event(event: StreamEvent): void;
 }
 

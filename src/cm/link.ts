@@ -107,7 +107,7 @@ const MIN_EMSS = 128;
  * TCP segment payload to fit FPDUs into (MPA-081): what the policy says, else what the interface's MTU leaves. Hardware is quick only with
  * one FPDU a segment.
  */
-export function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAddress' | 'mtu'>): number {
+function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAddress' | 'mtu'>): number {
   if (policy.emss !== 'auto') return policy.emss;
   const { address, family } = port.localAddress;
   const mapped = address.startsWith('::ffff:');

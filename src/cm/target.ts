@@ -73,6 +73,6 @@ export function checkBind({ host, port = 0, backlog = DEFAULT_BACKLOG, ipv6Only,
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `host` is a string with something in it. */
-export function checkHost(name: string, host: unknown): asserts host is string {
+function checkHost(name: string, host: unknown): asserts host is string {
   if (typeof host !== 'string' || host.length === 0) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a host name or address, got ${show(host)}`);
 }

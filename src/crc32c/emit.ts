@@ -17,7 +17,7 @@
  */
 
 export type Code = readonly (number | Code)[];
-export type ValueType = 'i32' | 'v128';
+type ValueType = 'i32' | 'v128';
 
 const VALUE_TYPES = { i32: 0x7f, v128: 0x7b } as const;
 const NO_RESULT = 0x40;

@@ -25,7 +25,7 @@
  */
 
 /** P(x) in reflected order, without its x^32 term (0x1EDC6F41 with its 32 bits turned round). */
-export const POLYNOMIAL = 0x82f63b78;
+const POLYNOMIAL = 0x82f63b78;
 
 /** a·b mod P, operands and result in reflected order. */
 export function multiply(a: number, b: number): number {

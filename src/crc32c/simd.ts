@@ -46,7 +46,7 @@ import { defineSlicing, fillSlicingTables, SLICING_TABLES_END } from './wasm.ts'
 import { WasmEngine } from './wasm-engine.ts';
 
 /** A stage that removes octets by a sparse multiple. */
-export interface SparseStage {
+interface SparseStage {
   /** Distances in octets, ascending; the last is the reach n. */
   readonly distances: readonly number[];
   /** Input from this many octets up goes through this stage. */

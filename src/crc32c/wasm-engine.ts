@@ -15,7 +15,7 @@ import { crc32cByTables, ViewCache } from './js.ts';
 import { checkRange, OrdinaryMemory } from './memory.ts';
 import { RUN_OCTETS, RUN_SCRATCH_OCTETS, RUN_SPACING, type RunKernel } from './runs.ts';
 
-export interface Kernel {
+interface Kernel {
   readonly name: Crc32cEngineName;
   readonly module: WebAssemblyModule;
   /** Octets at the start of memory that the kernel uses for tables and scratch. */

@@ -29,7 +29,7 @@ import {
   packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type OperationState,
 } from './messages.ts';
 import { Outbox } from './outbox.ts';
-import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE, type Elements } from './records.ts';
+import { FROM_ENGINE, hasOperation, readReceive, RECEIVED_WORDS, SENT_WORDS, TAKEN_WORDS, TO_ENGINE, type Elements } from './records.ts';
 import { RingReader, RingWriter } from './ring.ts';
 
 /**
@@ -312,7 +312,7 @@ export class EngineCore implements PolledSource {
       this.#run = link;
       this.#runLength = 1;
     } else {
-      this.outbox.put(FROM_ENGINE.SENT, 3, link.id, status, 1);
+      this.outbox.put(FROM_ENGINE.SENT, SENT_WORDS, link.id, status, 1);
     }
     this.#flushSoon();
   }
@@ -320,19 +320,19 @@ export class EngineCore implements PolledSource {
   /** A message has taken a receive of a shared queue. */
   taken(link: number): void {
     this.endRun();
-    this.outbox.put(FROM_ENGINE.TAKEN, 1, link);
+    this.outbox.put(FROM_ENGINE.TAKEN, TAKEN_WORDS, link);
     this.#flushSoon();
   }
 
   received(link: number, flags: number, wqe: ReceiveWqe): void {
     this.endRun();
-    this.outbox.put(FROM_ENGINE.RECEIVED, 6, link, flags, wqe.byteLength, wqe.invalidated, wqe.immediateHi, wqe.immediateLo);
+    this.outbox.put(FROM_ENGINE.RECEIVED, RECEIVED_WORDS, link, flags, wqe.byteLength, wqe.invalidated, wqe.immediateHi, wqe.immediateLo);
     this.#flushSoon();
   }
 
   endRun(): void {
     if (this.#run === null) return;
-    this.outbox.put(FROM_ENGINE.SENT, 3, this.#run.id, 0, this.#runLength);
+    this.outbox.put(FROM_ENGINE.SENT, SENT_WORDS, this.#run.id, 0, this.#runLength);
     this.#run = null;
   }
 

@@ -106,7 +106,7 @@ export type Command =
   | { readonly type: 'unlisten'; readonly listener: number };
 
 /** A stream event without Error objects. */
-export type StreamEventState = Exclude<StreamEvent, { type: 'closed' }>
+type StreamEventState = Exclude<StreamEvent, { type: 'closed' }>
   | { readonly type: 'closed'; readonly cause: Extract<StreamEvent, { type: 'closed' }>['cause']; readonly error: ErrorState | undefined };
 
 /** From the engine. */
@@ -127,7 +127,7 @@ export type EngineEvent =
   | { readonly type: 'unlistened'; readonly listener: number };
 
 /** An error as a message port can carry it: structured copies of errors lose their class and their code. */
-export interface ErrorState {
+interface ErrorState {
   readonly code: string | undefined;
   readonly message: string;
   readonly cause: ErrorState | undefined;

@@ -174,7 +174,8 @@ export function readReceive(words: Int32Array, at: number, queue: ReceiveQueue, 
 
 /** Bits of the flags of a received record. */
 export const RECEIVED = { STATUS: 0xff, TAKEN: 0x100, SOLICITED: 0x200, IMMEDIATE: 0x400 } as const;
-/** Words of the records from the engine. */
-export const SENT_WORDS = 4;
-export const RECEIVED_WORDS = 7;
+/** Words behind the type in the records from the engine: connection, status, how many; connection; connection, flags, length, STag, Immediate Data. */
+export const SENT_WORDS = 3;
+export const TAKEN_WORDS = 1;
+export const RECEIVED_WORDS = 6;
 export const NUMBER_OF_STATUS: ReadonlyMap<WcStatus, number> = new Map(STATUSES.map((status, i) => [status, i]));

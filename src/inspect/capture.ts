@@ -28,14 +28,14 @@ export interface CapturedConnection {
   readonly packet?: number;
 }
 
-export interface CaptureHandlers {
+interface CaptureHandlers {
   event(connection: CapturedConnection, event: InspectEvent): void;
   /** Something about the file, with its offset there. */
   remark(offset: number, message: string): void;
 }
 
 /** What the packets were. */
-export interface CaptureCounts {
+interface CaptureCounts {
   packets: number;
   tcp: number;
   fragments: number;

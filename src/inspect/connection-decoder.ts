@@ -15,7 +15,7 @@ import type { DecodedStartup, Direction, InspectEvent } from './types.ts';
 
 const REQUESTS: ReadonlySet<number> = new Set([OPCODE.READ_REQUEST, OPCODE.ATOMIC_REQUEST]);
 
-export interface ConnectionDecoderOptions {
+interface ConnectionDecoderOptions {
   /** Called for every event, in the order in which octets completed them. */
   readonly emit: (event: InspectEvent) => void;
   /** `startup` if the connection was captured from its first octet, the default; `unknown` if not. */

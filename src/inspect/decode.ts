@@ -242,6 +242,6 @@ function judgeTerminate(fields: TerminateFields, short: boolean, problems: Probl
 }
 
 /** A big-endian u64. */
-export function getU64(bytes: Uint8Array, at: number): bigint {
+function getU64(bytes: Uint8Array, at: number): bigint {
   return (BigInt(getU32(bytes, at)) << 32n) | BigInt(getU32(bytes, at + 4));
 }

@@ -13,7 +13,7 @@ import type {
 } from './types.ts';
 
 /** One field. `octets` is 0 for a heading. */
-export interface Field {
+interface Field {
   readonly depth: number;
   readonly name: string;
   readonly value: string;

@@ -5,7 +5,7 @@ import type { CapturedConnection } from './capture.ts';
 import { shortName } from './text.ts';
 import type { DecodedFpdu, InspectEvent } from './types.ts';
 
-export interface FilterOptions {
+interface FilterOptions {
   /** Connection numbers. Lists that are empty ask for nothing in particular. */
   readonly connections: readonly string[];
   /** Full names, column names or numbers of opcodes; letter case and spaces do not matter. */
@@ -33,7 +33,7 @@ export function createFilter(options: FilterOptions): EventFilter {
 }
 
 /** The STags that an FPDU names, in whatever field. */
-export function stagsOf({ ddp, readRequest, atomicRequest, terminate }: DecodedFpdu): number[] {
+function stagsOf({ ddp, readRequest, atomicRequest, terminate }: DecodedFpdu): number[] {
   const stags: number[] = [];
   if (ddp?.tagged === true) stags.push(ddp.stag);
   if (ddp?.tagged === false && ddp.invalidateStag !== 0) stags.push(ddp.invalidateStag);

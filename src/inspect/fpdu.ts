@@ -52,7 +52,7 @@ export function crcOf(bytes: Uint8Array, at: number, total: number): { field: nu
   return { field, computed: defaultCrc32cEngine().update(0, bytes, at, end) >>> 0 };
 }
 
-export interface TakenFpdu {
+interface TakenFpdu {
   readonly ulpdu: Uint8Array;
   readonly padLength: number;
   readonly markers: readonly MarkerSeen[];

@@ -11,7 +11,7 @@ import { hex32, hex64, problem, type Problem } from './problems.ts';
 import type { DecodedFpdu, Direction, RdmapFields, TaggedFields, UntaggedFields } from './types.ts';
 
 /** Requests remembered per direction: as many as the 14 bits of IRD can allow. */
-export const MAX_OUTSTANDING: number = DEPTH_MASK + 1;
+const MAX_OUTSTANDING: number = DEPTH_MASK + 1;
 /** What one remembered request counts in the shared budget. */
 const REQUEST_COST = 128;
 const TWO_64 = 1n << 64n;

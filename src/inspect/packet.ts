@@ -36,7 +36,7 @@ export interface TcpSegment {
 }
 
 /** Why a packet holds no segment for us. */
-export interface NoSegment {
+interface NoSegment {
   readonly kind: 'fragment' | 'other' | 'malformed' | 'link-type';
   readonly message: string;
 }

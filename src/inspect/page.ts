@@ -10,7 +10,7 @@ import { enhancedText, ulpduFields } from './text.ts';
 import type { InspectEvent } from './types.ts';
 
 /** Events a page holds; a browser still scrolls and searches this many at once. */
-export const MAX_PAGE_EVENTS = 50_000;
+const MAX_PAGE_EVENTS = 50_000;
 /** Octets of each event that the octet view shows. */
 const MAX_PAGE_OCTETS = 512;
 

@@ -5,7 +5,7 @@ import { CLAUSES, hex32, hex64 } from './problems.ts';
 import { arrow, renderLine, seconds, shortName } from './text.ts';
 import type { Direction, InspectEvent } from './types.ts';
 
-export { arrow, renderLine, seconds, shortName } from './text.ts';
+export { renderLine, shortName } from './text.ts';
 
 const INDENT = '    ';
 const DUMP_OCTETS = 16;

@@ -20,7 +20,7 @@ const CANDIDATE_COST = 64;
 /** Octets that must arrive before the same window is looked at again, unless a candidate became complete. */
 const RESCAN_OCTETS = 1024;
 
-export interface Found {
+interface Found {
   /** Octets in front of the place. */
   readonly offset: number;
   readonly framing: Framing;
@@ -28,7 +28,7 @@ export interface Found {
 }
 
 /** A found place, that there is none, or the queue length at which the question can be decided. */
-export type Verdict = Found | 'no' | number;
+type Verdict = Found | 'no' | number;
 
 export class AlignmentSearch {
   private credit = FIRST_CREDIT;

@@ -15,7 +15,7 @@ import { KEY_OCTETS, decodeStartup, matchKey, startupOctets } from './startup.ts
 import type { CrcSeen, DecodedFpdu, Direction, InspectEvent } from './types.ts';
 
 /** Octets looked through without finding anything of iWARP, after which a direction is no longer looked at. */
-export const GIVE_UP_OCTETS: number = 4 * 1024 * 1024;
+const GIVE_UP_OCTETS: number = 4 * 1024 * 1024;
 /** Octets taken in at once; a longer chunk is cut. */
 const CHUNK_OCTETS = 64 * 1024;
 /** Fronts that make no sense in a row, CRC off, before the length fields are no longer believed. */
@@ -23,7 +23,7 @@ const DOUBTFUL_FRONTS = 2;
 
 const VERSION_ONE: ExpectedVersions = { ddp: 1, rdmap: 1 };
 
-export interface StreamDecoderOptions {
+interface StreamDecoderOptions {
   readonly direction: Direction;
   readonly emit: (event: InspectEvent) => void;
   /** Where the octets begin: with a start-up frame, behind one, or anywhere. */

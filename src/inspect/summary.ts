@@ -2,7 +2,7 @@
 import type { ProblemId } from './problems.ts';
 import type { Direction, InspectEvent } from './types.ts';
 
-export interface DirectionSummary {
+interface DirectionSummary {
   fpdus: number;
   /** Octets on the stream: start-up frame and FPDUs, markers included. */
   octets: number;

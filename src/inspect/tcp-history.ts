@@ -9,7 +9,7 @@ import type { OctetBudget } from './octet-queue.ts';
 const FIRST_OCTETS = 4096;
 
 /** Octets under sequence numbers that carried others before. */
-export interface Disagreement {
+interface Disagreement {
   /** Distance of the first one. */
   readonly at: number;
   /** How many differ. */

@@ -15,7 +15,7 @@ const MAX_DISTANCE = 0x3fff_ffff;
  */
 const REORDER_PACKETS = 32;
 
-export interface TcpSink {
+interface TcpSink {
   octets(bytes: Uint8Array, start: number, end: number): void;
   gap(octets: number): void;
   /** The other side has received octets that were not seen: they may still come, late, or be given up as a gap. */

@@ -57,7 +57,7 @@ export function seconds(time: number): string {
 }
 
 /** ` [MPA-067 RFC 5044 4.1: …]` for each problem; a message that was said already is not repeated. */
-export function renderProblems(problems: readonly Problem[], said?: string): string {
+function renderProblems(problems: readonly Problem[], said?: string): string {
   return problems.map(({ id, clause, message }) => `  [${id} ${clause}${message === said ? '' : `: ${message}`}]`).join('');
 }
 

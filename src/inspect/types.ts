@@ -92,7 +92,7 @@ export interface AtomicRequestFields {
   readonly compareMask: bigint;
 }
 
-export interface AtomicResponseFields {
+interface AtomicResponseFields {
   readonly requestId: number;
   readonly original: bigint;
 }

@@ -195,7 +195,7 @@ export abstract class Deframer {
 }
 
 /** Without markers the ULPDU is contiguous and passed on where it lies. */
-export class PlainDeframer extends Deframer {
+class PlainDeframer extends Deframer {
   protected override headOctets(): number {
     return ULPDU_LENGTH_OCTETS;
   }
@@ -211,7 +211,7 @@ export class PlainDeframer extends Deframer {
 }
 
 /** With markers the ULPDU is gathered from between them, where there are any inside, after CRC and every marker have been checked. */
-export class MarkerDeframer extends Deframer {
+class MarkerDeframer extends Deframer {
   #gathered: Uint8Array | null = null;
   readonly #runs: RunKernel | null;
 

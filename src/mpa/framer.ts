@@ -91,7 +91,7 @@ export abstract class Framer {
 const EMPTY_VIEW = new DataView(NO_BYTES.buffer);
 
 /** Without markers the ULPDU is written straight into the stage. */
-export class PlainFramer extends Framer {
+class PlainFramer extends Framer {
   override get lends(): boolean {
     return this.crc === null;
   }
@@ -118,7 +118,7 @@ export class PlainFramer extends Framer {
  * With markers an FPDU that has any inside is written into a scratch area first and moved into the stage around them; a shorter one is
  * written where it belongs, for the two copies would cost more than all the rest.
  */
-export class MarkerFramer extends Framer {
+class MarkerFramer extends Framer {
   readonly #scratch: Octets;
   /** The FPDU that has been begun has no marker inside. */
   #direct = false;

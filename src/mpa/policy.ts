@@ -7,7 +7,7 @@ import { DEPTH_NOT_NEGOTIATED, ENHANCED_OCTETS, LEGACY_DEPTHS_OCTETS, MAX_PRIVAT
 
 /** The three kinds of ready-to-receive message (RFC 6581 9.2), each of zero length. */
 export type RtrKind = 'write' | 'read' | 'send';
-export const RTR_KINDS: readonly RtrKind[] = ['write', 'read', 'send'];
+const RTR_KINDS: readonly RtrKind[] = ['write', 'read', 'send'];
 
 /** CRC policy; see {@link ConnectionPolicy.crc}. */
 export type CrcPolicy = 'required' | 'preferred' | 'off';

@@ -40,7 +40,7 @@ export type StartupFailure =
   | 'extra-octets';
 
 /** The highest revision this stack knows. */
-export const HIGHEST_REVISION = 2;
+const HIGHEST_REVISION = 2;
 
 
 /** The frame that is being read: a reader is asked to its end before another one is, so all share it. */
@@ -139,7 +139,7 @@ export const INITIATOR_TABLE: MachineTable<InitiatorState, InitiatorInput> = {
 };
 
 /** How the initiator's set-up ended. */
-export type InitiatorOutcome =
+type InitiatorOutcome =
   | { readonly kind: 'accepted'; readonly negotiated: Negotiated; readonly privateData: Uint8Array; readonly terminate: number }
   | { readonly kind: 'rejected'; readonly revision: number; readonly enhanced: EnhancedData | null; readonly privateData: Uint8Array }
   | { readonly kind: 'failed'; readonly reason: StartupFailure; readonly revision?: number };
@@ -257,7 +257,7 @@ export const RESPONDER_TABLE: MachineTable<ResponderState, ResponderInput> = {
 };
 
 /** What accepting produced. */
-export interface AcceptResult {
+interface AcceptResult {
   readonly reply: Uint8Array;
   /** Null when the policy turned the acceptance into a rejection (ENH-019). */
   readonly negotiated: Negotiated | null;

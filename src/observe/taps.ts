@@ -8,7 +8,7 @@ import type { Port, Transport } from '../transport/port.ts';
 import { tap, type TapInfo, type TapSink } from '../transport/tap.ts';
 
 /** Makes a sink for each connection. `epoch`: milliseconds since 1970 at time 0 of the connection's clock. */
-export type TapMaker = (info: TapInfo, epoch: number) => TapSink;
+type TapMaker = (info: TapInfo, epoch: number) => TapSink;
 
 const makers = new Set<TapMaker>();
 

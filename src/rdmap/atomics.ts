@@ -7,7 +7,7 @@ const LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
 const MASK_64 = (1n << 64n) - 1n;
 
 /** One request's operands. */
-export interface AtomicOperands {
+interface AtomicOperands {
   readonly add: boolean;
   readonly data: bigint;
   readonly mask: bigint;

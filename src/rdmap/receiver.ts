@@ -62,7 +62,7 @@ export interface Requester {
   requestAnswered(): void;
 }
 
-export interface ReceiverConfig {
+interface ReceiverConfig {
   readonly version: 0 | 1;
   readonly endpoint: StreamEndpoint;
   readonly requests: Requests;

@@ -30,9 +30,9 @@ import { IMMEDIATE, WORK, type SendWqe, type WcStatus } from './work.ts';
 const RESPONSE_QUANTUM = 65_536;
 
 /** What the sender needs of the queue pair. */
-export type SenderEndpoint = Pick<StreamEndpoint, 'stags' | 'pdHandle' | 'number' | 'sq' | 'owner'>;
+type SenderEndpoint = Pick<StreamEndpoint, 'stags' | 'pdHandle' | 'number' | 'sq' | 'owner'>;
 
-export interface SenderConfig {
+interface SenderConfig {
   readonly framer: Framer;
   readonly mulpdu: number;
   readonly version: 0 | 1;
@@ -45,7 +45,7 @@ export interface SenderConfig {
 }
 
 /** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
-export type SenderFault = TerminateInfo | null;
+type SenderFault = TerminateInfo | null;
 
 /** A Read or an Atomic: what a response answers, ORD bounds and a fence waits for. */
 const isRequest = ({ kind }: SendWqe): boolean => kind === WORK.READ || kind === WORK.ATOMIC;

@@ -14,7 +14,7 @@ import type { StreamEvent } from './stream-types.ts';
 const MAX_EARLY_OCTETS = 65_536;
 
 /** What the peer's frame came to. */
-export type StartupVerdict =
+type StartupVerdict =
   | { readonly kind: 'request'; readonly request: StartupFrame }
   /** With a `terminate` other than FINE this connection is to end with that code, said in its first FPDU (ENH-022, ENH-040). */
   | { readonly kind: 'accepted'; readonly negotiated: Negotiated; readonly privateData: Uint8Array; readonly terminate: number }

@@ -1,7 +1,6 @@
 /** What goes into an RDMA stream and what comes out: configuration, endpoint, events, counters. */
 import type { StagTable } from '../ddp/stag-table.ts';
 import type { SlabPool } from '../mpa/deframer.ts';
-import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
@@ -136,5 +135,3 @@ export interface StreamCounters {
   /** Zero-length RDMA Writes sent to a peer that stayed silent ({@link ConnectionPolicy.silentPeerNudge}). */
   nudges: number;
 }
-
-export type { DepthWishes };

@@ -48,7 +48,7 @@ export const WORK = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4 } as const
 
 
 /** One element of a scatter/gather list. */
-export class SgeElement {
+class SgeElement {
   entry: StagEntry | null = null;
   bytes: Uint8Array = NO_BYTES;
   offset = 0;
@@ -145,7 +145,7 @@ export interface WorkOwner {
 }
 
 /** Operands of an Atomic, or Immediate Data in `dataHi/dataLo`. Halves of 64-bit numbers, u32. */
-export class Operands {
+class Operands {
   dataHi = 0;
   dataLo = 0;
   maskHi = 0;

@@ -26,7 +26,7 @@ import {
 } from './wire.ts';
 
 /** What a channel tells its user. Each may be called from inside a completion, never from inside a call of the user. */
-export interface ChannelHandler {
+interface ChannelHandler {
   onOpen(): void;
   onReadable(): void;
   onWritable(): void;

@@ -7,7 +7,7 @@ import type { MemoryRegion } from '../verbs/memory.ts';
 import { decodeIomap, IOMAP_OCTETS } from './wire.ts';
 
 /** An entry that the peer has not been told yet: its place in the peer's map, and what it says. */
-export interface Untold {
+interface Untold {
   readonly index: number;
   readonly offset: bigint;
   readonly mr: MemoryRegion;

@@ -8,7 +8,7 @@
 import { putBytes } from '../base/copy.ts';
 
 /** What is worth a message to the peer. */
-export interface Grant {
+interface Grant {
   /** The highest sequence number that it may use. */
   readonly limit: number;
   /** Where the half of the buffer lies that it may fill next; null if none is free. */

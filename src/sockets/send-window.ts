@@ -18,7 +18,7 @@ const MAX_TRANSFER = 65_536;
 export const MAX_TRANSFERS = 128;
 
 /** One transfer: where its octets wait, and where at the peer they go. */
-export interface Transfer {
+interface Transfer {
   readonly octets: number;
   readonly from: number;
   readonly addr: bigint | number;

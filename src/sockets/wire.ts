@@ -5,7 +5,7 @@
 import { IwarpError } from '../base/errors.ts';
 import { hi32, lo32, toBigInt } from '../base/u64.ts';
 
-export const CONNECTION_DATA_OCTETS = 40;
+const CONNECTION_DATA_OCTETS = 40;
 export const MESSAGE_OCTETS = 4;
 export const SGE_OCTETS = 16;
 export const IOMAP_OCTETS = 24;
@@ -21,7 +21,7 @@ export const OP = { DATA: 0, SGL: 4, IOMAP: 6, CONTROL: 7 } as const;
 /** Values of a control message. */
 export const CONTROL = { DISCONNECT: 0, KEEPALIVE: 1, SHUTDOWN: 2 } as const;
 const VALUE_BITS = 29;
-export const MAX_VALUE: number = (1 << VALUE_BITS) - 1;
+const MAX_VALUE: number = (1 << VALUE_BITS) - 1;
 
 /** Memory of a peer: tagged offset, STag, octets (of the list: entries). */
 export interface RemoteMemory {
@@ -117,7 +117,7 @@ export function decodeSge(view: DataView, at: number): RemoteMemory {
 }
 
 /** A mapped buffer: where it begins in the peer's map, and where it is. */
-export interface IomapEntry {
+interface IomapEntry {
   readonly offset: bigint;
   readonly memory: RemoteMemory;
 }

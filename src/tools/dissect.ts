@@ -43,7 +43,7 @@ interface Settings {
 }
 
 /** Where the text goes. */
-export interface Output {
+interface Output {
   out(text: string): void;
   err(text: string): void;
   /** Whoever waits for input may want to see what there is. */

@@ -3,7 +3,7 @@
 type Run = (args: string[]) => Promise<number>;
 
 /** Name, one line of help, and how to load it. */
-export type Command = readonly [name: string, what: string, load: () => Promise<Run>];
+type Command = readonly [name: string, what: string, load: () => Promise<Run>];
 
 /** Name, what it does, and where it is. Loaded when called, so that a small tool starts quickly. */
 const COMMANDS: readonly Command[] = [

@@ -21,9 +21,9 @@ usage 2: rcopy source server[:destination] [options]
 \t[-p  port_number]
 `;
 
-export const HEADER_OCTETS = 16;
-export const COMMAND = { OPEN: 1, CLOSE: 2, WRITE: 3 } as const;
-export const RESPONSE = 0x80;
+const HEADER_OCTETS = 16;
+const COMMAND = { OPEN: 1, CLOSE: 2, WRITE: 3 } as const;
+const RESPONSE = 0x80;
 const CHUNK_OCTETS = 1 << 20;
 const MAX_PATH = 4096;
 const ERRNO: Readonly<Record<string, number>> = { EPERM: 1, ENOENT: 2, EIO: 5, EACCES: 13, EBUSY: 16, EISDIR: 21, EINVAL: 22, ENOSPC: 28, EROFS: 30 };
@@ -32,7 +32,7 @@ const EBUSY = 16;
 const EINVAL = 22;
 
 /** Header of a message. `length` counts the header too. */
-export interface Header {
+interface Header {
   readonly command: number;
   readonly length: number;
   readonly data: number;

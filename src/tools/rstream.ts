@@ -57,7 +57,7 @@ function number(options: ParsedOptions, flag: string, fallback: number, max: num
 }
 
 /** The flags of rstream and riostream. */
-export function readStreamSettings(options: ParsedOptions, testOptions: string): StreamSettings {
+function readStreamSettings(options: ParsedOptions, testOptions: string): StreamSettings {
   const { flags } = options;
   const size = textOption(options, 'S');
   const all = size !== undefined && /^all/i.test(size);

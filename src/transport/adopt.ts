@@ -33,7 +33,7 @@ type OpenedServer = Server & { _handle?: Partial<ListeningHandle> | null };
 type HandleOptions = SocketConstructorOpts & { handle: StreamHandle; pauseOnCreate: boolean; onread: OnReadOpts };
 
 /** What became of an accepted socket. */
-export interface Adopted {
+interface Adopted {
   /** The socket to use from now on, paused; half-open connections stay allowed. */
   readonly socket: Socket;
   /** Whether it reads into the caller's buffer. If not, its octets come as 'data' events. */

@@ -37,7 +37,7 @@ const LONG_TRIAL_FROM = 64;
 const LONG_TRIAL_MS = 2;
 
 /** The loop's turns and the clock, in milliseconds; replaced in tests. */
-export interface BusyPollClock {
+interface BusyPollClock {
   readonly now: () => number;
   readonly soon: (task: () => void) => void;
 }

@@ -29,7 +29,7 @@ function addressOf(address: string | undefined, port: number | undefined): PortA
 }
 
 /** What the ports of a transport share for their reads. */
-export interface Reading {
+interface Reading {
   readonly poll: BusyPoll;
   /** Where octets go that a handler has no place for. */
   readonly memory: Uint8Array;

@@ -79,7 +79,7 @@ export interface RegionAttributes {
 }
 
 /** How a region will stand when the work queued so far has been done. Same fields as the entry, so that one check serves both. */
-export interface PostedRegion {
+interface PostedRegion {
   stag: number;
   valid: boolean;
   access: number;

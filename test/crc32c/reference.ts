@@ -16,7 +16,7 @@ export function bitSerialCrc32c(crc: number, bytes: Uint8Array, start: number = 
   return (register ^ 0xffffffff) >>> 0;
 }
 
-export interface Vector {
+interface Vector {
   readonly title: string;
   readonly data: Uint8Array;
   readonly crc: number;

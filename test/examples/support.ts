@@ -8,7 +8,7 @@ export const ROOT: string = fileURLToPath(new URL('../..', import.meta.url));
 /** Generous, for a machine that is busy with other tests. */
 const LIMIT_MS = 45_000;
 
-export interface Outcome {
+interface Outcome {
   /** Null if the program was killed at the time limit. */
   readonly status: number | null;
   readonly stdout: string;

@@ -135,10 +135,10 @@ export class Wire {
   }
 }
 
-export const SEND = 3;
-export const WRITE = 0;
+const SEND = 3;
+const WRITE = 0;
 
-export interface ConversationOptions {
+interface ConversationOptions {
   readonly request?: Partial<NaiveStartupInput>;
   readonly reply?: Partial<NaiveStartupInput>;
   readonly crc?: boolean;
@@ -180,7 +180,7 @@ export function wireOf(talk: Conversation, wire: Wire = new Wire(), size?: numbe
   return wire.open().send(0, talk.request).send(1, talk.reply).send(0, talk.fromInitiator, size).send(1, talk.fromResponder, size).close();
 }
 
-export interface Dissected {
+interface Dissected {
   readonly events: { readonly connection: CapturedConnection; readonly event: InspectEvent }[];
   readonly remarks: string[];
   readonly dissector: CaptureDissector;

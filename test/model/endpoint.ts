@@ -9,14 +9,14 @@ const REGIONS = 5;
 const WINDOWS = 2;
 
 /** A send-side request that has been posted: which completions are right for it. */
-export interface ExpectedSend {
+interface ExpectedSend {
   readonly wrId: number;
   readonly signaled: boolean;
   statuses: readonly WcStatus[];
 }
 
 /** A message that a receive must show. */
-export interface ExpectedMessage {
+interface ExpectedMessage {
   readonly status: WcStatus;
   readonly payload: Uint8Array;
   readonly immediate: bigint | undefined;

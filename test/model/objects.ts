@@ -39,7 +39,7 @@ export interface Place {
 }
 
 /** Why an access is refused, in the order in which the stack has to look. */
-export type Refusal = 'stag' | 'association' | 'right' | 'bounds';
+type Refusal = 'stag' | 'association' | 'right' | 'bounds';
 
 /** What a peer may name: an object of the right domain, or something that it must not reach. */
 export interface Target {

@@ -13,7 +13,7 @@ export interface Step {
 }
 
 /** How the round ends the connection. */
-export interface Doom {
+interface Doom {
   readonly by: 'local' | 'remote';
   readonly terminate: string;
 }

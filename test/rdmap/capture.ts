@@ -10,7 +10,7 @@ export interface Direction {
   readonly messages: readonly NaiveMessage[];
 }
 
-export interface CaptureOptions {
+interface CaptureOptions {
   readonly markers?: boolean;
   readonly crc?: boolean;
   readonly emss?: number;

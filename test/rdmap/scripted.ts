@@ -31,7 +31,7 @@ export function pattern(octets: number, seed = 3): Uint8Array {
   return Uint8Array.from({ length: octets }, (_, i) => (i * 7 + (i >>> 8) * 13 + seed) & 0xff);
 }
 
-export interface ScriptOptions extends RawOptions {
+interface ScriptOptions extends RawOptions {
   /** Which part the script plays in start-up. Default initiator. */
   readonly role?: 'initiator' | 'responder';
   /** As initiator send a zero-length Write first, which opens the responder's direction. Default true. */
@@ -174,7 +174,7 @@ export function send(msn: number, payload: Uint8Array = NOTHING, extra: Extra = 
   return untaggedUlpdu({ opcode: OP.send, qn: 0, msn, ...extra }, payload);
 }
 
-export interface ReadFields {
+interface ReadFields {
   readonly sinkStag?: number;
   readonly sinkTo?: bigint;
   readonly size: number;
@@ -188,7 +188,7 @@ export function readRequest(msn: number, fields: ReadFields, extra: Extra = {}):
 }
 
 /** What a fault must lead to. */
-export interface Expected {
+interface Expected {
   readonly layer: number;
   readonly etype: number;
   readonly code: number;

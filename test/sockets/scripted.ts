@@ -54,7 +54,7 @@ export interface Scripted {
 }
 
 /** Where a script runs: what to undo afterwards, and the devices if not the usual ones. */
-export interface ScriptSetting {
+interface ScriptSetting {
   readonly cleanup: (() => Promise<unknown>)[];
   readonly rnics?: { readonly socket: Rnic; readonly peer: Rnic };
   readonly bigEndian?: boolean;

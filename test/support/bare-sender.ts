@@ -7,7 +7,7 @@ import { Requests } from '../../src/rdmap/reads.ts';
 import { Sender } from '../../src/rdmap/sender.ts';
 import { SendQueue, type SendWqe } from '../../src/rdmap/work.ts';
 
-export interface BareSender {
+interface BareSender {
   readonly sender: Sender;
   readonly sq: SendQueue;
   readonly stags: StagTable;

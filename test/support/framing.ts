@@ -32,7 +32,7 @@ export function frame(ulpdus: readonly Uint8Array[], options: FramingOptions): U
 }
 
 /** Keeps every ULPDU; answers with `verdict`. */
-export class Collector implements UlpduSink {
+class Collector implements UlpduSink {
   readonly ulpdus: Uint8Array[] = [];
   verdict: number = FINE;
 
@@ -42,7 +42,7 @@ export class Collector implements UlpduSink {
   }
 }
 
-export interface Deframed {
+interface Deframed {
   readonly ulpdus: readonly Uint8Array[];
   readonly code: number;
   readonly deframer: Deframer;

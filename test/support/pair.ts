@@ -16,7 +16,7 @@ import {
   type QueuePairOptions, type WorkCompletion,
 } from '../../src/verbs/index.ts';
 
-export const ALL_ACCESS: number = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
+const ALL_ACCESS: number = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
 
 /** One side: a device with everything on it, and a record of what happened. */
 export class Side {
@@ -105,7 +105,7 @@ export interface PairOptions {
 }
 
 /** What each side put on the wire. */
-export interface Wire {
+interface Wire {
   readonly fromClient: Uint8Array;
   readonly fromServer: Uint8Array;
 }

@@ -27,7 +27,7 @@ import { Side, type SideOptions } from './pair.ts';
 const ADDRESS = { host: '10.0.0.2', port: 4711 };
 
 /** How the connection ended, as the peer saw it. */
-export type PeerEnd = 'open' | 'fin' | 'closed' | 'reset';
+type PeerEnd = 'open' | 'fin' | 'closed' | 'reset';
 
 /** The scripted end. */
 export class RawPeer implements PortHandler {

@@ -1,7 +1,6 @@
 /** Small words that the verbs tests share. */
 import { expect } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
-import type { StreamCounters } from '../../src/rdmap/stream-types.ts';
 import { ACCESS, type AsyncEvent, type QueuePair, type WorkCompletion } from '../../src/verbs/index.ts';
 import { connectedPair, type Pair, type PairOptions } from '../support/pair.ts';
 
@@ -68,10 +67,4 @@ export function secondConnection(pair: Pair, client: QueuePair = pair.client.cre
   pair.run();
   expect([client.state, server.state]).toEqual(['rts', 'rts']);
   return { client, server };
-}
-
-export function countersOf(qp: QueuePair): StreamCounters {
-  const counters = qp.counters();
-  if (counters === undefined) throw new Error('the queue pair has no connection');
-  return counters;
 }

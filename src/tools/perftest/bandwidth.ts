@@ -28,7 +28,7 @@ interface QpState {
   owed: boolean;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly tool: Tool;
   readonly s: Settings;
   readonly system: SystemData;

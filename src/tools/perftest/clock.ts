@@ -1,7 +1,7 @@
 /** The course of a test by time: a margin, the sample, a margin again. */
 import type { Settings } from './settings.ts';
 
-export type Phase = 'margin' | 'sample' | 'after' | 'over';
+type Phase = 'margin' | 'sample' | 'after' | 'over';
 
 /** Runs through the phases by timers; figures count in the sample only. */
 export class TestClock {

@@ -17,7 +17,7 @@ import type { Destination } from './wire.ts';
 const OPERATION = OWN_WORK;
 const RECEIVE = OWN_WORK + 1;
 
-export interface LatencyOptions {
+interface LatencyOptions {
   readonly tool: Tool;
   readonly s: Settings;
   readonly data: DataConnections;

@@ -102,7 +102,7 @@ export const LONG_OPTIONS: Readonly<Record<string, LongOption>> = {
 };
 
 /** The largest size, and the size of the buffers, of a test over all sizes. */
-export const MAX_SIZE = 8_388_608;
+const MAX_SIZE = 8_388_608;
 const MAX_SIZE_ASKED = 0x7fff_ffff;
 const MTUS = [256, 512, 1024, 2048, 4096];
 /** Above this size every operation gives a completion, or the figures would be coarse. */

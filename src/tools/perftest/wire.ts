@@ -10,7 +10,7 @@ export const OUR_VERSION = '6.06';
 const OLDEST_VERSION = 5.7;
 const LONG_DESTINATION_VERSION = 6.29;
 
-export const VERSION_OCTETS = 16;
+const VERSION_OCTETS = 16;
 export const SHORT_DESTINATION = 56;
 export const LONG_DESTINATION = 64;
 export type DestinationOctets = typeof SHORT_DESTINATION | typeof LONG_DESTINATION;

@@ -26,7 +26,7 @@ export const FAULT_USAGE = `faults: KIND[,KEY=VALUE...], where the numbers may b
   connection=N             only in the Nth connection
 `;
 
-export type Side = 'client' | 'server';
+type Side = 'client' | 'server';
 export type FaultKind = 'delay' | 'stall' | 'cut' | 'reset' | 'flip' | 'drop' | 'duplicate' | 'reorder';
 
 const KINDS: readonly FaultKind[] = ['delay', 'stall', 'cut', 'reset', 'flip', 'drop', 'duplicate', 'reorder'];
@@ -52,7 +52,7 @@ export interface FaultSpec {
 }
 
 /** Where a fault strikes: an octet of the stream, or the `nth` FPDU that the filter accepts (0: the start-up frame) and an octet of it. */
-export type Place =
+type Place =
   | { readonly unit: 'octet'; readonly at: number }
   | { readonly unit: 'fpdu'; readonly nth: number; readonly filter: EventFilter | undefined; readonly octet: number };
 

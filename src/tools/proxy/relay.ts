@@ -25,7 +25,7 @@ export interface RelayWatcher {
   over(error: Error | undefined, direction: Direction): void;
 }
 
-export interface RelayOptions {
+interface RelayOptions {
   readonly scripts: readonly [FaultScript, FaultScript];
   readonly watcher: RelayWatcher;
   readonly scheduler: Scheduler;

@@ -29,7 +29,7 @@ export const USAGE: string = `usage: iwarp proxy LISTEN TARGET [options]
 ${FAULT_USAGE}exit status: 0, 1 if something could not be opened or reached or a connection went quiet, 2 for wrong options
 `;
 
-export interface Endpoint {
+interface Endpoint {
   readonly host: string;
   readonly port: number;
 }

@@ -9,7 +9,7 @@ import type { TapInfo, TapSink } from '../../transport/tap.ts';
 import type { ProxyClock } from './clock.ts';
 import type { RelayWatcher } from './relay.ts';
 
-export interface WatchOptions {
+interface WatchOptions {
   readonly number: number;
   /** The end that connected to us, and the one we connected to. */
   readonly ends: readonly [PortAddress, PortAddress];

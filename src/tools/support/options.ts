@@ -117,15 +117,6 @@ export function atoi(text: string): number {
   return match === null ? 0 : Number(match[1]);
 }
 
-/** The value of an option as a whole number in a range. @throws UsageError */
-export function numberOption(options: ParsedOptions, flag: string, fallback: number, min: number, max: number): number {
-  const value = options.flags.get(flag);
-  if (value === undefined) return fallback;
-  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
-  if (number >= min && number <= max) return number;
-  throw new UsageError(`-${flag.length > 1 ? '-' : ''}${flag} must be a whole number from ${min} to ${max}, got '${String(value)}'`);
-}
-
 /** The value of an option as text. */
 export function textOption(options: ParsedOptions, flag: string): string | undefined {
   const value = options.flags.get(flag);

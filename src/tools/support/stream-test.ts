@@ -24,7 +24,7 @@ export function countText(count: number): string {
 }
 
 /** Transfers of this size that make a test of reasonable length. */
-export function transfersOf(size: number): number {
+function transfersOf(size: number): number {
   if (size >= 1 << 20) return 100;
   if (size >= 1 << 16) return 1000;
   return size >= 1 << 10 ? 10_000 : 100_000;

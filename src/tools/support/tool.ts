@@ -38,7 +38,7 @@ const WATCH_MS = 250;
 const RTR_WAIT_MS = 2_000;
 
 /** Where to listen. */
-export interface ListenWhere {
+interface ListenWhere {
   readonly host?: string | undefined;
   readonly port: number;
 }

@@ -31,7 +31,7 @@ export const VIEW_OPTIONS: {
 };
 
 /** What `parseArgs` makes of those that choose style and filter. */
-export interface ViewValues {
+interface ViewValues {
   readonly json: boolean;
   readonly verbose: boolean;
   readonly octets: boolean;

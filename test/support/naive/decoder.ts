@@ -7,7 +7,7 @@ import { crcOctets, naiveCrc, numberAt } from './octets.ts';
 import { decodeSegment } from './segments.ts';
 import type { NaiveEnhanced, NaiveFpdu, NaiveMarker, NaiveStartup, NaiveStreamOptions } from './types.ts';
 
-export type { NaiveFpdu, NaiveMarker, NaiveSegment, NaiveStartup, NaiveStreamOptions } from './types.ts';
+export type { NaiveFpdu, NaiveSegment } from './types.ts';
 
 /** A start-up frame and how many octets it took. */
 export interface NaiveStartupResult {

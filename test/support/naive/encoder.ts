@@ -107,10 +107,10 @@ function encodeOne(out: number[], input: NaiveFpduInput, options: NaiveStreamOpt
 }
 
 /** Header fields of a lawful single-segment message; give the ones that matter. */
-export type NaiveTaggedInput = { readonly opcode: number; readonly stag: number; readonly to: bigint } & Partial<
+type NaiveTaggedInput = { readonly opcode: number; readonly stag: number; readonly to: bigint } & Partial<
   Omit<Extract<NaiveHeader, { tagged: true }>, 'opcode' | 'stag' | 'to' | 'tagged'>
 >;
-export type NaiveUntaggedInput = { readonly opcode: number; readonly qn: number; readonly msn: number } & Partial<
+type NaiveUntaggedInput = { readonly opcode: number; readonly qn: number; readonly msn: number } & Partial<
   Omit<Extract<NaiveHeader, { tagged: false }>, 'opcode' | 'qn' | 'msn' | 'tagged'>
 >;
 

@@ -12,7 +12,7 @@ export interface NaiveMessage {
   readonly segments: number;
 }
 
-export interface NaiveMessages {
+interface NaiveMessages {
   readonly messages: readonly NaiveMessage[];
   readonly problems: readonly string[];
 }

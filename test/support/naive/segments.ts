@@ -12,7 +12,7 @@ import type {
 } from './types.ts';
 
 /** A segment, or null when the header is not all there, and what is wrong with it. */
-export interface NaiveSegmentResult {
+interface NaiveSegmentResult {
   readonly segment: NaiveSegment | null;
   readonly problems: readonly string[];
 }
@@ -44,7 +44,7 @@ export function decodeSegment(ulpdu: Uint8Array): NaiveSegmentResult {
 }
 
 /** The DDP header at `offset`, 14 octets or 18 by its T bit; null when they are not all there. */
-export function decodeHeader(octets: Uint8Array, offset: number): NaiveHeader | null {
+function decodeHeader(octets: Uint8Array, offset: number): NaiveHeader | null {
   if (octets.length < offset + 2) return null;
   const ddp = numberAt(octets, offset, 1);
   const rdmap = numberAt(octets, offset + 1, 1);

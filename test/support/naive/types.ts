@@ -48,12 +48,12 @@ export interface NaiveAtomicRequest {
   readonly compareMask: bigint;
 }
 
-export interface NaiveAtomicResponse {
+interface NaiveAtomicResponse {
   readonly requestId: number;
   readonly original: bigint;
 }
 
-export interface NaiveTaggedHeader {
+interface NaiveTaggedHeader {
   readonly tagged: true;
   readonly last: boolean;
   readonly dv: number;
@@ -65,7 +65,7 @@ export interface NaiveTaggedHeader {
   readonly to: bigint;
 }
 
-export interface NaiveUntaggedHeader {
+interface NaiveUntaggedHeader {
   readonly tagged: false;
   readonly last: boolean;
   readonly dv: number;
