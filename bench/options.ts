@@ -10,8 +10,8 @@ import { everything, neededBy, SCENARIOS } from './scenarios.ts';
 import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts';
 
 export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --scenario NAMES | --test bw|lat ...] [options]
-  --quick                 the goals and the inner loops, about a minute (default)
-  --full                  all there is, some seventeen minutes
+  --quick                 the goals and the inner loops, some five minutes (default)
+  --full                  all there is, some 25 minutes; 27 and 28 in the kept runs, with --rounds 11
   --only PARTS            these parts of the full run, see --list
   --scenario NAMES        the parts that answer experiments of the papers, see --list; 'all' for every one
   --list                  say which parts and scenarios there are
@@ -27,13 +27,13 @@ One experiment of your own:
   --engine LIST           thread, worker (thread): where the stack runs
   --engines N             worker threads of each process, 1 to 64 (1)
   --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
-  --busy-poll US          how long the event loop stays awake behind what has come, 0 to 10000 (the stack's default)
+  --busy-poll US          how long the event loop stays awake after octets have come, 0 to 10000 (the stack's default)
   --cq-mod N              one completion for so many requests
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
 How, and where to:
   --rounds N  --windows N  --window MS      7, 2, 60
   --native-crc FOLDER                       a native CRC32c add-on to compare with, as node_modules/fast-crc32c where you have it
-  --json FILE  --html FILE                  write results (behind each part), write the report
+  --json FILE  --html FILE                  write results (after each part), write the report
   --continue                                keep what --json FILE has: measure what it lacks, or anew what --only names
   --from FILE                               results of an earlier run instead of measuring
   --compare [--baseline FILE]               say which ratios have moved; status 1 if one is worse

@@ -13,8 +13,8 @@ const INTRODUCTION = `# Errors
 
 <!-- Made by scripts/docs-errors.ts from src/base/errors.ts; change that, not this. -->
 
-Every error of this package is an \`IwarpError\` with a \`code\` from this table. Codes are part of the interface: they keep their names and
-their meanings. Messages are for people, and may change.
+Every error of this package is an \`IwarpError\` with a \`code\` from this table. Codes are part of the interface: their names and meanings stay.
+Messages are for people and may change.
 
 \`\`\`
 catch (error) {
@@ -22,9 +22,9 @@ catch (error) {
 }
 \`\`\`
 
-Misuse is told by the call itself: a function throws, an async one rejects, before anything is sent. What the network does arrives as a
-completion, an event or a rejected promise. \`TerminateError\` (\`ERR_TERMINATED\`) and \`RejectedError\` (\`ERR_REJECTED\`) carry what the peer
-said: \`terminate\` and \`privateData\`. The cause, where there is one, is in \`cause\`.
+Misuse fails in the call itself, before anything is sent: a function throws, an async one rejects. What the network does arrives as a completion, an event or
+a rejected promise. Two errors carry what the peer said: \`TerminateError\` (\`ERR_TERMINATED\`) in \`terminate\`, \`RejectedError\` (\`ERR_REJECTED\`) in
+\`privateData\`. If another error caused it, \`cause\` has that one.
 
 | Code | Meaning |
 |---|---|

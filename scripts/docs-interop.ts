@@ -1,5 +1,5 @@
 /**
- * Writes docs/interop.md and the table of the README from docs/interop.json, which holds what two interop runs behind each other saw:
+ * Writes docs/interop.md and the table of the README from docs/interop.json, which holds what two interop runs, one after the other, saw:
  *
  *     npm run interop -- --json first.json; npm run interop -- --json second.json
  *     npx tsx scripts/docs-interop.ts --first first.json --second second.json
@@ -21,7 +21,7 @@ const PAGE = path('docs/interop.md');
 const README = path('README.md');
 const MARKS = ['<!-- interop table: made by scripts/docs-interop.ts from docs/interop.json -->', '<!-- end of the interop table -->'] as const;
 
-/** Runs behind each other, two as a rule: the sums of each, the cases of the last. */
+/** Runs one after the other, two as a rule: the sums of each, the cases of the last. */
 export interface InteropPair {
   readonly runs: readonly RunSummary[];
   readonly peer: string;
@@ -71,7 +71,7 @@ export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): str
   const lines = [
     '# Interop with stock tools on Linux siw', '',
     '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->', '',
-    `${runs.length === 1 ? 'A whole run' : `${runs.length === 2 ? 'Two' : runs.length} whole runs behind each other`} of \`npm run interop\`: ${runs.map(said).join('; then ')}. The tables are those of the last. `
+    `${runs.length === 1 ? 'A whole run' : `${runs.length === 2 ? 'Two' : runs.length} whole runs, one after the other,`} of \`npm run interop\`: ${runs.map(said).join('; then ')}. The tables are those of the last. `
       + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ([engines.md](engines.md)). [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
   ];
   for (const [topic, title] of Object.entries(TOPICS)) {
@@ -92,7 +92,7 @@ export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): str
 
 /** The table of the README. */
 export function renderReadmeTable({ cases }: InteropPair): string {
-  const lines = ['| Tried, opposite the stock program | as client | as server | killed in the middle |', '|---|---|---|---|'];
+  const lines = ['| Tried, with the stock program at the other end | as client | as server | killed in the middle |', '|---|---|---|---|'];
   const tools = [...new Set(cases.filter(({ topic }) => topic !== 'killed').map(({ tool }) => tool))];
   const count = (list: readonly RecordedCase[]): string => (list.length === 0 ? '' : `${list.filter(({ ok }) => ok).length} of ${list.length}`);
   for (const tool of mergeSmall(tools)) {

@@ -1,6 +1,6 @@
 /**
- * Writes the figures of docs/performance.md and README.md from bench/baseline.json, which `iwarp bench --full --save-baseline` has made, so that none is
- * typed by hand:
+ * Writes the figures of docs/performance.md and README.md from bench/baseline.json and bench/baseline-xeon.json, which `iwarp bench --full --save-baseline`
+ * has made, so that none is typed by hand:
  *
  *     npx tsx scripts/docs-performance.ts
  *
@@ -29,25 +29,53 @@ const MARKS = ['<!-- goals: made by scripts/docs-performance.ts from bench/basel
 
 const XEON_MARKS = ['<!-- goals: made by scripts/docs-performance.ts from bench/baseline-xeon.json -->', '<!-- end of the goals on a Xeon -->'] as const;
 const LAYERS_MARKS = ['<!-- layers: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the layers -->'] as const;
-const README_MARKS = ['<!-- figures: made by scripts/docs-performance.ts from bench/baseline.json -->', '<!-- end of the figures -->'] as const;
+const TRIPS_MARKS = ['<!-- round trips: made by scripts/docs-performance.ts from both baselines -->', '<!-- end of the round trips -->'] as const;
+const README_MARKS = ['<!-- figures: made by scripts/docs-performance.ts from both baselines -->', '<!-- end of the figures -->'] as const;
 
 /** A ratio of the part `layers` at one size, as the baseline names it. */
 const layer = (size: number, series: string, base: string): string => `layers/${size}/${series} : layers/${size}/${base}`;
 
-/** What a reader of the README wants to know, and the goals, or the ratios of a part, that say it. */
-const SHORT: readonly (readonly [what: string, ids: readonly string[], text: (...figures: string[]) => string])[] = [
-  ['RDMA Writes of 1 MiB, GB/s', ['write-off', 'write-on'], (off, on) => `${off} of bare \`node:net\` without CRC, ${on} with CRC32c`],
-  ['the same with CRC32c', ['ws', 'grpc'], (ws, grpc) => `${ws} times ws, ${grpc} times grpc-js`],
-  ['Writes of 4 KiB and of 64 octets, messages a second, with CRC32c', ['small-on', 'rate'], (small, rate) => `${small} and ${rate} times one bare write each`],
-  ['a round trip of 64 octets, with CRC32c', ['latency'], (trip) => `${trip} of bare \`node:net\``],
-  ['awaited calls of the promise layer, 64 octets, 64 loops', [layer(64, 'Promises, Write', 'ws'), layer(64, 'Promises, Send', 'ws')], (write, send) => `Writes ${write} times, Sends ${send} times messages of ws`],
-  ['byte streams, writes of 64 KiB', [layer(65_536, 'Byte stream, onread', DATA), layer(65_536, "Byte stream, 'data'", DATA)], (onread, data) => `${onread} of a \`node:net\` socket with 'data' events where read with \`onread\`, ${data} with 'data' events`],
-  ['CRC32c of 64 KiB in WebAssembly', ['crc-64k', 'crc-native'], (js, native) => `${js} times the package crc-32, ${native} times the native fast-crc32c`],
-  ['a Read of a server whose main thread computes, engine in a worker', ['busy'], (p99) => `99th percentile ${p99} of that of an idle server`],
+/** One figure: what was measured and against what, which way is good, and the goal or the ratio of a part that says it. */
+type Row = readonly [what: string, against: string, better: 'higher' | 'lower', id: string];
+
+const trip = (series: string, base: string): string => `latency/64/${series} : latency/64/${base}`;
+
+/** Round trips between equals: who stays awake decides more than anything else. */
+const BOTH_AWAKE: Row = ['Round trip of 64 octets, CRC32c, both staying awake', 'bare `onread`', 'lower', trip('Send, CRC', `${ONREAD}, polling`)];
+const BOTH_ASLEEP: Row = ['the same, both sleeping', 'bare `onread`', 'lower', trip('Send, CRC, never polling', ONREAD)];
+const TRIPS: readonly Row[] = [BOTH_AWAKE, BOTH_ASLEEP, ['the same, both sleeping', "bare 'data'", 'lower', trip('Send, CRC, never polling', DATA)]];
+
+/** What a reader of the README wants to know. */
+const SHORT: readonly Row[] = [
+  ['RDMA Writes of 1 MiB without CRC', 'bare `onread`', 'higher', 'write-off'],
+  ['the same with CRC32c', 'bare `onread`', 'higher', 'write-on'],
+  ['the same with CRC32c', 'ws', 'higher', 'ws'],
+  ['the same with CRC32c', 'grpc-js', 'higher', 'grpc'],
+  ['Writes of 4 KiB posted in lists, CRC32c', 'one bare write each', 'higher', 'small-on'],
+  ['Writes of 64 octets posted in lists, CRC32c', 'one bare write each', 'higher', 'rate'],
+  ['Round trip of 64 octets, CRC32c: the stack stays awake', 'bare `onread`, which sleeps', 'lower', 'latency'],
+  BOTH_AWAKE, BOTH_ASLEEP,
+  ['Awaited `write` of 64 octets, 64 loops', 'messages of ws', 'higher', layer(64, 'Promises, Write', 'ws')],
+  ['Awaited `send` of 64 octets, 64 loops', 'messages of ws', 'higher', layer(64, 'Promises, Send', 'ws')],
+  ['Byte stream, writes of 64 KiB, read with `onread`', "bare 'data'", 'higher', layer(65_536, 'Byte stream, onread', DATA)],
+  ["the same, read with 'data' events", "bare 'data'", 'higher', layer(65_536, "Byte stream, 'data'", DATA)],
+  ['CRC32c of 64 KiB in WebAssembly', 'the package crc-32', 'higher', 'crc-64k'],
+  ['the same', 'the native add-on fast-crc32c', 'higher', 'crc-native'],
+  ['99th percentile of a Read, engine in a worker, the server’s main thread computing', 'the same with an idle server', 'lower', 'busy'],
 ];
 
 /** The machine's words that matter for a figure. */
 const MACHINE = ['CPU', 'memory', 'system', 'runtime', 'CRC32c engine'] as const;
+
+/**
+ * The command of a run. Its rounds are not kept: no figure has more, except those of the checksum, whose short slices have twice as many; and without a
+ * native add-on nothing was measured against one.
+ */
+function command({ mode, goals }: BaselineRun): string {
+  const rounds = Math.max(...goals.map(({ group, figure }) => (group === 'CRC32c' ? 0 : figure?.rounds ?? 0)));
+  const native = (goals.find(({ id }) => id === 'crc-native')?.figure ?? null) !== null;
+  return `iwarp bench --${mode}${rounds === 0 ? '' : ` --rounds ${rounds}`}${native ? ' --native-crc FOLDER' : ''}`;
+}
 
 function text(run: BaselineRun | undefined, limits = true): string {
   if (run === undefined) return 'No full run has been kept yet.';
@@ -55,8 +83,9 @@ function text(run: BaselineRun | undefined, limits = true): string {
   const count = (verdict: string): number => goals.filter((goal) => goal.verdict === verdict).length;
   return [
     `Full run of ${started.slice(0, 16).replace('T', ' ')} UTC, ${Math.round(seconds / 60)} minutes: ${MACHINE.flatMap((name) => (machine[name] === undefined ? [] : [name === 'CRC32c engine' ? `${name} ${machine[name]}` : machine[name]])).join('; ')}.`,
+    `Made by \`${command(run)}\`.`,
     `${count('met')} of ${goals.length} goals met, ${count('in the spread')} with the goal inside the quartiles, ${count('missed')} missed, ${count('not measured')} not measured.`,
-    'A star: other programs or the host took part of the machine meanwhile.', '',
+    ...(goals.some(({ disturbed }) => disturbed) ? ['A star: other programs or the host took part of the machine meanwhile.'] : []), '',
     goalsMarkdown(goals, limits),
   ].join('\n');
 }
@@ -78,18 +107,28 @@ function layers(ratios: Baseline['ratios']): string {
 
 const ratioText = (ratios: Baseline['ratios'], id: string): string => (ratios[id] === undefined ? '–' : digits(ratios[id].median));
 
-/** `page` with the figures of the run that was kept, if there is one. */
+/** Each figure of both runs beside each other. */
+function sideBySide(rows: readonly Row[], kept: Kept | undefined, xeon: Kept | undefined): string {
+  const goal = (from: Kept | undefined, id: string): string => figureText(from?.run?.goals.find((one) => one.id === id)?.figure ?? null);
+  const figure = (from: Kept | undefined, id: string): string => (id.includes(' : ') ? ratioText(from?.ratios ?? {}, id) : goal(from, id));
+  const cpu = (from: Kept | undefined): string => from?.run?.machine['CPU'] ?? 'not measured';
+  return [
+    `| What | against | better is | ${cpu(kept)} | ${cpu(xeon)} |`, '|---|---|---|---|---|',
+    ...rows.map(([what, against, better, id]) => `| ${what} | ${against} | ${better} | ${figure(kept, id)} | ${figure(xeon, id)} |`),
+  ].join('\n');
+}
+
+/** `page` with the figures of the runs that were kept, as far as there are any. */
 export function withFigures(page: string, kept: Kept | undefined, xeon: Kept | undefined): string {
-  const parts = [[MARKS, text(kept?.run)], [XEON_MARKS, text(xeon?.run, false)], [LAYERS_MARKS, layers(kept?.ratios ?? {})]] as const;
+  const parts = [
+    [MARKS, text(kept?.run)], [XEON_MARKS, text(xeon?.run, false)], [TRIPS_MARKS, sideBySide(TRIPS, kept, xeon)], [LAYERS_MARKS, layers(kept?.ratios ?? {})],
+  ] as const;
   return parts.reduce((made, [marks, part]) => between(made, 'docs/performance.md', marks, part), page);
 }
 
-/** The README with the figures of the run that was kept. */
-export function withShortFigures(page: string, kept: Kept | undefined): string {
-  const goal = (id: string): string => figureText(kept?.run?.goals.find((one) => one.id === id)?.figure ?? null);
-  const figure = (id: string): string => (id.includes(' : ') ? ratioText(kept?.ratios ?? {}, id) : goal(id));
-  const rows = SHORT.map(([what, ids, text]) => `| ${what} | ${text(...ids.map(figure))} |`);
-  return between(page, 'README.md', README_MARKS, ['| | ratio in one run, over loopback, median |', '|---|---|', ...rows].join('\n'));
+/** The README with the figures of the runs that were kept. */
+export function withShortFigures(page: string, kept: Kept | undefined, xeon: Kept | undefined): string {
+  return between(page, 'README.md', README_MARKS, sideBySide(SHORT, kept, xeon));
 }
 
 /** What bench/baseline.json holds, or the one of the Xeon. */

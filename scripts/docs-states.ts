@@ -16,8 +16,8 @@ const INTRODUCTION = `# State machines
 
 <!-- Made by scripts/docs-states.ts from the tables in src; change those, not this. -->
 
-Each machine is one literal table, the only place that changes its state. What a table does not list (a dot below) is an error, never
-a silent no-op; the tests walk every state with every input. \`traceTransitions\` of \`iwarp\` shows the steps of a running program.
+Each machine is one literal table, and nothing else changes its state. What a table does not list (a dot below) is an error, never a silent no-op. The
+tests try every input in every state. \`traceTransitions\` of \`iwarp\` shows the steps of a running program.
 `;
 
 interface Chapter<S extends string, I extends string> {
@@ -48,7 +48,7 @@ const initiator: Chapter<InitiatorState, InitiatorInput> = {
     start: 'TCP is connected: send the Request',
     'accepting-reply': 'a good Reply with R=0',
     'rejecting-reply': 'a good Reply with R=1',
-    'bad-frame': 'wrong key, revision, length, or what the Request ruled out',
+    'bad-frame': 'wrong key, revision or length, or something that the Request ruled out',
     timeout: 'no whole Reply in time',
     lost: 'TCP ended',
   },
@@ -62,7 +62,7 @@ const responder: Chapter<ResponderState, ResponderInput> = {
   clause: 'RFC 5044 7.1.2, RFC 6581 4',
   states: {
     'wait-request': 'TCP is connected',
-    deciding: 'a good Request is here, the program decides',
+    deciding: 'a good Request is here, and the program decides',
     operational: 'an accepting Reply is out: FPDUs from here on',
     rejected: 'a Reply with R=1 is out',
     failed: 'a bad frame, a time-out or the loss of the connection',
@@ -71,7 +71,7 @@ const responder: Chapter<ResponderState, ResponderInput> = {
     request: 'a good Request',
     accept: 'the program accepts',
     reject: 'the program rejects, or the policy does',
-    'bad-frame': 'wrong key, revision or length, or octets behind the Request that may not be there',
+    'bad-frame': 'wrong key, revision or length, or octets after the Request that may not be there',
     timeout: 'no whole Request in time',
     lost: 'TCP ended',
   },
@@ -84,20 +84,20 @@ const stream: Chapter<StreamState, StreamInput> = {
   file: 'src/rdmap/stream-states.ts',
   clause: 'RFC 5040 5 and 7, RFC 5041 6',
   states: {
-    idle: 'made, not started',
+    idle: 'made and not yet started',
     startup: 'MPA start-up frames under way',
     deciding: 'a frame waits for the program to accept, reject or confirm',
     operational: 'FPDUs both ways',
-    draining: 'closing from our side, posted work still goes out',
-    closing: 'our FIN is out, or goes out behind the last octet',
+    draining: 'closing from our side; posted work still goes out',
+    closing: 'our FIN is out, or goes out after the last octet',
     terminating: 'a Terminate was sent or received',
-    leaving: 'never became operational, on its way out',
+    leaving: 'never became operational, and is on its way out',
     closed: 'the end',
   },
   inputs: {
     start: 'the port is there',
     request: 'a frame to decide on has come',
-    establish: 'start-up is through',
+    establish: 'start-up is complete',
     leave: 'rejected, failed or given up before it was established',
     close: 'the program closes',
     finish: 'nothing is left to send, or the peer has finished',
@@ -123,7 +123,7 @@ const queuePair: Chapter<QpState, QpInput> = {
     attach: 'a connection is established',
     'llp-close': 'either side closes in order',
     terminate: 'a Terminate is sent or received',
-    fail: 'the connection ended otherwise than in order',
+    fail: 'the connection ended in any other way',
     'llp-closed': 'the close is complete',
     reset: '`modify` to Idle',
     'modify-error': '`modify` to Error',

@@ -1,4 +1,4 @@
-/** docs/interop.md and the README's table are what docs/interop.json says; that file holds two whole runs behind each other. */
+/** docs/interop.md and the README's table are what docs/interop.json says; that file holds two whole runs, one after the other. */
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { caseTitle } from '../../conformance/siw/bench.ts';

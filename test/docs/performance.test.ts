@@ -12,10 +12,19 @@ describe('docs/performance.md', () => {
     expect(page).toBe(withFigures(page, keptRun(), keptXeonRun()));
   });
 
-  it('has its figures in the README too', () => {
+  it('has its figures in the README too, those of both processors', () => {
     const readme = readFileSync(README, 'utf8');
-    expect(readme).toBe(withShortFigures(readme, keptRun()));
-    expect(withShortFigures(readme, undefined)).toContain('– times ws');
+    expect(readme).toBe(withShortFigures(readme, keptRun(), keptXeonRun()));
+    expect(withShortFigures(readme, undefined, undefined)).toContain('| ws | higher | – | – |');
+  });
+
+  it('names the command of a run, by what its figures tell of it', () => {
+    const figure = { median: 1, low: 1, high: 1, best: 1, rounds: 9 };
+    const goals = judgeGoals({ experiments: [], probes: [] }).map((goal) => ({ ...goal, figure: { ...figure, rounds: goal.group === 'CRC32c' ? 18 : 9 } }));
+    const run = (of: BaselineRun['goals']): Kept => ({ ratios: {}, run: { started: '2026-01-02T03:04:05Z', seconds: 700, mode: 'full', machine: {}, goals: of } });
+    expect(withFigures(page, run(goals), undefined)).toContain('Made by `iwarp bench --full --rounds 9 --native-crc FOLDER`.');
+    const without = goals.map((goal) => (goal.id === 'crc-native' ? { ...goal, figure: null } : goal));
+    expect(withFigures(page, run(without), undefined)).toContain('Made by `iwarp bench --full --rounds 9`.');
   });
 
   it('gets a row for each goal, and again the same when made twice', () => {
@@ -23,10 +32,10 @@ describe('docs/performance.md', () => {
     const run: BaselineRun = { started: '2026-01-02T03:04:05Z', seconds: 700, mode: 'full', machine: { CPU: 'one', network: 'loopback' }, goals };
     const kept: Kept = { run, ratios: { 'layers/64/Promises, Write : layers/64/ws': { median: 5.123, low: 5, high: 6, better: 'more' } } };
     const made = withFigures(page, kept, undefined);
-    expect(made).toContain('Full run of 2026-01-02 03:04 UTC, 12 minutes: one.');
+    expect(made).toContain('Full run of 2026-01-02 03:04 UTC, 12 minutes: one.\nMade by `iwarp bench --full`.\n');
     expect(made.match(/\*\*not measured\*\*/g)).toHaveLength(goals.length);
     expect(made).toContain('| Promises, Write | – / – / 5.12 | – / – / – |');
-    expect(withShortFigures(readFileSync(README, 'utf8'), kept)).toContain('Writes 5.12 times, Sends – times');
+    expect(withShortFigures(readFileSync(README, 'utf8'), kept, undefined)).toContain('| Awaited `write` of 64 octets, 64 loops | messages of ws | higher | 5.12 | – |');
     expect(withFigures(made, kept, undefined)).toBe(made);
     expect(made).toContain('No full run has been kept yet.');
     expect(withFigures(page, undefined, kept).match(/\*\*not measured\*\* \|$/gm)).toHaveLength(goals.length);
