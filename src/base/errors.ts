@@ -32,7 +32,7 @@ export const ERROR_CODES = {
   ERR_NOT_SHARED: 'The device works in other threads: memory to register must be over a SharedArrayBuffer.',
   ERR_ENGINE_FAILED: 'The worker thread that carries the connections of the device has failed or was stopped.',
   ERR_ABORTED: 'The AbortSignal given to the call was aborted.',
-  ERR_INTERNAL: 'A state machine met an input that its table does not list: a bug in this package.',
+  ERR_INTERNAL: 'What cannot be has happened, such as an input that a state machine does not list: a bug in this package.',
 } as const;
 
 /** A stable error code. */

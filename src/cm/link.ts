@@ -7,6 +7,7 @@
  */
 import type { Scheduler } from '../base/clock.ts';
 import { NO_BYTES } from '../base/copy.ts';
+import { IwarpError } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
@@ -139,7 +140,7 @@ export class ThreadProgress implements Progress {
     link.connecting(this.#transport.connect(request.target, (port, error) => {
       link.connecting(null);
       if (port === undefined) {
-        handler.failed(error ?? new Error('connection failed'));
+        handler.failed(error ?? new IwarpError('ERR_CONNECT', 'the transport has made no connection, and gives no reason'));
         return;
       }
       link.drive(this.#stream('initiator', request.policy, request.confirm, port), port);

@@ -10,6 +10,7 @@
 import { setImmediate } from 'node:timers';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { NO_BYTES } from '../base/copy.ts';
+import { IwarpError } from '../base/errors.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
 import { ThreadProgress } from '../cm/link.ts';
@@ -39,7 +40,7 @@ import { RingReader, RingWriter } from './ring.ts';
 const READS_PER_BELL = 16;
 
 const NEVER = (): never => {
-  throw new Error('an engine allocates no STags');
+  throw new IwarpError('ERR_INTERNAL', 'an engine allocates no STags');
 };
 
 /** Start the engine on what the worker was given. */
@@ -158,7 +159,7 @@ export class EngineCore implements PolledSource {
         break;
       }
       default:
-        throw new Error(`no record is of type ${type}`);
+        throw new IwarpError('ERR_INTERNAL', `no record is of type ${type}`);
     }
   }
 
@@ -205,7 +206,7 @@ export class EngineCore implements PolledSource {
         break;
       }
       case 'operation':
-        throw new Error('an operation stands behind its request only');
+        throw new IwarpError('ERR_INTERNAL', 'an operation stands behind its request only');
       default:
         this.#links.get(command.link)?.obey(command);
     }
@@ -276,7 +277,7 @@ export class EngineCore implements PolledSource {
       },
     }, (listener, error) => {
       if (listener === undefined) {
-        this.tell({ type: 'listen-failed', listener: id, error: packError(error ?? new Error('unknown reason')) });
+        this.tell({ type: 'listen-failed', listener: id, error: packError(error ?? new IwarpError('ERR_CONNECT', 'the transport does not listen, and gives no reason')) });
         return;
       }
       this.#listeners.set(id, listener);

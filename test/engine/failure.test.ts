@@ -35,6 +35,12 @@ async function pair(engines = 1): Promise<Pair> {
   return { rnic, peer, client, server: passive };
 }
 
+it('an engine that throws says what, with a code, as the cause', async () => {
+  const { rnic, client } = await pair();
+  DEATHS.find(([how]) => how === 'throws')![1](rnic);
+  expect((await client.closed).error?.cause).toMatchObject({ code: 'ERR_INTERNAL', message: 'no record is of type 99' });
+});
+
 describe.each(DEATHS)('an engine that %s', (_how, die) => {
   it('idle: the connection ends, the device is failed, and nothing can be made on it any more', async () => {
     const { rnic, client, server } = await pair();
