@@ -181,12 +181,12 @@ export class ActiveConnection extends CmConnection {
     if (this.link?.deciding !== true) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
     }
-    this.link.confirm(this.#qp);
+    this.link.confirm();
   }
 
   /** Between `connect-response` and `establish()` the Terminate goes out as the first FPDU (ENH-046). */
   override terminate(code: number): void {
-    if (this.link?.deciding === true) this.link.confirm(this.#qp, code);
+    if (this.link?.deciding === true) this.link.confirm(code);
     else super.terminate(code);
   }
 

@@ -73,7 +73,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
         link.reject(command.privateData);
         break;
       case 'confirm':
-        link.confirm(this.endpoint!, command.code);
+        link.confirm(command.code);
         break;
       case 'set-ord':
         link.setOrd(command.ord);

@@ -102,14 +102,17 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
 
   // ------------------------------------------------------------------------------------------------ start-up inputs
 
-  /** Begin. The initiator sends its Request with this private data and these depths; the responder waits for one. */
+  /**
+   * Begin. The initiator sends its Request with this private data and these depths, for this queue pair; the responder waits for one, and gets its
+   * queue pair with `accept`.
+   */
   start(now: number, endpoint: StreamEndpoint | null, privateData: Uint8Array, wishes: DepthWishes): void {
     this.#now = now;
     this.#step('start');
     const { role, policy } = this.#config;
     this.#startup = new StreamStartup(role, policy, privateData, wishes);
     this.#frame = this.#startup.begin();
-    if (role === 'initiator') this.#endpoint = endpoint;
+    this.#endpoint = endpoint;
     this.#deadline = now + (role === 'initiator' ? policy.replyTimeout : policy.requestTimeout); // MPA-008, MPA-007
   }
 
@@ -135,11 +138,10 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     this.#leave('rejected');
   }
 
-  /** Initiator with `confirm`, after a `response` event: go on, on this queue pair. */
-  confirm(now: number, endpoint: StreamEndpoint): void {
+  /** Initiator with `confirm`, after a `response` event: go on. */
+  confirm(now: number): void {
     this.#now = now;
     if (this.state !== 'deciding') return;
-    this.#endpoint = endpoint;
     this.#establish(this.#negotiated!, FINE);
   }
 
@@ -368,6 +370,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   }
 
   #handleAccepted(negotiated: Negotiated, privateData: Uint8Array, terminate: number): void {
+    // With a Terminate to be said there is nothing to confirm.
     if (this.#config.confirm !== true || terminate !== FINE) {
       this.#establish(negotiated, terminate);
       return;
