@@ -146,10 +146,13 @@ export class EngineHost implements PolledSource {
 
   #end(error: IwarpError): void {
     if (this.#state !== 'running') return;
-    this.#read(Number.POSITIVE_INFINITY); // what it has said before is true
-    this.#state = 'failed';
-    this.#release();
-    this.#user.failed(error);
+    try {
+      this.#read(Number.POSITIVE_INFINITY); // what it has said before is true
+    } finally {
+      this.#state = 'failed';
+      this.#release();
+      this.#user.failed(error);
+    }
   }
 
   // ------------------------------------------------------------------------------------------------------- sending
@@ -205,7 +208,12 @@ export class EngineHost implements PolledSource {
 
   readonly #turn = (): void => {
     if (this.#state !== 'running') return;
-    if (!this.#read(BATCH)) setImmediate(this.#turn);
+    let done = false;
+    try {
+      done = this.#read(BATCH);
+    } finally {
+      if (!done) setImmediate(this.#turn); // after an exception too: awake as this is, nobody rings
+    }
     if (this.#state === 'running' && this.outbox.flush()) this.#user.room();
     this.outbox.publish();
   };
@@ -222,9 +230,9 @@ export class EngineHost implements PolledSource {
         if (reader.sleep()) return true;
         continue;
       }
+      reader.next(at); // first: an exception loses this record, and not all that come after it
       this.#take(reader.words, at, reader.typeOf(at));
       if (this.#state !== 'running') return true; // another engine of the device was found dead, and this one stopped with it
-      reader.next(at);
     }
   }
 

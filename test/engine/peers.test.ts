@@ -1,8 +1,8 @@
 // Queue pairs of an engine opposite peers made of octets: what only a peer that breaks rules, or a program between two events, can bring about.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Rnic } from '../../src/index.ts';
 import { PEER_ENHANCED, type RawPeer } from '../support/raw-peer.ts';
-import { answer, End, openWorkers, stop, until } from './support.ts';
+import { answer, dial, End, enginesOf, openWorkers, stop, until } from './support.ts';
 
 let rnic: Rnic;
 beforeAll(() => {
@@ -31,4 +31,84 @@ describe('with confirm', () => {
       expect([end.qp.state, rnic.device.state]).toEqual(['error', 'open']);
     },
   );
+});
+
+describe('Modify to Error', () => {
+  /** A further connection of the device works. */
+  async function servesOthers(): Promise<void> {
+    const end = new End(rnic);
+    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => request.accept(end.qp));
+    const peer = await dial(listener.address.port);
+    peer.request({ revision: 1 });
+    await spoken(peer);
+    await until(() => end.qp.state === 'rts');
+    peer.reset();
+    listener.close();
+  }
+
+  /** The connection has been reset, everything is flushed, and the queue pair can be used again. */
+  async function ended(end: End, peer: RawPeer): Promise<void> {
+    expect((await end.statuses(2)).toSorted()).toEqual(['rdma-read flushed', 'receive flushed']);
+    expect(end.qp.state).toBe('error');
+    await until(() => end.event('disconnected') !== undefined && ['closed', 'reset'].includes(peer.ending));
+    expect(end.events.map(({ type }) => type)).toEqual(['established', 'disconnected']);
+    expect(end.qp.query().negotiated).toBeUndefined();
+    end.qp.modify({ state: 'idle' });
+    expect(end.qp.state).toBe('idle');
+  }
+
+  function busy(): End {
+    const end = new End(rnic);
+    end.qp.postRecv({});
+    end.qp.postSend({ opcode: 'rdma-read', rkey: 1, remoteAddr: 0n }); // no peer here answers it
+    return end;
+  }
+
+  it('VERBS-037 VERBS-055 VERBS-056: between accept and the news that it is done flushes, and harms no other connection', async () => {
+    const end = busy();
+    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
+      end.watch(request);
+      request.accept(end.qp);
+      end.qp.modify({ state: 'error' });
+    });
+    const peer = await dial(listener.address.port);
+    peer.request({ revision: 1 });
+    await ended(end, peer);
+    listener.close();
+    await servesOthers();
+  });
+
+  it('VERBS-037 VERBS-055 VERBS-056: before the news of a Reply that the engine has taken already does the same', async () => {
+    const end = busy();
+    const peer = await answer((port) => end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port })));
+    await spoken(peer);
+    const engine = enginesOf(rnic)[0]!;
+    const news = engine.event.bind(engine);
+    const event = vi.spyOn(engine, 'event').mockImplementation((said) => {
+      if (said.type === 'stream' && said.event.type === 'established') end.qp.modify({ state: 'error' });
+      news(said);
+    });
+    peer.reply({ revision: 1 });
+    await ended(end, peer);
+    event.mockRestore();
+    await servesOthers();
+  });
+});
+
+describe('an exception in this thread', () => {
+  it('loses the record that it came from, and none behind it', async () => {
+    const listen = (): Promise<{ close(): void }> => rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined);
+    (await listen()).close(); // the engine is up
+    const engine = enginesOf(rnic)[0]!;
+    const event = vi.spyOn(engine, 'event').mockImplementationOnce(() => {
+      throw new Error('once');
+    });
+    listen().catch(() => undefined); // never heard of: that is the record
+    // The event loop gets no turn: it is this call that reads.
+    expect(() => {
+      while (!engine.host.look());
+    }).toThrow('once');
+    event.mockRestore();
+    (await listen()).close();
+  });
 });
