@@ -26,7 +26,7 @@ import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import { CoreLink } from './core-link.ts';
 import {
-  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type OperationState,
+  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type LastWords, type OperationState,
 } from './messages.ts';
 import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE, type Elements } from './records.ts';
@@ -44,10 +44,23 @@ const NEVER = (): never => {
 
 /** Start the engine on what the worker was given. */
 export function runEngine(start: EngineStart): void {
+  sayTheEnd(start);
   const engine = new EngineCore(start);
   start.doorbell.on('message', () => engine.turn());
   Atomics.store(start.replies, REPLY.READY, 1);
   engine.turn();
+}
+
+/** The application's thread hears of the end of this one from its event loop, which has no turn while it waits for an answer: that is told here. */
+function sayTheEnd({ replies, objects }: EngineStart): void {
+  let error: LastWords['error'] = null;
+  process.on('uncaughtExceptionMonitor', (thrown) => (error = packError(thrown)));
+  process.on('exit', () => {
+    objects.postMessage({ type: 'ended', error } satisfies LastWords);
+    Atomics.store(replies, REPLY.ENDED, 1);
+    Atomics.sub(replies, REPLY.FENCE, 1); // whoever is just about to wait for this word to change need not
+    Atomics.notify(replies, REPLY.FENCE);
+  });
 }
 
 /** Everything a connection and its events need of the engine. */
