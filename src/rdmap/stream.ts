@@ -400,9 +400,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
       this.#terminateWith(plainTerminate(terminate), false);
     }
     const early = startup.takeEarly();
-    for (let i = 0; early !== null && i < early.length; i++) {
-      if (this.state === 'operational') this.#handleFpdus(early[i]!, 0, early[i]!.length);
-    }
+    if (early !== null && this.state === 'operational') this.#handleFpdus(early, 0, early.length);
     if (this.#peerEnded && this.state === 'operational') this.#handleFinInOperation();
   }
 
