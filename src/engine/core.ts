@@ -12,6 +12,7 @@ import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { NO_BYTES } from '../base/copy.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
+import { Admission } from '../cm/admission.ts';
 import { ThreadProgress } from '../cm/link.ts';
 import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
 import type { LocalOperation } from '../rdmap/local-work.ts';
@@ -273,17 +274,16 @@ export class EngineCore implements PolledSource {
 
   #listen(command: Extract<Command, { type: 'listen' }>): void {
     const { listener: id, maxPending } = command;
-    const pending = new Set<CoreLink>();
+    const admission = new Admission(maxPending);
     this.#progress.listen(command, {
-      full: () => pending.size >= maxPending,
+      full: () => admission.full,
       turnedAway: (remote) => this.tell({ type: 'turned-away', listener: id, remote }),
       acceptFailed: (error) => this.tell({ type: 'accept-failed', listener: id, error: packError(error) }),
       incoming: (link) => {
         const made = this.#link(this.#nextLink);
         this.#nextLink += 2;
         made.link = link;
-        made.decided = () => pending.delete(made);
-        pending.add(made);
+        made.admit(admission);
         this.tell({ type: 'incoming', listener: id, link: made.id, local: link.localAddress!, remote: link.remoteAddress! });
         return made;
       },

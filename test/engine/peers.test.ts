@@ -112,3 +112,31 @@ describe('an exception in this thread', () => {
     (await listen()).close();
   });
 });
+
+describe('places of a listener', () => {
+  it('SEC-033: are free again when start-up has failed; those on their way out are bounded too, in the engine\'s thread', async () => {
+    const end = new End(rnic);
+    const failures: string[] = [];
+    const onFailure = ({ reason }: { reason: string }): void => void failures.push(reason);
+    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0, maxPending: 2, onFailure }, (request) => request.accept(end.qp));
+    const others = rnic.cm.connections.size;
+    const bad: RawPeer[] = [];
+    for (let i = 0; i < 4; i++) {
+      const peer = await dial(listener.address.port);
+      peer.sendRaw(new Uint8Array(20));
+      await until(() => peer.ending !== 'open');
+      bad.push(peer);
+    }
+    await until(() => failures.length === 4 && rnic.cm.connections.size === others + 2);
+    expect([listener.pending, new Set(failures)]).toEqual([0, new Set(['bad-key'])]);
+    const good = await dial(listener.address.port);
+    good.request({ revision: 1 });
+    await spoken(good);
+    await until(() => end.qp.state === 'rts');
+    bad[0]!.end();
+    await until(() => rnic.cm.connections.size === others + 2); // the good one and one that is waited for
+    listener.close();
+    await until(() => rnic.cm.connections.size === others + 1);
+    good.reset();
+  });
+});
