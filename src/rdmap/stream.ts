@@ -312,7 +312,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     if (fault !== null) {
       sender.fault = null;
       this.#terminateWith(fault, false);
-      sender.fill(stage);
+      if (!this.#ended) sender.fill(stage); // one that may not even say so does nothing more (VERBS-057)
     }
     if (stage.end === 0) {
       this.#config.resources.stages.release(stage);
