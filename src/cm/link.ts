@@ -42,7 +42,7 @@ export interface StreamLink {
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void;
   reject(privateData: Uint8Array): void;
   /** Go on behind a `response` event; with a code only to say that Terminate as the first FPDU (ENH-046). */
-  confirm(endpoint: StreamEndpoint, code?: number): void;
+  confirm(code?: number): void;
   close(): void;
   terminate(code: number): void;
   abort(): void;
@@ -146,7 +146,7 @@ export class ThreadProgress implements Progress {
       link.drive(this.#stream('initiator', request.policy, request.confirm, port), port);
       link.listener = handler;
       handler.opened();
-      link.stream.start(link.now(), request.confirm ? null : request.endpoint, request.privateData, request.wishes);
+      link.stream.start(link.now(), request.endpoint, request.privateData, request.wishes);
       link.begin();
     }));
     return link;
@@ -229,9 +229,9 @@ class ThreadLink extends StreamDriver implements StreamLink {
     this.drain();
   }
 
-  confirm(endpoint: StreamEndpoint, code?: number): void {
+  confirm(code?: number): void {
     const now = this.now();
-    this.stream.confirm(now, endpoint);
+    this.stream.confirm(now);
     if (code !== undefined) this.stream.terminate(now, code);
     this.drain();
   }

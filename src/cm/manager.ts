@@ -3,6 +3,7 @@
  */
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { Admission, type Place } from './admission.ts';
 import { checkBind, checkTarget, type BindOptions, type Target, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
@@ -32,7 +33,7 @@ export interface ListenOptions extends BindOptions {
   readonly policy?: Partial<ConnectionPolicy>;
   /**
    * Connections that may be in start-up or waiting for the ULP's decision at a time; further ones are reset (SEC-033). The default holds
-   * a burst of clients and costs at most 64 KiB each.
+   * a burst of clients and costs at most 64 KiB each. As many more may be waiting for their peers to close after their start-up has failed.
    */
   readonly maxPending?: number;
   /** Told of each connection whose start-up ended before there was a request to answer: bad frame, time-out, loss (MPA-004, MPA-019). */
@@ -181,12 +182,12 @@ export class ActiveConnection extends CmConnection {
     if (this.link?.deciding !== true) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
     }
-    this.link.confirm(this.#qp);
+    this.link.confirm();
   }
 
   /** Between `connect-response` and `establish()` the Terminate goes out as the first FPDU (ENH-046). */
   override terminate(code: number): void {
-    if (this.link?.deciding === true) this.link.confirm(this.#qp, code);
+    if (this.link?.deciding === true) this.link.confirm(code);
     else super.terminate(code);
   }
 
@@ -209,12 +210,15 @@ function wishesOf(ird: number | undefined, ord: number | undefined): Partial<Dep
 /** The side that is connected to: a Request has come and waits for an answer. */
 export class PassiveConnection extends CmConnection {
   readonly #listener: CmListener;
-  #answer: 'awaited' | 'given' | 'gone' = 'awaited';
+  #answered = false;
+  /** Held at the listener. */
+  #place: Place;
 
   /** @internal */
   constructor(context: ConnectionContext, listener: CmListener) {
     super(context);
     this.#listener = listener;
+    this.#place = listener.admission.take();
   }
 
   override get role(): 'passive' {
@@ -234,11 +238,24 @@ export class PassiveConnection extends CmConnection {
 
   /** @internal */
   protected override raise(event: CmEvent): void {
-    // Before the request nobody knows this connection: the listener speaks for it.
-    if (event.type === 'connect-error' && this.parameters === undefined) {
-      this.#listener.startupFailed({ reason: event.reason, remoteAddress: this.remoteAddress });
+    if (event.type === 'connect-error') {
+      this.#leave();
+      // Before the request nobody knows this connection: the listener speaks for it.
+      if (this.parameters === undefined) this.#listener.startupFailed({ reason: event.reason, remoteAddress: this.remoteAddress });
     }
     super.raise(event);
+  }
+
+  /** @internal */
+  override close(): void {
+    super.close();
+    this.#leave();
+  }
+
+  /** @internal */
+  override abort(): void {
+    super.abort();
+    this.#leave();
   }
 
   /**
@@ -255,7 +272,7 @@ export class PassiveConnection extends CmConnection {
     this.#checkUnanswered('accept');
     const { deciding } = this.link!;
     if (deciding) qp.attach(this); // before anything changes here: it throws for a queue pair that is not Idle
-    this.#settle('given');
+    this.#answer();
     if (!deciding) return;
     this.qpInUse = qp;
     this.link!.accept(qp, privateData, wishesOf(ird, ord));
@@ -269,7 +286,7 @@ export class PassiveConnection extends CmConnection {
   reject(privateData?: ArrayBufferView): void {
     const bytes = checkPrivateData('privateData', privateData, this.#room);
     this.#checkUnanswered('reject');
-    this.#settle('given');
+    this.#answer();
     this.link!.reject(bytes);
   }
 
@@ -279,7 +296,7 @@ export class PassiveConnection extends CmConnection {
   }
 
   #checkUnanswered(what: string): void {
-    if (this.#answer === 'given' || this.parameters === undefined) {
+    if (this.#answered || this.parameters === undefined) {
       throw new IwarpError('ERR_INVALID_STATE', `${what} is for a connection request that has not been answered`);
     }
   }
@@ -287,17 +304,22 @@ export class PassiveConnection extends CmConnection {
   /** @internal */
   protected override neverEstablished(): void {
     super.neverEstablished();
-    if (this.#answer === 'awaited') this.#settle('gone');
+    this.#place = this.#listener.admission.gone(this.#place);
   }
 
-  #settle(how: 'given' | 'gone'): void {
-    if (this.#answer === 'awaited') this.#listener.decided();
-    this.#answer = how;
+  #answer(): void {
+    this.#answered = true;
+    this.#place = this.#listener.admission.answered(this.#place);
   }
 
-  /** @internal It came to this listener and has not been answered. */
-  waitsAt(listener: CmListener): boolean {
-    return this.#answer === 'awaited' && this.#listener === listener;
+  /** Nobody's answer is of use any more. */
+  #leave(): void {
+    this.#place = this.#listener.admission.leave(this.#place, this.link!);
+  }
+
+  /** @internal It came to this listener and is in start-up still, waits for its answer, or is on its way out without one. */
+  hasPlaceAt(listener: CmListener): boolean {
+    return this.#place !== 'none' && this.#listener === listener;
   }
 
   /** @internal */
@@ -309,13 +331,12 @@ export class PassiveConnection extends CmConnection {
 /** A bound listener. */
 export class CmListener implements ListenHandler {
   readonly #context: ConnectionContext;
-  readonly #maxPending: number;
+  /** @internal */
+  readonly admission: Admission;
   /** @internal */
   readonly onRequest: (connection: PassiveConnection) => void;
   /** @internal */
   readonly depthLimit: number;
-  /** Connections in start-up or waiting for an answer: a number, for a set that is emptied and filled makes its table anew. */
-  #pending = 0;
   #listener: PortListener | null = null;
   #closed = false;
   readonly #onFailure: ((failure: ListenFailure) => void) | undefined;
@@ -333,7 +354,7 @@ export class CmListener implements ListenHandler {
     depthLimit: number,
   ) {
     this.#context = context;
-    this.#maxPending = maxPending;
+    this.admission = new Admission(maxPending);
     this.onRequest = onRequest;
     this.#onFailure = onFailure;
     this.depthLimit = depthLimit;
@@ -346,7 +367,7 @@ export class CmListener implements ListenHandler {
 
   /** Connections in start-up or waiting for an answer. */
   get pending(): number {
-    return this.#pending;
+    return this.admission.taken;
   }
 
   /** @internal */
@@ -358,7 +379,7 @@ export class CmListener implements ListenHandler {
 
   /** @internal */
   full(): boolean {
-    return this.#pending >= this.#maxPending || this.#closed;
+    return this.admission.full || this.#closed;
   }
 
   /** @internal */
@@ -383,7 +404,6 @@ export class CmListener implements ListenHandler {
   /** @internal */
   incoming(link: StreamLink): LinkHandler {
     const connection = new PassiveConnection(this.#context, this);
-    this.#pending++;
     connection.open(link);
     return connection;
   }
@@ -392,11 +412,6 @@ export class CmListener implements ListenHandler {
   startupFailed(failure: ListenFailure): void {
     this.failed++;
     this.#report(failure);
-  }
-
-  /** @internal A connection has been answered, or will never be. */
-  decided(): void {
-    this.#pending--;
   }
 
   /** Keep the process alive while this listens, as it does unless {@link unref} has been called. */
@@ -417,7 +432,7 @@ export class CmListener implements ListenHandler {
     }
     this.#closed = true;
     this.#context.census.listeners.delete(this);
-    for (const connection of [...this.#context.census.live]) if (connection instanceof PassiveConnection && connection.waitsAt(this)) connection.abort();
+    for (const connection of [...this.#context.census.live]) if (connection instanceof PassiveConnection && connection.hasPlaceAt(this)) connection.abort();
     this.#listener?.close(done);
   }
 }

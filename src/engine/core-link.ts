@@ -2,6 +2,7 @@
  * One connection in the engine: its queues, and its stream through a link of `cm/`. What happens on it becomes records and events for the
  * application's thread.
  */
+import type { Admission, Place } from '../cm/admission.ts';
 import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
 import { executeLocal } from '../rdmap/local-work.ts';
@@ -19,12 +20,19 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
   link: StreamLink | null = null;
   endpoint: StreamEndpoint | null = null;
   boundWindows = 0;
-  /** A listener counts this link until it has been answered or is gone. */
-  decided: (() => void) | null = null;
+  /** Of the listener that it has come to, as long as it counts there. */
+  #admission: Admission | null = null;
+  #place: Place = 'none';
 
   constructor(engine: EngineCore, id: number) {
     this.#engine = engine;
     this.id = id;
+  }
+
+  /** It has come to a listener. */
+  admit(admission: Admission): void {
+    this.#admission = admission;
+    this.#place = admission.take();
   }
 
   attach(state: EndpointState, shared: ReceiveQueue | undefined): void {
@@ -65,15 +73,15 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
         if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
         break;
       case 'accept':
-        this.#settle();
+        this.#answer();
         link.accept(this.endpoint!, command.privateData, command.wishes);
         break;
       case 'reject':
-        this.#settle();
+        this.#answer();
         link.reject(command.privateData);
         break;
       case 'confirm':
-        link.confirm(this.endpoint!, command.code);
+        link.confirm(command.code);
         break;
       case 'set-ord':
         link.setOrd(command.ord);
@@ -90,12 +98,17 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
         if (command.type === 'terminate') link.terminate(command.code);
         else if (command.type === 'close') link.close();
         else if (command.type === 'abort') link.abort();
+        if (command.type !== 'terminate') this.#leave();
     }
   }
 
-  #settle(): void {
-    this.decided?.();
-    this.decided = null;
+  #answer(): void {
+    if (this.#admission !== null) this.#place = this.#admission.answered(this.#place);
+  }
+
+  /** It will not be answered any more. */
+  #leave(): void {
+    if (this.#admission !== null) this.#place = this.#admission.leave(this.#place, this.link!);
   }
 
   // --------------------------------------------------------------------------------------------------- LinkHandler
@@ -121,8 +134,9 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
       deciding,
       counters: closed ? link.counters() : undefined,
     });
+    if (event.type === 'startup-failed') this.#leave();
     if (!closed) return;
-    this.#settle();
+    if (this.#admission !== null) this.#place = this.#admission.gone(this.#place);
     this.#engine.forget(this);
   }
 

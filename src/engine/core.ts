@@ -13,6 +13,7 @@ import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
+import { Admission } from '../cm/admission.ts';
 import { ThreadProgress } from '../cm/link.ts';
 import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
 import type { LocalOperation } from '../rdmap/local-work.ts';
@@ -27,7 +28,7 @@ import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import { CoreLink } from './core-link.ts';
 import {
-  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type OperationState,
+  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type LastWords, type OperationState,
 } from './messages.ts';
 import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, hasOperation, readReceive, RECEIVED_WORDS, SENT_WORDS, TAKEN_WORDS, TO_ENGINE, type Elements } from './records.ts';
@@ -45,10 +46,23 @@ const NEVER = (): never => {
 
 /** Start the engine on what the worker was given. */
 export function runEngine(start: EngineStart): void {
+  sayTheEnd(start);
   const engine = new EngineCore(start);
   start.doorbell.on('message', () => engine.turn());
   Atomics.store(start.replies, REPLY.READY, 1);
   engine.turn();
+}
+
+/** The application's thread hears of the end of this one from its event loop, which has no turn while it waits for an answer: that is told here. */
+function sayTheEnd({ replies, objects }: EngineStart): void {
+  let error: LastWords['error'] = null;
+  process.on('uncaughtExceptionMonitor', (thrown) => (error = packError(thrown)));
+  process.on('exit', () => {
+    objects.postMessage({ type: 'ended', error } satisfies LastWords);
+    Atomics.store(replies, REPLY.ENDED, 1);
+    Atomics.sub(replies, REPLY.FENCE, 1); // whoever is just about to wait for this word to change need not
+    Atomics.notify(replies, REPLY.FENCE);
+  });
 }
 
 /** Everything a connection and its events need of the engine. */
@@ -261,17 +275,16 @@ export class EngineCore implements PolledSource {
 
   #listen(command: Extract<Command, { type: 'listen' }>): void {
     const { listener: id, maxPending } = command;
-    const pending = new Set<CoreLink>();
+    const admission = new Admission(maxPending);
     this.#progress.listen(command, {
-      full: () => pending.size >= maxPending,
+      full: () => admission.full,
       turnedAway: (remote) => this.tell({ type: 'turned-away', listener: id, remote }),
       acceptFailed: (error) => this.tell({ type: 'accept-failed', listener: id, error: packError(error) }),
       incoming: (link) => {
         const made = this.#link(this.#nextLink);
         this.#nextLink += 2;
         made.link = link;
-        made.decided = () => pending.delete(made);
-        pending.add(made);
+        made.admit(admission);
         this.tell({ type: 'incoming', listener: id, link: made.id, local: link.localAddress!, remote: link.remoteAddress! });
         return made;
       },

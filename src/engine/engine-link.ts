@@ -104,7 +104,7 @@ export class EngineLink implements StreamLink {
     this.#command({ type: 'reject', link: this.id, privateData });
   }
 
-  confirm(_endpoint: StreamEndpoint, code?: number): void {
+  confirm(code?: number): void {
     this.#deciding = false;
     this.#command({ type: 'confirm', link: this.id, code });
   }

@@ -9,7 +9,9 @@ import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker } f
 import { IwarpError } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
-import { COUNTER_COUNT, REPLY, takeCounters, type Command, type EngineEvent, type EngineStart } from './messages.ts';
+import {
+  COUNTER_COUNT, REPLY, REPLY_COUNT, takeCounters, unpackError, type Command, type EngineEvent, type EngineStart, type LastWords,
+} from './messages.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { Outbox } from './outbox.ts';
 import { FROM_ENGINE, TO_ENGINE } from './records.ts';
@@ -79,7 +81,7 @@ export class EngineHost implements PolledSource {
     const objects = new MessageChannel();
     const submissions = createRing(RING_WORDS);
     const completions = createRing(RING_WORDS);
-    this.#replies = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
+    this.#replies = new Int32Array(new SharedArrayBuffer(REPLY_COUNT * Int32Array.BYTES_PER_ELEMENT));
     this.#counters = new Float64Array(new SharedArrayBuffer(COUNTER_COUNT * Float64Array.BYTES_PER_ELEMENT));
     this.#doorbell = doorbell.port1;
     this.#objects = objects.port1;
@@ -89,7 +91,7 @@ export class EngineHost implements PolledSource {
       submissions, completions, replies: this.#replies, counters: this.#counters, doorbell: doorbell.port2, objects: objects.port2, ...options,
     };
     this.worker = spawnWorker({ workerData: start, transferList: [doorbell.port2, objects.port2], name: 'iwarp engine' });
-    this.worker.on('error', (error) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine has failed: ${error.message}`, { cause: error })));
+    this.worker.on('error', (error) => this.#end(failure(error)));
     this.gone = new Promise((resolve) => this.worker.once('exit', () => resolve()));
     this.worker.on('exit', (code) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine's thread has ended with exit code ${code}`)));
     this.worker.unref();
@@ -146,10 +148,13 @@ export class EngineHost implements PolledSource {
 
   #end(error: IwarpError): void {
     if (this.#state !== 'running') return;
-    this.#read(Number.POSITIVE_INFINITY); // what it has said before is true
-    this.#state = 'failed';
-    this.#release();
-    this.#user.failed(error);
+    try {
+      this.#read(Number.POSITIVE_INFINITY); // what it has said before is true
+    } finally {
+      this.#state = 'failed';
+      this.#release();
+      this.#user.failed(error);
+    }
   }
 
   // ------------------------------------------------------------------------------------------------------- sending
@@ -183,12 +188,26 @@ export class EngineHost implements PolledSource {
       this.outbox.publish();
       const passed = Atomics.load(replies, REPLY.FENCE);
       if (passed === number) return true;
+      if (Atomics.load(replies, REPLY.ENDED) === 1) {
+        this.#end(this.#lastWords());
+        return false;
+      }
       const left = end - performance.now();
       if (left <= 0) break;
       Atomics.wait(replies, REPLY.FENCE, passed, this.outbox.open ? left : Math.min(left, ROOM_MS));
     }
     this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine has not answered within ${PATIENCE_MS} ms`));
     return false;
+  }
+
+  /** Why it has ended, by its own account. */
+  #lastWords(): IwarpError {
+    this.#read(Number.POSITIVE_INFINITY);
+    for (let said = receiveMessageOnPort(this.#objects); said !== undefined; said = receiveMessageOnPort(this.#objects)) {
+      const message = said.message as EngineEvent | LastWords;
+      if (message.type === 'ended' && message.error !== null) return failure(unpackError(message.error));
+    }
+    return new IwarpError('ERR_ENGINE_FAILED', 'the engine\'s thread has ended');
   }
 
   // ----------------------------------------------------------------------------------------------------- receiving
@@ -205,7 +224,12 @@ export class EngineHost implements PolledSource {
 
   readonly #turn = (): void => {
     if (this.#state !== 'running') return;
-    if (!this.#read(BATCH)) setImmediate(this.#turn);
+    let done = false;
+    try {
+      done = this.#read(BATCH);
+    } finally {
+      if (!done) setImmediate(this.#turn); // after an exception too: awake as this is, nobody rings
+    }
     if (this.#state === 'running' && this.outbox.flush()) this.#user.room();
     this.outbox.publish();
   };
@@ -222,9 +246,9 @@ export class EngineHost implements PolledSource {
         if (reader.sleep()) return true;
         continue;
       }
+      reader.next(at); // first: an exception loses this record, and not all that come after it
       this.#take(reader.words, at, reader.typeOf(at));
       if (this.#state !== 'running') return true; // another engine of the device was found dead, and this one stopped with it
-      reader.next(at);
     }
   }
 
@@ -247,4 +271,8 @@ export class EngineHost implements PolledSource {
         user.event(receiveMessageOnPort(this.#objects)!.message as EngineEvent);
     }
   }
+}
+
+function failure(cause: Error): IwarpError {
+  return new IwarpError('ERR_ENGINE_FAILED', `the engine has failed: ${cause.message}`, { cause });
 }

@@ -13,7 +13,7 @@ import type { MessagePort } from 'node:worker_threads';
 export interface EngineStart {
   readonly submissions: Int32Array;
   readonly completions: Int32Array;
-  /** Word 0: number of the last fence passed; word 1: the engine is up. */
+  /** Word 0: number of the last fence passed; word 1: the engine is up; word 2: it has ended. */
   readonly replies: Int32Array;
   /** Where the answer to a question for counters goes. */
   readonly counters: Float64Array;
@@ -41,7 +41,15 @@ export interface EngineSettings {
 }
 
 /** Words of {@link EngineStart.replies}. */
-export const REPLY = { FENCE: 0, READY: 1 } as const;
+export const REPLY = { FENCE: 0, READY: 1, ENDED: 2 } as const;
+export const REPLY_COUNT = 3;
+
+/** What an engine says last, behind all that has its place in the ring. */
+export interface LastWords {
+  readonly type: 'ended';
+  /** Null if it was not an exception. */
+  readonly error: ErrorState | null;
+}
 
 /** An STag entry as it stands. */
 export interface EntryState {

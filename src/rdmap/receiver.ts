@@ -188,7 +188,9 @@ export class Receiver implements DdpUlp {
   openMessage(segment: Segment): number {
     if (segment.qn === QN.SEND) return this.#openSend(segment);
     if (segment.qn === QN.READ_REQUEST) {
-      if (!this.#endpoint.rights.read && !this.expectReadRtr) return TERM.DDP_INVALID_QN; // VERBS-075
+      // VERBS-075, VERBS-142: an Atomic reads too, and is no RTR.
+      const rtr = this.expectReadRtr && (segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_REQUEST;
+      if (!this.#endpoint.rights.read && !rtr) return TERM.DDP_INVALID_QN;
       return this.#requests.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
     }
     if (segment.qn === QN.ATOMIC_RESPONSE) {

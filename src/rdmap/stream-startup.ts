@@ -4,6 +4,7 @@
  *
  * Read RFC 5044 7.1 and RFC 6581 9 first; the state tables are in `mpa/startup.ts`.
  */
+import { putBytes } from '../base/copy.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
 import { MpaInitiator, MpaResponder, type StartupFailure } from '../mpa/startup.ts';
@@ -12,6 +13,8 @@ import type { StreamEvent } from './stream-types.ts';
 
 /** Octets that may wait behind a start-up frame while the ULP decides; more is an abuse. One socket read's worth. */
 const MAX_EARLY_OCTETS = 65_536;
+/** Room made for the first of them: a small FPDU or two. It doubles from there. */
+const FIRST_ROOM = 512;
 
 /** What the peer's frame came to. */
 type StartupVerdict =
@@ -25,8 +28,8 @@ type StartupVerdict =
 export class StreamStartup {
   readonly #initiator: MpaInitiator | null;
   readonly #responder: MpaResponder | null;
-  /** Null while there are none, as with nearly every peer. */
-  #early: Uint8Array[] | null = null;
+  /** Null while there are none, as with nearly every peer. One piece of memory: what a peer sends by single octets may not cost an object each. */
+  #early: Uint8Array | null = null;
   #earlyOctets = 0;
   /** What the frame came to, once it has come. */
   verdict: StartupVerdict | null = null;
@@ -101,16 +104,27 @@ export class StreamStartup {
 
   /** Octets behind a start-up frame while the ULP decides are kept as the beginning of full operation (MPA-026, MPA-037); false if too many. */
   keepEarly(bytes: Uint8Array, at: number, end: number): boolean {
-    this.#earlyOctets += end - at;
-    if (this.#earlyOctets > MAX_EARLY_OCTETS) return false;
-    (this.#early ??= []).push(bytes.slice(at, end));
+    const before = this.#earlyOctets;
+    const now = before + end - at;
+    if (now > MAX_EARLY_OCTETS) return false;
+    putBytes(bytes.subarray(at, end), this.#earlyRoom(now), before);
+    this.#earlyOctets = now;
     return true;
   }
 
+  #earlyRoom(octets: number): Uint8Array {
+    const early = this.#early;
+    if (early !== null && octets <= early.length) return early;
+    const room = new Uint8Array(Math.min(MAX_EARLY_OCTETS, Math.max(octets, early === null ? FIRST_ROOM : 2 * early.length)));
+    if (early !== null) room.set(early);
+    this.#early = room;
+    return room;
+  }
+
   /** The octets kept, once. */
-  takeEarly(): readonly Uint8Array[] | null {
+  takeEarly(): Uint8Array | null {
     const early = this.#early;
     this.#early = null;
-    return early;
+    return early?.subarray(0, this.#earlyOctets) ?? null;
   }
 }

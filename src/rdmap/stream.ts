@@ -102,14 +102,17 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
 
   // ------------------------------------------------------------------------------------------------ start-up inputs
 
-  /** Begin. The initiator sends its Request with this private data and these depths; the responder waits for one. */
+  /**
+   * Begin. The initiator sends its Request with this private data and these depths, for this queue pair; the responder waits for one, and gets its
+   * queue pair with `accept`.
+   */
   start(now: number, endpoint: StreamEndpoint | null, privateData: Uint8Array, wishes: DepthWishes): void {
     this.#now = now;
     this.#step('start');
     const { role, policy } = this.#config;
     this.#startup = new StreamStartup(role, policy, privateData, wishes);
     this.#frame = this.#startup.begin();
-    if (role === 'initiator') this.#endpoint = endpoint;
+    this.#endpoint = endpoint;
     this.#deadline = now + (role === 'initiator' ? policy.replyTimeout : policy.requestTimeout); // MPA-008, MPA-007
   }
 
@@ -135,11 +138,10 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     this.#leave('rejected');
   }
 
-  /** Initiator with `confirm`, after a `response` event: go on, on this queue pair. */
-  confirm(now: number, endpoint: StreamEndpoint): void {
+  /** Initiator with `confirm`, after a `response` event: go on. */
+  confirm(now: number): void {
     this.#now = now;
     if (this.state !== 'deciding') return;
-    this.#endpoint = endpoint;
     this.#establish(this.#negotiated!, FINE);
   }
 
@@ -310,7 +312,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     if (fault !== null) {
       sender.fault = null;
       this.#terminateWith(fault, false);
-      sender.fill(stage);
+      if (!this.#ended) sender.fill(stage); // one that may not even say so does nothing more (VERBS-057)
     }
     if (stage.end === 0) {
       this.#config.resources.stages.release(stage);
@@ -368,6 +370,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   }
 
   #handleAccepted(negotiated: Negotiated, privateData: Uint8Array, terminate: number): void {
+    // With a Terminate to be said there is nothing to confirm.
     if (this.#config.confirm !== true || terminate !== FINE) {
       this.#establish(negotiated, terminate);
       return;
@@ -397,9 +400,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
       this.#terminateWith(plainTerminate(terminate), false);
     }
     const early = startup.takeEarly();
-    for (let i = 0; early !== null && i < early.length; i++) {
-      if (this.state === 'operational') this.#handleFpdus(early[i]!, 0, early[i]!.length);
-    }
+    if (early !== null && this.state === 'operational') this.#handleFpdus(early, 0, early.length);
     if (this.#peerEnded && this.state === 'operational') this.#handleFinInOperation();
   }
 

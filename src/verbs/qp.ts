@@ -336,7 +336,8 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
     switch (event.type) {
       case 'established':
         this.#negotiated = event.negotiated;
-        this.#step('attach');
+        // In Error, where Modify has led meanwhile, the reset is on its way: what `closed` finds is flushed then.
+        if (this.#accepts('attach')) this.#step('attach');
         break;
       case 'terminate':
         this.#terminate = event.terminate;

@@ -144,6 +144,27 @@ async function portOf(): Promise<number> {
   return server.address.port;
 }
 
+describe('an engine that has thrown, unheard of so far because the program is busy', () => {
+  it.each([
+    ['deregister', (client: Connection, region: { deregister(): void }) => region.deregister()],
+    ['counters', (client: Connection) => client.counters()],
+  ])('%s, which waits for it, ends at once and names the reason', async (_name, call) => {
+    const rnic = openWorkers();
+    const client = await connect({ rnic, host: '127.0.0.1', port: await portOf() });
+    const region = client.allocate(64);
+    const { outbox } = enginesOf(rnic)[0]!.host;
+    outbox.put(99, 0);
+    outbox.publish();
+    const start = performance.now();
+    call(client, region);
+    expect(performance.now() - start).toBeLessThan(3_000); // no waiting for an answer, which takes five seconds
+    expect(rnic.device.state).toBe('failed');
+    expect((await client.closed).error).toMatchObject({
+      code: 'ERR_ENGINE_FAILED', message: 'the engine has failed: no record is of type 99', cause: { message: 'no record is of type 99' },
+    });
+  });
+});
+
 describe('an engine that says nothing', () => {
   it('counts as failed when a call has waited for it long enough', async () => {
     const rnic = openWorkers();

@@ -2,9 +2,13 @@
 import type { CmConnection, CmEvent, ConnParam } from '../../src/cm/index.ts';
 import type { WorkerProgress } from '../../src/engine/progress.ts';
 import { openRnic, type Rnic, type RnicOptions } from '../../src/index.ts';
+import type { Port, PortListener } from '../../src/transport/port.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
+import { TcpTransport } from '../../src/transport/tcp.ts';
 import {
   createWorkCompletion, type AsyncEvent, type CompletionQueue, type ProtectionDomain, type QueuePair, type QueuePairOptions, type WorkCompletion,
 } from '../../src/verbs/index.ts';
+import { RawPeer } from '../support/raw-peer.ts';
 
 /** A device in worker threads. */
 export function openWorkers(options: RnicOptions = {}): Rnic {
@@ -82,4 +86,30 @@ export async function join(client: End, server: End, options: ConnParam = {}): P
   client.watch(client.rnic.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port, ...options }));
   await until(() => client.event('established') !== undefined && server.event('established') !== undefined);
   listener.close();
+}
+
+/** A peer made of octets, over TCP, that connects to a listener. */
+export function dial(port: number): Promise<RawPeer> {
+  return new Promise((resolve, reject) => {
+    new TcpTransport().connect({ host: '127.0.0.1', port }, (made, error) => {
+      if (made === undefined) reject(error ?? new Error('no connection'));
+      else resolve(new RawPeer(realScheduler, made));
+    });
+  });
+}
+
+/** The same to be connected to: `call` makes the connection to its port, which stops listening then. */
+export function answer(call: (port: number) => void): Promise<RawPeer> {
+  return new Promise((resolve, reject) => {
+    let listener: PortListener | undefined;
+    const accept = (port: Port): void => {
+      listener!.close();
+      resolve(new RawPeer(realScheduler, port));
+    };
+    new TcpTransport().listen({ host: '127.0.0.1', port: 0 }, accept, (made, error) => {
+      if (made === undefined) return void reject(error ?? new Error('no listener'));
+      listener = made;
+      call(made.address.port);
+    }, reject);
+  });
 }

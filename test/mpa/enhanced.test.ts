@@ -1,6 +1,6 @@
 /** Enhanced set-up in both roles against a scripted peer: RFC 6581 4.4, 5, 6, 8, 9 and 10. */
 import { describe, expect, it } from 'vitest';
-import type { ConnectionPolicy, RtrKind } from '../../src/cm/index.ts';
+import type { ActiveConnection, ConnectionPolicy, RtrKind } from '../../src/cm/index.ts';
 import type { NaiveEnhanced } from '../support/naive/types.ts';
 import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import { PEER_ENHANCED, rawInitiator, rawInitiatorUp, rawResponder, rawResponderUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
@@ -265,6 +265,26 @@ describe('IRD and ORD as initiator', () => {
     }
     const fits = rawResponderUp(quiet({ ird: 8, maxIrd: 9 }), { enhanced: { ...PEER_ENHANCED, d: false, ord: 9 } });
     expect(fits.peer.terminates()).toEqual([]);
+  });
+
+  it('ENH-022 ENH-040 MPA-035: a Reply that calls for a Terminate does so with confirm too: there is nothing left to confirm', () => {
+    for (const [code, theirs] of [['2/0/06', { d: false, ord: 9 }], ['2/0/07', { c: false, d: false }], ['2/0/06', { c: false, d: false, ord: 9 }]] as const) {
+      const { bench, peer, connection } = rawResponder({ ...quiet({ ird: 8, maxIrd: 8 }), connect: { confirm: true } });
+      bench.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [] });
+      peer.reply({ revision: 2, enhanced: { ...PEER_ENHANCED, ...theirs } });
+      bench.settle();
+      expect(peer.terminates()).toEqual([code]);
+      expect(peer.fpdus().length).toBe(1);
+      expect(peer.problems()).toEqual([]);
+      expect(peer.ending).toBe('fin');
+      expect(() => (connection as ActiveConnection).establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+      peer.end();
+      bench.run();
+      expect(bench.side.events.map((event) => event.type)).toEqual(['established', 'terminate', 'disconnected']);
+      expect(bench.side.events.at(-1)).toMatchObject({ cause: 'terminated' });
+      expect(bench.side.sent().map((wc) => wc.status)).toEqual(['flushed']);
+      expect(bench.side.qp.state).toBe('error');
+    }
   });
 
   it('ENH-023: the responder\'s depths are given to the program, accepting or rejecting', () => {

@@ -384,6 +384,59 @@ describe('time-outs and bounds', () => {
     servesOthers(bench);
   });
 
+  it('SEC-033: a place is free again when start-up has failed, not when a peer that does not close has been given up', async () => {
+    const { bench, peer } = await rawInitiator({ listen: { maxPending: 2 } });
+    const silent = [peer, bench.dial()];
+    bench.settle(5100);
+    expect(silent.map((one) => one.ending)).toEqual(['fin', 'fin']);
+    expect(bench.listener!.pending).toBe(0);
+    servesOthers(bench);
+    servesOthers(bench);
+  });
+
+  it('SEC-033: those that are on their way out are bounded too: as many as may be in start-up wait for their peers, further ones are reset', async () => {
+    const { bench, peer } = await rawInitiator({ listen: { maxPending: 2 } });
+    const bad = (one: RawPeer): RawPeer => {
+      one.sendRaw(count(20));
+      bench.settle();
+      return one;
+    };
+    const first = bad(peer);
+    const more = [bad(bench.dial()), bad(bench.dial()), bad(bench.dial())];
+    expect([first, ...more].map((one) => one.ending)).toEqual(['fin', 'fin', 'reset', 'reset']);
+    expect(bench.failures.map(({ reason }) => reason)).toEqual(new Array(4).fill('bad-key'));
+    expect([bench.listener!.pending, bench.listener!.refused]).toEqual([0, 0]);
+    first.end();
+    bench.settle();
+    expect(bad(bench.dial()).ending).toBe('fin');
+    servesOthers(bench);
+    const done: string[] = [];
+    bench.listener!.close(() => done.push('closed')); // they do not hold up the end of the listener
+    bench.settle();
+    expect([done, more[0]!.ending]).toEqual([['closed'], 'reset']);
+  });
+
+  it('SEC-033: a request that its peer has given up, or the program has, needs no answer any more', async () => {
+    for (const leave of ['peer', 'disconnect', 'abort'] as const) {
+      const { bench, peer } = await rawInitiator({ listen: { maxPending: 1 }, onRequest: () => undefined });
+      peer.request({ revision: 1 });
+      bench.settle();
+      const { connection } = bench.incoming[0]!;
+      expect(bench.listener!.pending).toBe(1);
+      if (leave === 'peer') peer.end();
+      else connection[leave]();
+      bench.settle();
+      expect(bench.listener!.pending).toBe(0);
+      if (leave === 'disconnect') expect(peer.ending).toBe('fin'); // and it is still there
+      servesOthers(bench);
+      connection.accept(bench.side.createQp()); // too late, and harmless
+      expect(bench.listener!.pending).toBe(0);
+      bench.run();
+      expect(bench.incoming[0]!.events.at(-1)).toMatchObject({ type: 'disconnected' });
+      expect([bench.listener!.pending, bench.listener!.full()]).toEqual([0, false]);
+    }
+  });
+
   it('SEC-033: an accept that throws leaves the request open, and counted as pending, until it is answered', async () => {
     const { bench, peer } = await rawInitiator({ listen: { maxPending: 2 }, onRequest: () => undefined });
     peer.request({ revision: 1 });

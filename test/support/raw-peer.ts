@@ -31,7 +31,7 @@ type PeerEnd = 'open' | 'fin' | 'closed' | 'reset';
 
 /** The scripted end. */
 export class RawPeer implements PortHandler {
-  readonly #time: VirtualTime;
+  readonly #time: Pick<VirtualTime, 'now'>;
   readonly #port: Port;
   #received: number[] = [];
   /** Octets of each delivery and when it came: what travelled together. */
@@ -43,7 +43,7 @@ export class RawPeer implements PortHandler {
   /** Octets sent behind our start-up frame. */
   #position = 0;
 
-  constructor(time: VirtualTime, port: Port) {
+  constructor(time: Pick<VirtualTime, 'now'>, port: Port) {
     this.#time = time;
     this.#port = port;
     port.attach(this);

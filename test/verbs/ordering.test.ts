@@ -262,6 +262,24 @@ describe('memory operations in the queue', () => {
     bench.settle();
     expect(peer.segments().map((segment) => segment.opcode)).toEqual([OP.send]);
   });
+
+  it('VERBS-057 VERBS-056 VERBS-104: what fails there is the last that it works on, though no Terminate may be sent', async () => {
+    const { bench, peer } = await rawInitiatorUp();
+    const { side } = bench;
+    const [first, second, third] = [side.register(8), side.register(8), side.register(8)];
+    side.qp.postSend([first, second, third].map((target, i) => ({ wrId: i + 1, opcode: 'local-invalidate' as const, target })));
+    first.deregister();
+    second.deregister();
+    bench.settle();
+    expect([third.valid, peer.fpdus(), peer.ending]).toEqual([true, [], 'fin']);
+    peer.sendFpdus([taggedUlpdu({ opcode: 0, stag: 0, to: 0n })]); // too late
+    side.qp.postSend({ wrId: 4, opcode: 'local-invalidate', target: third });
+    bench.settle();
+    peer.end();
+    bench.run();
+    expect(outcomes(side.sent())).toEqual(['1 local-invalidate-error', '2 flushed', '3 flushed', '4 flushed']);
+    expect([third.valid, side.qp.state, peer.fpdus()]).toEqual([true, 'error', []]);
+  });
 });
 
 describe('what one operation sees of another', () => {

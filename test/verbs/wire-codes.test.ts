@@ -1,10 +1,10 @@
 // The Terminate codes that the verbs draft names for faults of the peer, from a scripted peer. Verbs draft 8.3.2, 8.3.3.
 import { describe, expect, it } from 'vitest';
-import { encodeReadRequest, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
-import { rawInitiatorUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
+import { encodeAtomicRequest, encodeReadRequest, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { PEER_ENHANCED, rawInitiatorUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
 import { LOCAL_WRITE, pattern, REMOTE_READ, REMOTE_WRITE, terminateOf } from './support.ts';
 
-const OP = { write: 0, readRequest: 1, readResponse: 2, send: 3, immediate: 8 } as const;
+const OP = { write: 0, readRequest: 1, readResponse: 2, send: 3, immediate: 8, atomicRequest: 10, atomicResponse: 11 } as const;
 
 /** The Terminate that these ULPDUs provoke; the connection must be gone afterwards. */
 async function provoke(ulpdus: (bench: RawBench) => Uint8Array[], options: RawOptions = {}): Promise<string> {
@@ -21,6 +21,9 @@ async function provoke(ulpdus: (bench: RawBench) => Uint8Array[], options: RawOp
 const MAX = 2n ** 64n - 1n;
 const read = (stag: number, to: bigint, size = 8, msn = 1): Uint8Array =>
   untaggedUlpdu({ opcode: OP.readRequest, qn: 1, msn }, encodeReadRequest({ sinkStag: 1, sinkTo: 0n, size, sourceStag: stag, sourceTo: to }));
+const atomic = (stag: number, msn = 1): Uint8Array => untaggedUlpdu({ opcode: OP.atomicRequest, qn: 1, msn }, encodeAtomicRequest({
+  reserved: 0, aopcode: 0, requestId: msn, remoteStag: stag, remoteTo: 0n, addOrSwap: 1n, addOrSwapMask: 0n, compare: 0n, compareMask: 0n,
+}));
 const send = (msn: number, octets = 0): Uint8Array => untaggedUlpdu({ opcode: OP.send, qn: 0, msn }, pattern(octets));
 const write = (stag: number, to: bigint, octets = 8): Uint8Array => taggedUlpdu({ opcode: OP.write, stag, to }, pattern(octets));
 
@@ -43,6 +46,26 @@ describe('Terminate codes', () => {
     expect(await provoke(({ side }) => [read(side.register(8).rkey, 0n)], options)).toBe('1/2/01');
     const open = encodeReadRequest({ sinkStag: 1, sinkTo: 0n, size: 8, sourceStag: 1, sourceTo: 0n });
     expect(await provoke(() => [untaggedUlpdu({ opcode: OP.readRequest, qn: 1, msn: 1, last: false }, open)])).toBe('0/2/07');
+  });
+
+  it('VERBS-075 VERBS-142 SEC-016: a Read that is still expected as RTR lets that one in, of no octets, and no Atomic', async () => {
+    const rows: readonly (readonly [string, (rkey: number) => Uint8Array[]])[] = [
+      ['an Atomic', (rkey) => [atomic(rkey)]],
+      ['a Read of eight octets', (rkey) => [read(rkey, 0n)]],
+      ['an Atomic after a Write', (rkey) => [write(0, 0n, 0), atomic(rkey)]],
+      ['an Atomic after the RTR', (rkey) => [read(0, 0n, 0), atomic(rkey, 2)]],
+      ['a second Read', () => [read(0, 0n, 0), read(0, 0n, 0, 2)]],
+    ];
+    for (const [name, ulpdus] of rows) {
+      const { bench, peer } = await rawInitiatorUp({ side: { qp: { inboundRead: false } } }, { enhanced: { ...PEER_ENHANCED, c: false } });
+      expect(peer.startup().frame.enhanced, name).toMatchObject({ a: true, d: true });
+      const mr = bench.side.register(8);
+      peer.sendFpdus(ulpdus(mr.rkey));
+      bench.settle();
+      expect(peer.terminates(), name).toEqual(['1/2/01']);
+      expect(peer.segments().filter(({ opcode }) => opcode === OP.atomicResponse), name).toEqual([]);
+      expect(mr.bytes, name).toEqual(new Uint8Array(8));
+    }
   });
 
   it('VERBS-174: tagged faults: STag, bounds, rights, domain, wrap', async () => {
