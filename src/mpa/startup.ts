@@ -320,10 +320,12 @@ export class MpaResponder {
     return { reply: encodeStartupFrame(frame), negotiated };
   }
 
-  /** The rejecting Reply (MPA-031); echoes revision and S, with the depths we would need. */
-  reject(privateData: Uint8Array, depths: DepthWishes = { ird: 0, ord: 0 }): Uint8Array {
+  /** The rejecting Reply (MPA-031); echoes revision, S and A. It names no depths, but says of one that was left open that it stays so. */
+  reject(privateData: Uint8Array): Uint8Array {
     this.#machine.step('reject');
     const request = this.request!;
+    const { enhanced } = request;
+    const echo = (depth: number): number => (depth === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : 0);
     return encodeStartupFrame({
       kind: 'reply',
       markers: false,
@@ -331,9 +333,9 @@ export class MpaResponder {
       reject: true,
       revision: request.revision,
       enhanced:
-        request.enhanced === null
+        enhanced === null
           ? null
-          : { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },
+          : { peerToPeer: enhanced.peerToPeer, ...rtrBits([]), ird: echo(enhanced.ord), ord: echo(enhanced.ird) }, // ENH-024, ENH-025
       privateData,
     });
   }
