@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { encodeTerminate, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import type { NaiveTerminate } from '../support/naive/types.ts';
-import { expectTerminate, OP, pattern, readResponse, scripted, send, write, type Script } from './scripted.ts';
+import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send, write, type Script } from './scripted.ts';
 
 const NARROW = { buffer: 2000 } as const;
 /** A message that does not fit into the writes that may be under way. */
@@ -165,6 +165,32 @@ describe('a Terminate that is sent', () => {
     script.finish();
     expect(script.peer.ending).toBe('reset');
     expect(script.side.event('disconnected')).toMatchObject({ cause: 'terminated' });
+  });
+
+  it.each(['Read', 'Atomic'] as const)('RDMAP-071 RDMAP-074 RDMAP-090 VERBS-069: for a bad %s behind a response that takes longer than the close time-out it comes when that has gone out', async (kind) => {
+    const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
+    const { mr } = script.region(2 << 20);
+    const body = new Uint8Array(52);
+    const bad = kind === 'Read' ? readRequest(2, { size: 4, sourceStag: 7 }) : untaggedUlpdu({ opcode: OP.atomicRequest, qn: 1, msn: 2 }, body);
+    script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), bad);
+    while (script.peer.ending === 'open') script.settle(50);
+    const answer = script.sent(OP.readResponse);
+    expect(answer.at(-1)).toMatchObject({ last: true });
+    expect(answer.reduce((all, { payload }) => all + payload.length, 0)).toBe(2 << 20);
+    expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed: bad, ...(kind === 'Read' ? { readHeader: true } : {}) });
+    expect(script.peer.endedAt).toBeGreaterThan(4000);
+  });
+
+  it('RDMAP-091: a peer that stops reading the responses it is owed is reset the close time-out later', async () => {
+    const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
+    const { mr } = script.region(2 << 20);
+    script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), readRequest(2, { size: 4, sourceStag: 7 })).settle(2000);
+    expect(script.peer.ending).toBe('open');
+    script.peer.pause();
+    const from = script.time.now();
+    script.finish();
+    expect(script.peer.ending).toBe('reset');
+    expect(script.peer.endedAt! - from).toBeLessThan(600);
   });
 
   it('RDMAP-091: a peer that does not even read is reset after the close time-out', async () => {
