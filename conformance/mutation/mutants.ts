@@ -140,6 +140,7 @@ export const mutants: readonly Mutant[] = [
   m('sender.invalidate-stag-missing', SENDER, 'wqe.wireOpcode, last, wqe.stag, QN.SEND', 'wqe.wireOpcode, last, 0, QN.SEND'),
   m('sender.ord-not-kept', SENDER, 'return requests.outstanding < this.ord || this.ord === 0 ? wqe : null;', 'return wqe;'),
   m('sender.speaks-before-the-first-fpdu', OPERATION, 'if (negotiated.role === \'initiator\') {\n      this.sender.mayTransmit = true;', 'this.sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
+  m('sender.write-inside-response', SENDER, 'if (untagged !== null && untagged.kind !== WORK.WRITE)', 'if (untagged !== null)'),
   m('sender.rtr-not-first', SENDER, 'if (this.rtr !== null) return this.#sendRtr(stage);\n    if (this.#sending', 'if (this.rtr !== null && this.#nextWork() === null && this.#sending === null) return this.#sendRtr(stage);\n    if (this.#sending'),
   m('sender.rtr-forgotten', OPERATION, 'this.sender.rtr = negotiated.rtr;', 'this.sender.rtr = null;'),
   m('sender.read-sink-not-echoed', SENDER, 'last, request.sinkStag, sinkHi, sinkLo, payload);', 'last, request.sourceStag, sinkHi, sinkLo, payload);'),
