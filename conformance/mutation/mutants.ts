@@ -92,6 +92,7 @@ export const mutants: readonly Mutant[] = [
   m('ddp.delivered-without-last', DDP, 'if (!segment.last) {', 'if (!segment.last && segment.payloadLength > 1000) {'),
   m('ddp.length-of-last-segment-only', DDP, 'return ulp.deliverUntagged(segment, length); // DDP-034', 'return ulp.deliverUntagged(segment, segment.payloadLength); // DDP-034'),
   m('ddp.short-segment-not-noticed', DDP, 'if (!decodeSegment(segment, bytes, start, length)) return TERM.DDP_LOCAL_CATASTROPHIC;', 'decodeSegment(segment, bytes, start, length);'),
+  m('stag.freed-values-come-back-at-once', STAG, 'if (this.#resting.size > QUARANTINE)', 'if (this.#resting.size > 0)', 'How soon a random value may come back is a matter of chance for a peer; test/verbs/regions.test.ts sees it.'),
   m('stag.key-not-compared', STAG, 'if (entry === undefined || entry.stag !== stag) return null;', 'if (entry === undefined) return null;'),
   m('stag.key-low-bit-not-compared', STAG, 'if (entry === undefined || entry.stag !== stag) return null;', 'if (entry === undefined || (entry.stag ^ stag) > 1) return null;'),
   m('stag.validity-not-checked', STAG, 'if (entry === null || !entry.valid) return FAULT.INVALID_STAG;', 'if (entry === null) return FAULT.INVALID_STAG;'),
@@ -126,6 +127,9 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.malformed-terminate-answered', OPERATION, 'if ((code & SILENT) !== 0 || (isTerminate && (code & 0xffff) !== TERM.RDMAP_VERSION)) return null;', 'if (isTerminate && code < 0) return null;'),
   m('rdmap.terminate-answered', STREAM, "this.#cause = 'terminated';\n    this.raise({ type: 'terminate', terminate });", "this.#terminateWith(plainTerminate(TERM.RDMAP_STREAM_CATASTROPHIC), false);\n    return;"),
   m('rdmap.rtr-send-reaches-the-program', OPERATION, "this.receiver.expectSendRtr = negotiated.rtr === 'send';", ''),
+  m('rdmap.bad-read-not-in-turn', RECEIVER, 'return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;\n    }\n    requests', 'return READ_FAULT_CODES[fault]! | DELIVERED;\n    }\n    requests'),
+  m('rdmap.bad-atomic-not-in-turn', RECEIVER, 'return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035', 'return READ_FAULT_CODES[fault]! | DELIVERED; // EXT-035'),
+  m('rdmap.misaligned-atomic-not-in-turn', RECEIVER, 'return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033', 'return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED; // EXT-033'),
   m('rdmap.bad-stag-ignored', STREAM, 'if (code !== FINE) {\n      this.#inboundFault(code);', 'if (code !== FINE && code !== TERM.DDP_INVALID_STAG) {\n      this.#inboundFault(code);'),
 
   // RDMAP sending
@@ -141,6 +145,8 @@ export const mutants: readonly Mutant[] = [
   m('sender.ord-not-kept', SENDER, 'return requests.outstanding < this.ord || this.ord === 0 ? wqe : null;', 'return wqe;'),
   m('sender.speaks-before-the-first-fpdu', OPERATION, 'if (negotiated.role === \'initiator\') {\n      this.sender.mayTransmit = true;', 'this.sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
   m('sender.write-inside-response', SENDER, 'if (untagged !== null && untagged.kind !== WORK.WRITE)', 'if (untagged !== null)'),
+  m('sender.atomic-response-counts-with-requests', SENDER, 'QN.ATOMIC_RESPONSE, this.nextMsn(QN.ATOMIC_RESPONSE)', 'QN.ATOMIC_RESPONSE, this.nextMsn(QN.READ_REQUEST)'),
+  m('sender.immediate-behind-a-write-keeps-its-stag', SENDER, 'wqe.stag = 0; // EXT-003', '// EXT-003', 'One request for both is a matter of our own interface, which the tester protocol does not have; test/verbs/extensions.test.ts sees it.'),
   m('sender.rtr-not-first', SENDER, 'if (this.rtr !== null) return this.#sendRtr(stage);\n    if (this.#sending', 'if (this.rtr !== null && this.#nextWork() === null && this.#sending === null) return this.#sendRtr(stage);\n    if (this.#sending'),
   m('sender.rtr-forgotten', OPERATION, 'this.sender.rtr = negotiated.rtr;', 'this.sender.rtr = null;'),
   m('sender.read-sink-not-echoed', SENDER, 'last, request.sinkStag, sinkHi, sinkLo, payload);', 'last, request.sourceStag, sinkHi, sinkLo, payload);'),
@@ -156,6 +162,8 @@ export const mutants: readonly Mutant[] = [
   m('terminate.m-missing', TERMINATE, '(info.segmentLength === undefined ? 0 : TERMINATE_CONTROL.SEGMENT_LENGTH) |', ''),
   m('terminate.length-of-payload-only', TERMINATE, "segmentLength: segment.length,\n    ddpHeader: bytes.slice(", "segmentLength: segment.payloadLength,\n    ddpHeader: bytes.slice("),
   m('terminate.headers-for-crc-errors', STREAM, 'this.#terminateWith(plainTerminate(code), false); // MPA-074', 'this.#terminateWith({ ...plainTerminate(code), segmentLength: 0 }, false); // MPA-074'),
+  m('terminate.headers-for-local-errors', TERMINATE, 'if (head.layer === 2 || (head.layer === 0 && head.type === 0)) return', 'if (head.layer === 2) return', 'It takes a posted receive whose memory has gone, which the tester protocol does not have; test/rdmap/terminate.test.ts sees it.'),
+  m('terminate.length-field-only-with-m', TERMINATE, '(control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0 || hasDdp)', '(control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0)', 'What is read out of a Terminate stays on our side; test/rdmap/terminate.test.ts sees it.'),
   m('terminate.rdmap-header-missing', TERMINATE, 'rdmapHeader: withRdmap ?', 'rdmapHeader: withRdmap && octets === 0 ?'),
   m('terminate.rdmap-header-for-ddp-errors', TERMINATE, 'const withRdmap = delivered && isReadRequest', 'const withRdmap = isReadRequest'),
   m('terminate.never-sent', SENDER, 'this.#terminate = info;\n    this.#terminateAfterResponses', 'this.#terminateSent = true;\n    this.#terminateAfterResponses'),
@@ -166,5 +174,6 @@ export const mutants: readonly Mutant[] = [
   m('atomics.mask-inverted', ATOMICS, 'if (((o.compare ^ original) & o.compareMask) !== 0n) return original;', 'if (((o.compare ^ original) & ~o.compareMask) !== 0n) return original;'),
   m('atomics.carry-not-dropped', ATOMICS, 'return (low ^ ((a ^ b) & mask)) & MASK_64;', 'return (a + b) & MASK_64;'),
   m('atomics.swap-mask-ignored', ATOMICS, 'return (original & ~o.mask & MASK_64) | (o.data & o.mask);', 'return o.data;'),
+  m('atomics.alignment-of-the-offset', ATOMICS, 'return (bytes.byteOffset + offset) % 8 === 0;', 'return offset % 8 === 0;', 'A peer does not choose where in memory a region begins; test/rdmap/extensions.test.ts sees it.'),
   m('atomics.alignment-not-checked', ATOMICS, 'return (bytes.byteOffset + offset) % 8 === 0;', 'return offset >= 0;'),
 ];

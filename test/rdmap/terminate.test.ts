@@ -71,6 +71,17 @@ describe('a Terminate that is sent', () => {
     }
   });
 
+  it('RDMAP-085: nor has it any where a receive is no longer backed by memory, though a segment of the peer brought it to light', async () => {
+    const script = await scripted();
+    script.receives(1, 16).mr.deregister();
+    script.send(send(1, pattern(8))).settle();
+    expectTerminate(script, { layer: 0, etype: 0, code: 0 });
+    expect(script.fpdus().map((fpdu) => fpdu.ulpduLength)).toEqual([22]);
+    script.memoryUntouched();
+    script.end().finish();
+    expect(script.received()).toMatchObject([{ wrId: 1000, status: 'local-protection-error' }]);
+  });
+
   it('RDMAP-072: a region that goes away in the middle of a Send: the Terminate takes the place of the next segment', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(LONG);
@@ -214,6 +225,16 @@ describe('a Terminate that is received', () => {
     expect(event.terminate).toMatchObject({ origin: 'remote', layer: 1, type: 1, code: 0, segmentLength: 22 });
     expect(event.terminate.ddpHeader).toEqual(taggedUlpdu({ opcode: 0, stag: 5, to: 6n }));
     expect(script.side.asyncEvents.map((e) => e.type)).toEqual(['terminate-received']);
+    endsSilently(script);
+  });
+
+  it('RDMAP-084: with D the length field is there without M too, and then means nothing', async () => {
+    const script = await scripted();
+    const ddpHeader = { tagged: true, last: true, dv: 1, ddpReserved: 0, rv: 1, rdmapReserved: 0, opcode: 0, stag: 5, to: 6n } as const;
+    script.send(terminate(encodeTerminate({ ...REMOTE_ERROR, m: false, d: true, segmentLength: 0xfeed, ddpHeader }))).settle();
+    const event = script.side.event('terminate')!;
+    expect(event.terminate).toMatchObject({ layer: 1, type: 1, code: 0, segmentLength: undefined });
+    expect(event.terminate.ddpHeader).toEqual(taggedUlpdu({ opcode: 0, stag: 5, to: 6n }));
     endsSilently(script);
   });
 
