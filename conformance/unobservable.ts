@@ -11,6 +11,7 @@ export const unobservable: Readonly<Record<string, string>> = {
   'MPA-084': 'TCP segment boundaries are not visible above a sockets API.',
   'MPA-085': 'A freedom, and segment boundaries are not visible above a sockets API.',
   'DDP-044': 'Both outcomes are right, a Terminate and a late delivery; ddp.send.no-buffer shows the first.',
+  'DDP-061': 'The verbs draft wants a Terminate where RFC 5041 wishes for the answer (VERBS-040), so both are right; mpa.close.read-then-fin takes either.',
   'DDP-063': 'A half-close by the program above is a matter of its interface; the verbs of this catalogue have none that leaves reception on.',
   'ENH-012': 'A freedom: whether an initiator tries again with revision 1 is its own affair.',
 };

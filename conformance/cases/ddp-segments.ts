@@ -1,6 +1,6 @@
 // DDP: how messages are cut into segments and put together again, sent and received. RFC 5041 4, 5.
 
-import type { Connection } from '../probe/connection.ts';
+import { pause, type Connection } from '../probe/connection.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import type { ParsedSegment } from '../probe/messages.ts';
 import { parseReadRequest, tagged, untagged } from '../probe/messages.ts';
@@ -193,6 +193,19 @@ const tx: Case[] = [
     let last = 0;
     while (last < 3) if ((await connection.expectSegment('two Writes and a Read Response')).last) last++;
   }, SMALL),
+  established('ddp.tx.write-inside-long-response', 'The peer is asked to write and to send while a Read Response of 16 MiB waits for the probe to take it', 'DDP-036 RDMAP-016', 'segments of the two tagged messages are not mixed', async (trial, connection) => {
+    // More than two TCP buffers hold, so that the answer is still being made when the Write is posted.
+    const size = 16 * 1024 * 1024;
+    const region = await trial.tester.region({ length: size, fill: 0x36 });
+    connection.channel.pause();
+    connection.send(connection.makeRead({ sinkStag: 4, sinkTo: 0n, size, sourceStag: region.stag, sourceTo: region.to }));
+    await pause(2 * trial.limits.quiet);
+    await trial.tester.post({ kind: 'write', length: 60_000, stag: 77, to: '0' });
+    await trial.tester.post({ kind: 'send', length: 5 });
+    connection.channel.resume();
+    let last = 0;
+    while (last < 3) if ((await connection.expectSegment('a Read Response, a Write and a Send')).last) last++;
+  }, { needs: ['tester'] }),
   established('ddp.tx.read-request', 'The peer reads 5 octets', 'RDMAP-013 RDMAP-014 RDMAP-025 RDMAP-026 DDP-020', 'one Read Request of 46 octets; the answer completes it', async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 5, stag: 0x0a0b_0c0d, to: '81985529216486895' });
     const segment = await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');

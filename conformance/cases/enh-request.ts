@@ -132,6 +132,15 @@ const depths: Case[] = [
     same('R', got.reject, true);
     same('ORD', octetsOf(got).ord, 4);
   }, { roles, setup: { requiredOrd: 4 } }),
+  ...([['ord', 'ENH-024'], ['ird', 'ENH-025']] as const).map(([open, requirement]) =>
+    scripted(`enh.request.rejected-${open}-not-negotiated`, `A Request with ${open.toUpperCase()} 0x3FFF to a peer that rejects`, requirement, '0x3FFF in the rejecting Reply too', async (trial) => {
+      const connection = await trial.connect();
+      await connection.sendStartup({ ...trial.requestFields(), enhanced: { ...PLAIN, [open]: 0x3fff } });
+      const got = await connection.expectStartup();
+      same('R', got.reject, true);
+      if (open === 'ord') same('IRD', octetsOf(got).ird, 0x3fff);
+      else same('ORD', octetsOf(got).ord, 0x3fff);
+    }, { roles, setup: { reject: true } })),
   scripted('enh.request.ord-limited-by-ird', 'The peer posts three Reads to a probe that offered IRD 1', 'ENH-015 RDMAP-051', 'one Read Request at a time', async (trial) => {
     const connection = await trial.establish({ ird: 1 });
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0', count: 3 });

@@ -148,6 +148,13 @@ const responder: Case[] = [
     same('ULPDU_Length', segment.ulpdu.length, 30);
     sameBytes('identifier', segment.payload.subarray(0, 4), Uint8Array.of(0xde, 0xad, 0xbe, 0xef));
   }, { needs }),
+  established('ext.atomic.response-msn', 'An Atomic Request to a peer that has Read Requests of its own on the way', 'EXT-022', 'MSN 1 on queue 3', async (trial, connection) => {
+    const { stag, to } = await word(trial);
+    await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0', count: 2 });
+    for (let i = 0; i < 2; i++) await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
+    connection.send(makeAtomic(connection, { aopcode: ADD, id: 1, stag, to, data: 1n }));
+    same('MSN', (await connection.expectOpcode(OPCODE.ATOMIC_RESPONSE, 'an Atomic Response')).msn, 1);
+  }, { needs }),
   established('ext.atomic.in-order', 'Three FetchAdds of 1 in one TCP write', 'EXT-039 EXT-041', 'originals 0, 1, 2', async (trial, connection) => {
     const { stag, to } = await word(trial);
     connection.sendTogether(range(3).map((i) => makeAtomic(connection, { aopcode: ADD, id: 10 + i, stag, to, data: 1n })));
@@ -220,7 +227,22 @@ function refused(id: string, title: string, requirements: string, outcomes: read
 }
 
 const MISALIGNED = terms(TERM.RDMAP_STREAM_CATASTROPHIC);
+
+/** An atomic that must be refused, in one TCP write with a good Read in front of it. */
+function refusedInTurn(id: string, title: string, outcomes: readonly Outcome[], aim: (region: Region) => Partial<AtomicRequestFields>): Case {
+  return established(`ext.atomic.${id}-behind-a-read`, title, 'EXT-043 RDMAP-043 RDMAP-075', 'the answer to the Read, then the Terminate', async (trial, connection) => {
+    const target = await trial.tester.region({ length: 5000 });
+    const good = connection.makeRead({ sinkStag: 1, sinkTo: 0n, size: 5000, sourceStag: target.stag, sourceTo: target.to });
+    const bad = makeAtomic(connection, { aopcode: ADD, id: 1, stag: target.stag, to: target.to, data: 1n, ...aim(target) }, false);
+    connection.sendTogether([good, bad]);
+    sameBytes('the answer to the Read', (await connection.expectMessage(OPCODE.READ_RESPONSE, 'the answer to the Read')).payload, pattern(5000));
+    await trial.expect(connection, outcomes, bad);
+  }, { needs });
+}
+
 const faults: Case[] = [
+  refusedInTurn('misaligned', 'A good Read and a misaligned FetchAdd in one TCP write', MISALIGNED, ({ to }) => ({ to: to + 4n })),
+  refusedInTurn('unknown-stag', 'A good Read and a FetchAdd to an STag nobody knows in one TCP write', READ_STAG, ({ stag }) => ({ stag: (stag ^ 0x0f0f_0f00) >>> 0 })),
   ...range(7).map((i) => refused(`misaligned-${i + 1}`, `A FetchAdd ${i + 1} octets behind an aligned word`, 'EXT-033 EXT-007', MISALIGNED, ({ to }) => ({ to: to + BigInt(i + 1) }))),
   ...[1, 3, 4, 15].map((aopcode) => refused(`aopcode-${aopcode}`, `An Atomic Request with AOpCode ${aopcode}`, 'EXT-034', [...OPCODE_ERROR, ...MISALIGNED], () => ({ aopcode }))),
   refused('unknown-stag', 'A FetchAdd to an STag nobody knows', 'EXT-035 SEC-034', READ_STAG, ({ stag }) => ({ stag: (stag ^ 0x0f0f_0f00) >>> 0 })),

@@ -272,7 +272,7 @@ const ends: Case[] = [
     same('Sends before the FIN', segments.filter((s) => s.opcode === OPCODE.SEND).length, 50);
     same('the end', end ?? 'none', 'fin');
   }, { needs: ['tester'] }),
-  established('mpa.close.read-then-fin', 'A Read Request, then FIN', 'DDP-061', 'the answer, a Terminate, or just close', async (trial, connection) => {
+  established('mpa.close.read-then-fin', 'A Read Request, then FIN', 'MPA-109', 'the answer, a Terminate, or just close', async (trial, connection) => {
     const region = await trial.region(connection);
     connection.send(connection.makeRead({ sinkStag: 1, sinkTo: 0n, size: 16, sourceStag: region.stag, sourceTo: region.to }));
     connection.channel.finish();

@@ -161,6 +161,7 @@ const faults: Case[] = [
     const good = connection.makeRead({ ...SINK, size: 5000, sourceStag: region.stag, sourceTo: region.to });
     const bad = connection.makeRead({ ...SINK, size: 4, sourceStag: 0x0202_0200, sourceTo: 0n }, false);
     connection.sendTogether([good, bad]);
+    sameBytes('the answer to the first', (await connection.expectMessage(OPCODE.READ_RESPONSE, 'the answer to the first')).payload, pattern(5000));
     await trial.expect(connection, READ_STAG, bad);
   }, { needs: ['tester'] }),
   established('rdmap.read.report-contents', 'What the Terminate about a bad Read carries', 'RDMAP-074 RDMAP-082 RDMAP-084', 'M, D, R, both headers as sent, the segment length', async (trial, connection) => {

@@ -65,7 +65,9 @@ export const mutants: readonly Mutant[] = [
   m('startup.reply-says-revision-1', NEGOTIATE, "kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced,", "kind: 'reply', markers, crc, reject: refused, revision: 1, enhanced,"),
   m('startup.request-checks-r', STARTUP, "this.#machine.step('request');", "if (request.reject) return this.fail('bad-frame', 'unusable-revision');\n    this.#machine.step('request');"),
   m('startup.crc-not-asked-for', POLICY, "crc: 'preferred',", "crc: 'off',"),
-  m('startup.rejection-without-private-data', STARTUP, ': { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },\n      privateData,', ': { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },\n      privateData: privateData.subarray(0, 0),'),
+  m('startup.rejection-without-private-data', STARTUP, 'ord: echo(enhanced.ird) }, // ENH-024, ENH-025\n      privateData,', 'ord: echo(enhanced.ird) }, // ENH-024, ENH-025\n      privateData: privateData.subarray(0, 0),'),
+
+  m('startup.rejection-names-open-depths', STARTUP, 'ird: echo(enhanced.ord), ord: echo(enhanced.ird) }', 'ird: 0, ord: 0 }'),
 
   // Negotiation
   m('negotiate.crc-needs-both', NEGOTIATE, 'crc: request.crc || reply.crc || rdmac, // MPA-054', 'crc: (request.crc && reply.crc) || rdmac,'),
@@ -110,6 +112,7 @@ export const mutants: readonly Mutant[] = [
   m('ddp.delivered-without-last', DDP, 'if (!segment.last) {', 'if (!segment.last && segment.payloadLength > 1000) {'),
   m('ddp.length-of-last-segment-only', DDP, 'return ulp.deliverUntagged(segment, length); // DDP-034', 'return ulp.deliverUntagged(segment, segment.payloadLength); // DDP-034'),
   m('ddp.short-segment-not-noticed', DDP, 'if (!decodeSegment(segment, bytes, start, length)) return TERM.DDP_LOCAL_CATASTROPHIC;', 'decodeSegment(segment, bytes, start, length);'),
+  m('stag.freed-values-come-back-at-once', STAG, 'if (this.#resting.size > QUARANTINE)', 'if (this.#resting.size > 0)', 'How soon a random value may come back is a matter of chance for a peer; test/verbs/regions.test.ts sees it.'),
   m('stag.key-not-compared', STAG, 'if (entry === undefined || entry.stag !== stag) return null;', 'if (entry === undefined) return null;'),
   m('stag.key-low-bit-not-compared', STAG, 'if (entry === undefined || entry.stag !== stag) return null;', 'if (entry === undefined || (entry.stag ^ stag) > 1) return null;'),
   m('stag.validity-not-checked', STAG, 'if (entry === null || !entry.valid) return FAULT.INVALID_STAG;', 'if (entry === null) return FAULT.INVALID_STAG;'),
@@ -144,6 +147,9 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.malformed-terminate-answered', OPERATION, 'if ((code & SILENT) !== 0 || (isTerminate && (code & 0xffff) !== TERM.RDMAP_VERSION)) return null;', 'if (isTerminate && code < 0) return null;'),
   m('rdmap.terminate-answered', STREAM, "this.#cause = 'terminated';\n    this.raise({ type: 'terminate', terminate });", "this.#terminateWith(plainTerminate(TERM.RDMAP_STREAM_CATASTROPHIC), false);\n    return;"),
   m('rdmap.rtr-send-reaches-the-program', OPERATION, "this.receiver.expectSendRtr = negotiated.rtr === 'send';", ''),
+  m('rdmap.bad-read-not-in-turn', RECEIVER, 'return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;\n    }\n    requests', 'return READ_FAULT_CODES[fault]! | DELIVERED;\n    }\n    requests'),
+  m('rdmap.bad-atomic-not-in-turn', RECEIVER, 'return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035', 'return READ_FAULT_CODES[fault]! | DELIVERED; // EXT-035'),
+  m('rdmap.misaligned-atomic-not-in-turn', RECEIVER, 'return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033', 'return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED; // EXT-033'),
   m('rdmap.bad-stag-ignored', STREAM, 'if (code !== FINE) {\n      this.#inboundFault(code);', 'if (code !== FINE && code !== TERM.DDP_INVALID_STAG) {\n      this.#inboundFault(code);'),
 
   // RDMAP sending
@@ -158,6 +164,9 @@ export const mutants: readonly Mutant[] = [
   m('sender.invalidate-stag-missing', SENDER, 'wqe.wireOpcode, last, wqe.stag, QN.SEND', 'wqe.wireOpcode, last, 0, QN.SEND'),
   m('sender.ord-not-kept', SENDER, 'return requests.outstanding < this.ord || this.ord === 0 ? wqe : null;', 'return wqe;'),
   m('sender.speaks-before-the-first-fpdu', OPERATION, 'if (negotiated.role === \'initiator\') {\n      this.sender.mayTransmit = true;', 'this.sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
+  m('sender.write-inside-response', SENDER, 'if (untagged !== null && untagged.kind !== WORK.WRITE)', 'if (untagged !== null)'),
+  m('sender.atomic-response-counts-with-requests', SENDER, 'QN.ATOMIC_RESPONSE, this.nextMsn(QN.ATOMIC_RESPONSE)', 'QN.ATOMIC_RESPONSE, this.nextMsn(QN.READ_REQUEST)'),
+  m('sender.immediate-behind-a-write-keeps-its-stag', SENDER, 'wqe.stag = 0; // EXT-003', '// EXT-003', 'Only our own interface has one request for both; test/verbs/extensions.test.ts sees it.'),
   m('sender.rtr-not-first', SENDER, 'if (this.rtr !== null) return this.#sendRtr(stage);\n    if (this.#sending', 'if (this.rtr !== null && this.#nextWork() === null && this.#sending === null) return this.#sendRtr(stage);\n    if (this.#sending'),
   m('sender.rtr-forgotten', OPERATION, 'this.sender.rtr = negotiated.rtr;', 'this.sender.rtr = null;'),
   m('sender.read-sink-not-echoed', SENDER, 'last, request.sinkStag, sinkHi, sinkLo, payload);', 'last, request.sourceStag, sinkHi, sinkLo, payload);'),
@@ -173,6 +182,8 @@ export const mutants: readonly Mutant[] = [
   m('terminate.m-missing', TERMINATE, '(info.segmentLength === undefined ? 0 : TERMINATE_CONTROL.SEGMENT_LENGTH) |', ''),
   m('terminate.length-of-payload-only', TERMINATE, "segmentLength: segment.length,\n    ddpHeader: bytes.slice(", "segmentLength: segment.payloadLength,\n    ddpHeader: bytes.slice("),
   m('terminate.headers-for-crc-errors', STREAM, 'this.#terminateWith(plainTerminate(code), false); // MPA-074', 'this.#terminateWith({ ...plainTerminate(code), segmentLength: 0 }, false); // MPA-074'),
+  m('terminate.headers-for-local-errors', TERMINATE, 'if (head.layer === 2 || (head.layer === 0 && head.type === 0)) return', 'if (head.layer === 2) return', 'The tester protocol cannot take the memory of a posted receive away; test/rdmap/terminate.test.ts sees it.'),
+  m('terminate.length-field-only-with-m', TERMINATE, '(control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0 || hasDdp)', '(control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0)', 'What is read out of a Terminate stays on our side; test/rdmap/terminate.test.ts sees it.'),
   m('terminate.rdmap-header-missing', TERMINATE, 'rdmapHeader: withRdmap ?', 'rdmapHeader: withRdmap && octets === 0 ?'),
   m('terminate.rdmap-header-for-ddp-errors', TERMINATE, 'const withRdmap = delivered && isReadRequest', 'const withRdmap = isReadRequest'),
   m('terminate.never-sent', SENDER, 'this.#terminate = info;\n    this.#terminateAfterResponses', 'this.#terminateSent = true;\n    this.#terminateAfterResponses'),
@@ -183,5 +194,6 @@ export const mutants: readonly Mutant[] = [
   m('atomics.mask-inverted', ATOMICS, 'if (((o.compare ^ original) & o.compareMask) !== 0n) return original;', 'if (((o.compare ^ original) & ~o.compareMask) !== 0n) return original;'),
   m('atomics.carry-not-dropped', ATOMICS, 'return (low ^ ((a ^ b) & mask)) & MASK_64;', 'return (a + b) & MASK_64;'),
   m('atomics.swap-mask-ignored', ATOMICS, 'return (original & ~o.mask & MASK_64) | (o.data & o.mask);', 'return o.data;'),
+  m('atomics.alignment-of-the-offset', ATOMICS, 'return (bytes.byteOffset + offset) % 8 === 0;', 'return offset % 8 === 0;', 'A peer does not choose where in memory a region begins; test/rdmap/extensions.test.ts sees it.'),
   m('atomics.alignment-not-checked', ATOMICS, 'return (bytes.byteOffset + offset) % 8 === 0;', 'return offset >= 0;'),
 ];

@@ -87,7 +87,7 @@ function tableOf(verdicts: ReadonlyMap<string, Verdict>): string {
   const lines = [
     '# Mutation check', '',
     `The stack broken in ${mutants.length} ways, one at a time (mutants.ts), and the fast set run against each by mutate.ts.`,
-    `${caught} caught, ${mutants.length - caught - unseen} not caught, ${unseen} that a peer may not hold against us.`, '',
+    `${caught} caught, ${mutants.length - caught - unseen} not caught, ${unseen} that no peer can see or hold against us.`, '',
     '| break | file | outcome | first case that noticed, or why none does |', '|---|---|---|---|',
   ];
   for (const { id, file, unseen: why } of mutants) {

@@ -271,7 +271,8 @@ function defined<T extends Record<string, unknown>>(fields: T): { [K in keyof T]
 function parametersOf(options: EndpointOptions): { privateData: Uint8Array; responderResources?: number; initiatorDepth?: number } {
   return {
     privateData: fromHex(options.privateData ?? ''),
-    ...(options.ird === undefined ? {} : { responderResources: options.ird }),
+    // A depth given here is not raised: where it may be, `maxIrd` says how far, and the policy has both.
+    ...(options.ird === undefined || options.maxIrd !== undefined ? {} : { responderResources: options.ird }),
     ...(options.ord === undefined ? {} : { initiatorDepth: options.ord }),
   };
 }

@@ -144,7 +144,7 @@ export class ConnectionManager {
 export class ActiveConnection extends CmConnection {
   readonly #qp: QueuePair;
   readonly #privateData: Uint8Array;
-  readonly #wishes: { readonly ird: number; readonly ord: number };
+  readonly #wishes: DepthWishes;
   readonly #confirm: boolean;
 
   /** @internal Use {@link ConnectionManager.connect}. */
@@ -153,8 +153,10 @@ export class ActiveConnection extends CmConnection {
     const { policy } = context;
     this.#qp = qp;
     this.#privateData = checkPrivateData('options.privateData', options.privateData, privateDataRoom(policy, requestRevision(policy)));
+    const ird = checkDepth('options.responderResources', options.responderResources, depthLimit);
     this.#wishes = {
-      ird: qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, depthLimit) ?? policy.ird)!,
+      ird: qp.capDepth('ird', ird ?? policy.ird)!,
+      maxIrd: qp.capDepth('ird', ird ?? policy.maxIrd)!, // a caller's explicit number stands
       ord: qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, depthLimit) ?? policy.ord)!,
     };
     this.#confirm = checkBoolean('options.confirm', options.confirm === undefined ? false : options.confirm);

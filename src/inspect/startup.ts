@@ -91,16 +91,17 @@ function judgeEnhanced(data: EnhancedData, kind: 'request' | 'reply', problems: 
 export function judgeReply(request: StartupFrame, reply: StartupFrame): Problem[] {
   const problems: Problem[] = [];
   if (reply.enhanced !== null && request.enhanced === null) problems.push(problem('ENH-010', 'S is set in the Reply to a Request without S'));
-  if (request.enhanced === null || reply.enhanced === null || reply.reject) return problems;
+  if (request.enhanced === null || reply.enhanced === null) return problems;
   const asked = request.enhanced;
   const given = reply.enhanced;
-  if (asked.peerToPeer !== given.peerToPeer) problems.push(problem('ENH-032', 'the Reply does not repeat A'));
+  // A and the bound on ORD are those of an accepted connection: a rejecting Reply names the ORD that would have been needed (ENH-019).
+  if (!reply.reject && asked.peerToPeer !== given.peerToPeer) problems.push(problem('ENH-032', 'the Reply does not repeat A'));
   if (asked.ord === DEPTH_NOT_NEGOTIATED && given.ird !== DEPTH_NOT_NEGOTIATED) {
     problems.push(problem('ENH-024', `IRD ${given.ird} answers an ORD that is not negotiated`));
   }
   if (asked.ird === DEPTH_NOT_NEGOTIATED) {
     if (given.ord !== DEPTH_NOT_NEGOTIATED) problems.push(problem('ENH-025', `ORD ${given.ord} answers an IRD that is not negotiated`));
-  } else if (given.ord !== DEPTH_NOT_NEGOTIATED && given.ord > asked.ird) {
+  } else if (!reply.reject && given.ord !== DEPTH_NOT_NEGOTIATED && given.ord > asked.ird) {
     problems.push(problem('ENH-016', `ORD ${given.ord} is above the initiator's IRD ${asked.ird}`));
   }
   return problems;

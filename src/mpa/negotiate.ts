@@ -10,6 +10,8 @@ import { DEPTH_NOT_NEGOTIATED, putLegacyDepths, type EnhancedData, type StartupF
 export interface DepthWishes {
   readonly ird: number;
   readonly ord: number;
+  /** Initiator: up to where IRD may rise to meet the peer's ORD; without it as far as the policy goes. */
+  readonly maxIrd?: number;
 }
 
 /** The bits B, C, D for these kinds. */
@@ -21,18 +23,26 @@ function hasRtr(data: EnhancedData, kind: RtrKind): boolean {
   return kind === 'send' ? data.rtrSend : kind === 'write' ? data.rtrWrite : data.rtrRead;
 }
 
+/** The ORD that the initiator of an enhanced start-up goes in with: a Read RTR needs one outstanding Read of our own (ENH-044). */
+export function ordAsked(policy: ConnectionPolicy, { ord }: DepthWishes): number {
+  return policy.peerToPeer && policy.rtrOffered.includes('read') ? Math.max(ord, 1) : ord;
+}
+
 /** The initiator's reading of an accepting Reply. `terminate` is FINE, or the code that ends the connection at once. */
 export function negotiateAsInitiator(
   policy: ConnectionPolicy,
   request: StartupFrame,
   reply: StartupFrame,
+  wishes: DepthWishes,
 ): { negotiated: Negotiated; terminate: number } {
   const rdmac = reply.revision === 0;
   const mine = request.enhanced;
   // ENH-013: a plain Reply to an enhanced Request is worked with as revision 1; the depths then stay our own.
   const theirs = mine === null ? null : reply.enhanced;
-  let ird = mine === null || mine.ird === DEPTH_NOT_NEGOTIATED ? policy.ird : mine.ird;
-  let ord = mine === null || mine.ord === DEPTH_NOT_NEGOTIATED ? policy.ord : mine.ord;
+  let ird = wishes.ird;
+  let ord = mine === null ? wishes.ord : ordAsked(policy, wishes);
+  // VERBS-018: what the queue pair was made for, or the program gave, is not passed for a peer that wants more.
+  const maxIrd = Math.max(ird, wishes.maxIrd ?? policy.maxIrd);
   let rtr: RtrKind | null = null;
   let terminate: number = FINE;
   if (mine !== null && theirs !== null) {
@@ -40,7 +50,7 @@ export function negotiateAsInitiator(
     if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird);
     // ENH-021, ENH-022, ENH-027: our IRD must cover the peer's ORD.
     if (theirs.ord !== DEPTH_NOT_NEGOTIATED) {
-      if (theirs.ord > Math.max(ird, policy.maxIrd)) terminate = TERM.MPA_INSUFFICIENT_IRD;
+      if (theirs.ord > maxIrd) terminate = TERM.MPA_INSUFFICIENT_IRD;
       else ird = Math.max(ird, theirs.ord);
     }
     if (mine.peerToPeer && theirs.peerToPeer) {
@@ -51,7 +61,7 @@ export function negotiateAsInitiator(
   const legacy = reply.legacyDepths;
   if (legacy !== undefined) {
     ord = Math.min(ord, legacy.ird);
-    ird = Math.max(ird, Math.min(legacy.ord, policy.maxIrd));
+    ird = Math.max(ird, Math.min(legacy.ord, maxIrd));
   }
   const negotiated: Negotiated = {
     role: 'initiator',

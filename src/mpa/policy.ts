@@ -36,7 +36,7 @@ export interface ConnectionPolicy {
   readonly ird: number;
   /** Outbound read depth: Read and Atomic Requests we keep outstanding. */
   readonly ord: number;
-  /** Up to where IRD may be raised because the peer asks for more. */
+  /** Up to where IRD may be raised because the peer asks for more. A depth that a program gives, or a queue pair was made for, is not raised. */
   readonly maxIrd: number;
   /** False sends 0x3FFF in both depths: they are then settled elsewhere (ENH-024..027). */
   readonly negotiateDepths: boolean;
@@ -62,7 +62,13 @@ export interface ConnectionPolicy {
   readonly replyTimeout: number;
   /** Responder: how long to wait for the whole Request, ms (MPA-007, MPA-008). */
   readonly requestTimeout: number;
-  /** How long Closing and Terminate may last before the connection is reset, ms (VERBS-045). */
+  /**
+   * How long the end of a connection may stand still before it is reset, ms (VERBS-045). While posted work or responses are left, it begins
+   * anew with each write that the system has taken whole (256 KiB at the most), and with what comes in for our own Reads: a close waits for
+   * work that goes on (DDP-059). In all the end may take this time once, and once more for each Read or Atomic of either side and each 64 KiB
+   * that were left when it began, so that a peer which only trickles does not hold the connection for ever. What the system's own
+   * buffers hold behind the last write has this time once.
+   */
   readonly closeTimeout: number;
   /**
    * Initiator: after this many ms without any octet behind our first FPDU send one zero-length RDMA Write, which wakes a Linux siw

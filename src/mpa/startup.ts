@@ -6,7 +6,7 @@
  */
 import { NO_BYTES } from '../base/copy.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
-import { negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
+import { negotiateAsInitiator, negotiateAsResponder, ordAsked, rtrBits, type DepthWishes } from './negotiate.ts';
 import { requestRevision, type ConnectionPolicy, type Negotiated } from './policy.ts';
 import {
   decodeEnhanced,
@@ -149,10 +149,12 @@ export class MpaInitiator {
   readonly #policy: ConnectionPolicy;
   readonly #reader = new StartupFrameReader('reply');
   readonly #machine = new Machine(INITIATOR_TABLE);
+  readonly #wishes: DepthWishes;
   readonly #request: StartupFrame;
 
   constructor(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes) {
     this.#policy = policy;
+    this.#wishes = wishes;
     this.#request = buildRequest(policy, privateData, wishes);
   }
 
@@ -202,7 +204,7 @@ export class MpaInitiator {
       return;
     }
     this.#machine.step('accepting-reply');
-    const { negotiated, terminate } = negotiateAsInitiator(this.#policy, this.#request, reply);
+    const { negotiated, terminate } = negotiateAsInitiator(this.#policy, this.#request, reply, this.#wishes);
     this.outcome = { kind: 'accepted', negotiated, privateData: reply.privateData, terminate };
   }
 
@@ -224,9 +226,7 @@ function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes:
   const revision = requestRevision(policy);
   const rdmac = revision === 0;
   const ird = policy.negotiateDepths ? wishes.ird : DEPTH_NOT_NEGOTIATED;
-  // A Read RTR needs one outstanding read of our own (ENH-044).
-  const readRtr = policy.peerToPeer && policy.rtrOffered.includes('read');
-  const ord = policy.negotiateDepths ? Math.max(wishes.ord, readRtr ? 1 : 0) : DEPTH_NOT_NEGOTIATED;
+  const ord = policy.negotiateDepths ? ordAsked(policy, wishes) : DEPTH_NOT_NEGOTIATED;
   return {
     kind: 'request',
     markers: policy.markers || rdmac,
@@ -320,10 +320,12 @@ export class MpaResponder {
     return { reply: encodeStartupFrame(frame), negotiated };
   }
 
-  /** The rejecting Reply (MPA-031); echoes revision and S, with the depths we would need. */
-  reject(privateData: Uint8Array, depths: DepthWishes = { ird: 0, ord: 0 }): Uint8Array {
+  /** The rejecting Reply (MPA-031); echoes revision, S and A. It names no depths, but says of one that was left open that it stays so. */
+  reject(privateData: Uint8Array): Uint8Array {
     this.#machine.step('reject');
     const request = this.request!;
+    const { enhanced } = request;
+    const echo = (depth: number): number => (depth === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : 0);
     return encodeStartupFrame({
       kind: 'reply',
       markers: false,
@@ -331,9 +333,9 @@ export class MpaResponder {
       reject: true,
       revision: request.revision,
       enhanced:
-        request.enhanced === null
+        enhanced === null
           ? null
-          : { peerToPeer: request.enhanced.peerToPeer, ...rtrBits([]), ird: depths.ird, ord: depths.ord },
+          : { peerToPeer: enhanced.peerToPeer, ...rtrBits([]), ird: echo(enhanced.ord), ord: echo(enhanced.ird) }, // ENH-024, ENH-025
       privateData,
     });
   }

@@ -110,6 +110,13 @@ export class Requests {
     this.#inbound++;
   }
 
+  /** Octets of responses that are still to be put into segments. */
+  inboundOctets(): number {
+    let octets = 0;
+    for (let request = this.#first; request !== null; request = request.next) octets += request.size - request.sent;
+    return octets;
+  }
+
   /** The oldest inbound request; there has to be one. */
   get firstInbound(): InboundRequest {
     return this.#first!;

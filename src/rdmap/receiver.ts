@@ -292,7 +292,12 @@ export class Receiver implements DdpUlp {
     return FINE;
   }
 
-  /** RDMAP-066..068; the reading of the conflicting texts is in protocol-notes 1.3. */
+  /**
+   * RDMAP-066..068. RFC 5040 7.2 (4) wants the STag valid, the verbs draft 7.8 lets one that has been invalidated be invalidated again (VERBS-154).
+   * Read together: valid is an STag that this device has given out and not taken back, index and key alike. Such a one is taken whether or not
+   * it can be used at present, for two messages may name the same STag and nothing is lost by the second. One that is unknown is 0/1/00, and a
+   * known one of another stream or protection domain 0/1/09 (RFC 5040 5.3, protocol-notes 1.3).
+   */
   #invalidateFor(wqe: ReceiveWqe, stag: number): number {
     const { stags, pdHandle, number, rights } = this.#endpoint;
     const entry = stags.find(stag);

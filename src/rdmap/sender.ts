@@ -20,7 +20,7 @@ import { READ_FAULT_CODES } from './faults.ts';
 import { gather, octetsBefore, pieceWith } from './gather.ts';
 import type { InboundRequest, Requests } from './reads.ts';
 import { SegmentWriter } from './segment-writer.ts';
-import { LEND_FROM } from './stages.ts';
+import { LEND_FROM, LENT_WRITE_OCTETS } from './stages.ts';
 import type { StreamEndpoint } from './stream-types.ts';
 import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
 import { ATOMIC_REQUEST_OCTETS, ATOMIC_RESPONSE_OCTETS, IMMEDIATE_OCTETS, MAX_CONTROL_ULPDU, OPCODE, READ_REQUEST_OCTETS } from './wire.ts';
@@ -28,6 +28,9 @@ import { IMMEDIATE, WORK, type SendWqe, type WcStatus } from './work.ts';
 
 /** Octets of one response before a waiting untagged message may go in between: about what one read of the peer takes. */
 const RESPONSE_QUANTUM = 65_536;
+
+/** Octets of work that the end of a connection may take one close time-out for: 13 KB/s at the default of 5 s, less than any link of today. */
+const CLOSE_QUANTUM = 65_536;
 
 /** What the sender needs of the queue pair. */
 type SenderEndpoint = Pick<StreamEndpoint, 'stags' | 'pdHandle' | 'number' | 'sq' | 'owner'>;
@@ -102,6 +105,34 @@ export class Sender extends SegmentWriter {
   get unfinished(): boolean {
     const unsent = this.rtr !== null || this.#sending !== null || this.#endpoint.sq.next < this.#workEnd();
     return unsent || this.#requests.inbound > 0 || this.#requests.outstanding > 0;
+  }
+
+  /** A response to a request of ours is due. */
+  get awaitsResponse(): boolean {
+    return this.#requests.outstanding > 0;
+  }
+
+  /**
+   * How many close time-outs the end of the stream may take at the most, with this still to be done: one, and one more for each request of
+   * either side that waits for its answer and for each CLOSE_QUANTUM of octets. Asked once, when the end begins: what the peer wants after
+   * that has no part in it.
+   */
+  closeShares(left: 'all-work' | 'responses' | 'nothing'): number {
+    const { sq } = this.#endpoint;
+    let requests = 0;
+    let octets = this.#handedOut * LENT_WRITE_OCTETS;
+    if (left !== 'nothing') {
+      requests = this.#requests.inbound;
+      octets += this.#requests.inboundOctets();
+      if (left === 'responses') octets += this.#sending?.total ?? 0;
+    }
+    const end = left === 'all-work' ? this.#workEnd() : sq.tail;
+    for (let at = sq.tail; at < end; at++) {
+      const wqe = sq.slot(at);
+      if (isRequest(wqe)) requests++;
+      octets += wqe.total;
+    }
+    return 1 + requests + Math.ceil(octets / CLOSE_QUANTUM);
   }
 
   /** Nothing to send and nothing to do. False where something waits, also if it may not go yet: `fill` knows. */

@@ -51,6 +51,8 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   // Deadlines, each null when unarmed: an Infinity would be a number object of its own.
   /** For the peer's frame in start-up, for the close afterwards. */
   #deadline: number | null = null;
+  /** Up to when progress may put off the deadline of the close; null before that. */
+  #latest: number | null = null;
   #nudgeAt: number | null = null;
   #openAt: number | null = null;
   #nudgeArmed = false;
@@ -154,7 +156,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     if (state === 'operational') {
       this.#step('close');
       this.#operation!.sender.refuseLaterPosts();
-      this.#deadline = now + this.#config.policy.closeTimeout;
+      this.#armClose('all-work');
       this.raise({ type: 'closing', by: 'local' });
     } else if (state === 'startup' || state === 'deciding') {
       this.#leave('graceful');
@@ -194,7 +196,10 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
         if (!this.#startup!.keepEarly(bytes, at, end)) this.#failStartup('extra-octets', 'startup-failed');
         break;
       case 'operational':
+        this.#handleFpdus(bytes, at, end);
+        break;
       case 'draining':
+        if (this.#operation!.sender.awaitsResponse) this.#putOffClose();
         this.#handleFpdus(bytes, at, end);
         break;
       case 'closing':
@@ -239,6 +244,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     const work = this.confirmWrite(this.#config.resources.stages);
     if (!ok || !work) return; // a start-up frame, or given up by `handleClose`
     this.#operation!.sender.transmitted();
+    this.#putOffClose();
     this.#armNudge();
   }
 
@@ -248,7 +254,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     if (this.state === 'closed') return;
     const before = this.state;
     this.#step('end-of-port');
-    this.#deadline = this.#nudgeAt = this.#openAt = null;
+    this.#deadline = this.#latest = this.#nudgeAt = this.#openAt = null;
     if (before === 'startup' || before === 'deciding' || before === 'idle') {
       this.#startup?.lose();
       this.#startup = null;
@@ -462,7 +468,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
       return;
     }
     this.#cause = 'terminated';
-    this.#enterTerminating();
+    this.#enterTerminating('nothing');
     this.#endOnce();
   }
 
@@ -471,14 +477,14 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     this.#cause = 'terminated';
     this.raise({ type: 'terminate', terminate });
     this.#operation!.blame(terminate);
-    this.#enterTerminating();
+    this.#enterTerminating('nothing');
     this.#endOnce();
   }
 
   #terminateWith(info: TerminateInfo, afterResponses: boolean): void {
     if (this.state !== 'operational' && this.state !== 'draining') return;
     this.#cause = 'terminated';
-    this.#enterTerminating();
+    this.#enterTerminating(afterResponses ? 'responses' : 'nothing');
     this.raise({ type: 'terminate', terminate: info });
     const { sender } = this.#operation!;
     if (sender.mayTransmit || this.#config.policy.responder === 'relaxed') {
@@ -489,10 +495,25 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     }
   }
 
-  #enterTerminating(): void {
+  #enterTerminating(left: 'responses' | 'nothing'): void {
     this.#step('terminate');
-    this.#deadline = this.#now + this.#config.policy.closeTimeout;
+    this.#armClose(left);
     this.#nudgeAt = null;
+  }
+
+  /**
+   * The end begins, and this is still to be done before our FIN. It may take as long as it goes on (DDP-059, RDMAP-074), but a peer that only
+   * trickles does not hold the connection for ever (VERBS-045): `closeShares` bounds it.
+   */
+  #armClose(left: 'all-work' | 'responses' | 'nothing'): void {
+    const { closeTimeout } = this.#config.policy;
+    this.#deadline = this.#now + closeTimeout;
+    this.#latest = this.#now + closeTimeout * this.#operation!.sender.closeShares(left);
+  }
+
+  /** A write has been taken, or a response that we wait for goes on. */
+  #putOffClose(): void {
+    if (this.#latest !== null) this.#deadline = Math.min(this.#now + this.#config.policy.closeTimeout, this.#latest);
   }
 
   #handleFinInOperation(): void {
@@ -514,7 +535,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     this.#step('finish');
     this.#cause = 'graceful';
     this.#nudgeAt = null;
-    this.#deadline = this.#now + this.#config.policy.closeTimeout;
+    this.#armClose('nothing');
     this.#operation!.receiver.flush(this.#endpoint!.rqShared);
     this.#endOnce();
   }

@@ -113,6 +113,19 @@ describe('placement', () => {
     expect(inbox.mr.bytes).toEqual(data);
   });
 
+  it('DDP-034 DDP-037: a Send inside a Write that is not whole yet is delivered at once, and the Write goes on after it', async () => {
+    const script = await scripted();
+    const { mr } = script.region(20);
+    script.receives(1, 20);
+    const data = pattern(20);
+    script.send(write(mr.rkey, 0n, data.slice(0, 10), { last: false }), send(1, data.slice(0, 7))).settle();
+    expect(script.received()).toMatchObject([{ status: 'success', byteLength: 7 }]);
+    expect(mr.bytes).toEqual(Uint8Array.from([...data.slice(0, 10), ...new Uint8Array(10)]));
+    script.send(write(mr.rkey, 10n, data.slice(10))).settle();
+    expect(mr.bytes).toEqual(data);
+    expect(script.segments()).toEqual([]);
+  });
+
   it('RDMAP-023 RDMAP-017: a Write gathers local buffers into one remote buffer at any TO', async () => {
     const pair = await plainPair();
     const { client, server } = pair;

@@ -101,6 +101,21 @@ describe('start-up frames', () => {
     expect(ids({ revision: 2, enhanced })).toContain('ENH-030');
   });
 
+  it('ENH-024 ENH-025: a Reply, accepting or rejecting, answers 0x3FFF by 0x3FFF', () => {
+    const enhanced = { a: false, b: false, c: false, d: false, ird: 4, ord: 4 };
+    const open = 0x3fff;
+    for (const reject of [false, true]) {
+      const ids = (asked: object, given: object): string[] => problemIds(decodeConversation(conversation({
+        request: { kind: 'request', revision: 2, enhanced: { ...enhanced, ...asked } }, reply: { kind: 'reply', revision: 2, reject, enhanced: { ...enhanced, ...given } },
+      }))).filter((id) => id.startsWith('ENH'));
+      expect(ids({ ird: open, ord: open }, { ird: open, ord: open })).toEqual([]);
+      expect(ids({ ord: open }, {})).toEqual(['ENH-024']);
+      expect(ids({ ird: open }, {})).toEqual(['ENH-025']);
+      // The ORD of a rejecting Reply is the one that would have been needed (ENH-019).
+      expect(ids({ ird: 3 }, {})).toEqual(reject ? [] : ['ENH-016']);
+    }
+  });
+
   it('MPA-054 MPA-059: CRC if either asks, markers if the receiver asks, each direction for itself', () => {
     for (const markers of [[false, false], [true, false], [false, true], [true, true]] as const) {
       for (const crc of [true, false]) {

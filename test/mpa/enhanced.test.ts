@@ -287,6 +287,44 @@ describe('IRD and ORD as initiator', () => {
     }
   });
 
+  it('ENH-022 VERBS-018: an ORD above the IRD that the queue pair was made for, or that the program gave, is not met, whatever the policy allows', () => {
+    const made = [[{ side: { qp: { ird: 1 } } }, 1], [{ param: { responderResources: 2 } }, 2], [{ side: { qp: { ird: 40 } } }, 40]] as const;
+    for (const [options, limit] of made) {
+      for (const ord of [limit, limit + 1]) {
+        const { bench, peer } = rawResponderUp({ ...quiet(), ...options }, { enhanced: { ...PEER_ENHANCED, d: false, ord } });
+        expect(peer.terminates()).toEqual(ord > limit ? ['2/0/06'] : []);
+        if (ord <= limit) expect(bench.side.qp.query().ird).toBe(Math.max(ord, Math.min(limit, 16)));
+      }
+    }
+  });
+
+  const unsettled: readonly (readonly [string, Partial<ConnectionPolicy>, { revision: number; enhanced?: NaiveEnhanced }])[] = [
+    ['revision 1', { mpaRevision: 1 }, { revision: 1 }],
+    ['a plain Reply to an enhanced Request', {}, { revision: 1 }],
+    ['depths left open', { negotiateDepths: false }, { revision: 2, enhanced: { ...PEER_ENHANCED, d: false, ird: OPEN, ord: OPEN } }],
+  ];
+  it.each(unsettled)('ENH-026 ENH-027 RDMAP-051 RDMAP-052 VERBS-018: with %s the depths are those that the program gave', (_, policy, reply) => {
+    const { bench, peer } = rawResponderUp({ ...quiet(policy), param: { initiatorDepth: 2, responderResources: 2 }, network: { buffer: 600 } }, reply);
+    expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 2, ord: 2 });
+    expect(bench.side.qp.query()).toMatchObject({ ird: 2, ord: 2 });
+    const mr = bench.side.register(64);
+    for (const wrId of [1, 2, 3, 4, 5]) bench.side.qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr, length: 4 }], rkey: 7, remoteAddr: 0 });
+    bench.settle();
+    expect(peer.segments().filter((segment) => segment.opcode === 1).length).toBe(2);
+    servedAtOnce(bench, peer, 3, false);
+  });
+
+  it('VERBS-018: with revision 1 the depths are those that the queue pair was made for', () => {
+    const { bench } = rawResponderUp({ ...quiet({ mpaRevision: 1 }), side: { qp: { ird: 3, ord: 5 } } });
+    expect(bench.side.qp.query()).toMatchObject({ ird: 3, ord: 5 });
+  });
+
+  it('ENH-044: depths left open and no Read asked for: a Read RTR has its one Read all the same', () => {
+    const { bench, peer } = rawResponderUp({ ...quiet({ negotiateDepths: false, rtrOffered: ['read'] }), param: { initiatorDepth: 0 } }, { enhanced: { ...PEER_ENHANCED, c: false, ird: OPEN, ord: OPEN } });
+    expect(peer.segments()).toMatchObject([{ opcode: 1, readRequest: { size: 0 } }]);
+    expect(bench.side.event('established')!.negotiated.ord).toBe(1);
+  });
+
   it('ENH-023: the responder\'s depths are given to the program, accepting or rejecting', () => {
     const enhanced = { ...PEER_ENHANCED, d: false, ird: 11, ord: 12 };
     expect(rawResponderUp(quiet(), { enhanced }).bench.side.event('established')!.parameters).toMatchObject({ responderResources: 11, initiatorDepth: 12 });

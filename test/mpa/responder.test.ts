@@ -193,6 +193,14 @@ describe('the decision', () => {
     expect(bench.side.qp.state).toBe('idle');
   });
 
+  it('ENH-024 ENH-025: a rejection too answers a depth of 0x3FFF by 0x3FFF, and names none of its own', async () => {
+    for (const [ird, ord] of [[4, 0x3fff], [0x3fff, 4], [0x3fff, 0x3fff], [4, 4]] as const) {
+      const { peer } = await rawInitiatorUp({ onRequest: (connection) => connection.reject() }, { enhanced: { ...PEER_ENHANCED, ird, ord } });
+      const wanted = { ird: ord === 0x3fff ? 0x3fff : 0, ord: ird === 0x3fff ? 0x3fff : 0 };
+      expect(peer.startup().frame).toMatchObject({ reject: true, enhanced: wanted });
+    }
+  });
+
   it('MPA-031 ENH-009: a rejection of an enhanced Request repeats revision and S', async () => {
     const { peer } = await rawInitiatorUp({ onRequest: (connection) => connection.reject(count(3)) }, { enhanced: PEER_ENHANCED });
     expect(peer.startup().frame).toMatchObject({ reject: true, revision: 2, enhancedData: true, enhanced: { a: true }, privateData: count(3) });

@@ -177,6 +177,79 @@ describe('a close of our own', () => {
     script.memoryUntouched();
   });
 
+  // What follows takes longer than the close time-out, which is not for work that goes on.
+  const PATIENCE = 400;
+  const SLOW = { bandwidth: 1000, buffer: 20_000 } as const;
+  const MIB = 1 << 20;
+
+  it.each(['send', 'rdma-write', 'rdma-read', 'the peer reads'] as const)('DDP-059 VERBS-041: a close waits for posted work as long as that goes on (%s of 4 MiB over a slow link)', async (what) => {
+    const policy = { closeTimeout: PATIENCE };
+    const pair = await connectedPair({ network: SLOW, client: { policy }, server: { policy } });
+    const { client, server } = pair;
+    const ours = client.register(pattern(4 * MIB));
+    const theirs = server.register(4 * MIB);
+    if (what === 'send') server.qp.postRecv({ wrId: 9, sges: [{ mr: theirs }] });
+    const from = pair.time.now();
+    if (what === 'the peer reads') {
+      server.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr: theirs }], rkey: ours.rkey, remoteAddr: 0 });
+      pair.advance(20);
+    } else {
+      client.qp.postSend({ wrId: 1, opcode: what, sges: [{ mr: ours }], rkey: theirs.rkey, remoteAddr: 0 });
+    }
+    client.connection!.disconnect();
+    pair.run();
+    expect(pair.time.now() - from).toBeGreaterThan(9 * PATIENCE);
+    expect([client.event('disconnected')?.cause, server.event('disconnected')?.cause]).toEqual(['graceful', 'graceful']);
+    expect((what === 'the peer reads' ? server : client).sent()).toMatchObject([{ wrId: 1, status: 'success' }]);
+    expect(Buffer.compare(theirs.bytes, ours.bytes)).toBe(0);
+  });
+
+  it('DDP-059 DDP-064: a peer that stops taking what we send is given up the close time-out later', async () => {
+    const script = await scripted({ policy: { closeTimeout: PATIENCE }, network: SLOW });
+    const { mr } = script.region(2 * MIB);
+    script.side.qp.postSend({ wrId: 1, opcode: 'send', sges: [{ mr }] });
+    script.side.connection!.disconnect();
+    script.settle(3 * PATIENCE);
+    expect(script.peer.ending).toBe('open');
+    script.peer.pause();
+    const from = script.time.now();
+    script.finish();
+    expect(script.peer.ending).toBe('reset');
+    expect(script.peer.endedAt! - from).toBeLessThan(2 * PATIENCE);
+    expect(script.side.event('disconnected')).toMatchObject({ cause: 'timeout' });
+    expect(script.side.sent()).toMatchObject([{ wrId: 1, status: 'flushed' }]);
+  });
+
+  it('DDP-059 VERBS-045: a peer that answers a Read by a few octets now and then does not hold the connection for ever', async () => {
+    const script = await scripted({ role: 'responder', policy: { closeTimeout: PATIENCE } });
+    const { mr } = script.region(MIB);
+    script.side.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
+    script.settle();
+    const from = script.time.now();
+    script.side.connection!.disconnect();
+    for (let at = 0n; script.peer.ending === 'open' && at < 1000n; at++) {
+      script.send(readResponse(mr.rkey, at, pattern(1), { last: false })).settle(PATIENCE - 10);
+    }
+    // One time-out for the close, one for the Read and one for each 64 KiB of it.
+    const spells = Math.round((script.peer.endedAt! - from) / PATIENCE);
+    expect([script.peer.ending, spells]).toEqual(['reset', 18]);
+    script.finish();
+    expect(script.side.event('disconnected')).toMatchObject({ cause: 'timeout' });
+  });
+
+  it('DDP-059 VERBS-045: nor does a peer that reads on and on after our close', async () => {
+    const script = await scripted({ policy: { closeTimeout: PATIENCE } });
+    const { mr } = script.region(16);
+    script.send(readRequest(1, { size: 0, sourceStag: mr.rkey }));
+    script.side.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
+    script.settle();
+    const from = script.time.now();
+    script.side.connection!.disconnect();
+    for (let msn = 2; script.peer.ending === 'open' && msn < 200; msn++) script.send(readRequest(msn, { size: 0, sourceStag: mr.rkey })).settle(50);
+    expect(script.peer.ending).toBe('reset');
+    expect(script.peer.endedAt! - from).toBeLessThan(4 * PATIENCE);
+  });
+
   it('DDP-064: a peer that never answers our FIN is reset after the close time-out', async () => {
     const script = await scripted({ policy: { closeTimeout: 900 } });
     script.side.connection!.disconnect();

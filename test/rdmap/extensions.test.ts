@@ -152,6 +152,20 @@ describe('Atomics at the responder', () => {
     expect(segments.flatMap((segment) => segment.atomicResponse ?? [])).toEqual([{ requestId: 0xdead_beef, original: 0n }, { requestId: 0, original: 1n }]);
   });
 
+  it('EXT-022: responses have numbers of their own, whatever this side has asked for', async () => {
+    const script = await scripted({ role: 'responder' });
+    const { rkey } = word(script, 0n);
+    const { mr } = script.region(24);
+    for (const i of [0, 1]) script.side.qp.postSend({ opcode: 'rdma-read', sges: [{ mr, offset: 8 * i, length: 8 }], rkey: 1, remoteAddr: 0 });
+    script.settle();
+    script.send(atomic(1, { stag: rkey, data: 1n })).settle();
+    script.side.qp.postSend({ opcode: 'rdma-read', sges: [{ mr, offset: 16, length: 8 }], rkey: 1, remoteAddr: 0 });
+    script.send(atomic(2, { stag: rkey, data: 1n })).settle();
+    const msns = (opcode: number): unknown => script.sent(opcode).map((segment) => (segment.tagged ? [] : [segment.qn, segment.msn]));
+    expect(msns(OP.atomicResponse)).toEqual([[3, 1], [3, 2]]);
+    expect(msns(OP.readRequest)).toEqual([[1, 1], [1, 2], [1, 3]]);
+  });
+
   it('EXT-031: values are big-endian on the wire and in the order of this machine in memory', async () => {
     const script = await scripted();
     const { mr } = script.region(8);
@@ -168,6 +182,36 @@ describe('Atomics at the responder', () => {
     script.send(blamed).settle();
     expectTerminate(script, { layer: 0, etype: 2, code: 7, blamed });
     script.memoryUntouched();
+  });
+
+  it('EXT-032 EXT-033: what counts is where the word lies in memory, not its TO', async () => {
+    for (const odd of [1, 3]) {
+      const memory = new Uint8Array(new ArrayBuffer(32), odd, 24);
+      for (const [to, taken] of [[0, false], [8, false], [8 - odd, true]] as const) {
+        const script = await scripted();
+        const mr = script.side.register(memory.fill(0));
+        const blamed = atomic(1, { stag: mr.rkey, to: BigInt(to), data: 1n });
+        script.send(blamed).settle();
+        if (taken) expect(originals(script)).toEqual([0n]);
+        else expectTerminate(script, { layer: 0, etype: 2, code: 7, blamed });
+        expect(memory.some((octet) => octet !== 0)).toBe(taken);
+      }
+    }
+  });
+
+  const badAtomics: readonly (readonly [string, string, boolean, (stag: number) => AtomicFields])[] = [
+    ['to an STag nobody knows', '0/1/00', true, (stag) => ({ stag: (stag ^ 0x100) >>> 0, data: 1n })],
+    ['to a misaligned word', '0/2/07', true, (stag) => ({ stag, to: 4n, data: 1n })],
+    ['on a queue pair that lets nobody write', '0/1/02', false, (stag) => ({ stag, data: 1n })],
+  ];
+  it.each(badAtomics)('EXT-043 RDMAP-074 VERBS-069: the Terminate for an Atomic %s (%s) waits until the Read in front is answered', async (_, code, inboundWrite, fields) => {
+    const script = await scripted({ side: { qp: { inboundWrite } }, open: false });
+    const { mr } = script.region(50_000);
+    const blamed = atomic(2, fields(mr.rkey));
+    script.send(readRequest(1, { size: 50_000, sourceStag: mr.rkey }), blamed).settle();
+    const [layer, etype, number] = code.split('/').map(Number);
+    expectTerminate(script, { layer: layer!, etype: etype!, code: number!, blamed });
+    expect(script.sent(OP.readResponse).at(-1)).toMatchObject({ last: true });
   });
 
   it('EXT-042: a Write in front of an Atomic is seen by it', async () => {

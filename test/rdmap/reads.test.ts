@@ -370,6 +370,24 @@ describe('fairness of Sends and Read Responses', () => {
     expect(messages.map((m) => m.opcode)).toEqual([OP.write, OP.readResponse, OP.write]);
   });
 
+  it('DDP-036: a Write posted while a response of several quanta goes out waits for its end, where a Send does not', async () => {
+    const script = await scripted({ crc: false, network: { buffer: 20_000 }, policy: { emss: 9000 } });
+    const { mr } = script.region(1_000_000, undefined, BASE);
+    script.peer.pause();
+    script.send(readRequest(1, { size: 1_000_000, sourceStag: mr.rkey, sourceTo: BASE })).settle();
+    script.side.qp.postSend([
+      { opcode: 'send', inline: pattern(9) },
+      { opcode: 'rdma-write', sges: [{ mr, length: 20_000 }], rkey: 2, remoteAddr: 0 },
+    ]);
+    script.peer.resume();
+    script.settle(2000);
+    const { messages, problems } = reassemble(script.fpdus());
+    expect(problems).toEqual([]);
+    expect(messages.map((m) => m.opcode).sort()).toEqual([OP.write, OP.readResponse, OP.send]);
+    const segments = script.segments();
+    expect(segments.findIndex(({ opcode }) => opcode === OP.send)).toBeLessThan(segments.findLastIndex(({ opcode }) => opcode === OP.readResponse));
+  });
+
   it('RDMAP-029: a flood of Sends does not hold up a response: they take turns', async () => {
     const pair = await plainPair({ emss: 1460 });
     const { client, server } = pair;

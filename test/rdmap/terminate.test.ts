@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
 import { encodeTerminate, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import type { NaiveTerminate } from '../support/naive/types.ts';
-import { expectTerminate, OP, pattern, readResponse, scripted, send, write, type Script } from './scripted.ts';
+import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send, write, type Script } from './scripted.ts';
 
 const NARROW = { buffer: 2000 } as const;
 /** A message that does not fit into the writes that may be under way. */
@@ -69,6 +69,17 @@ describe('a Terminate that is sent', () => {
       expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'local-protection-error'], [2, 'flushed']]);
       expect(script.side.asyncEvents.some((event) => event.type === 'terminate-sent')).toBe(true);
     }
+  });
+
+  it('RDMAP-085: nor has it any where a receive is no longer backed by memory, though a segment of the peer brought it to light', async () => {
+    const script = await scripted();
+    script.receives(1, 16).mr.deregister();
+    script.send(send(1, pattern(8))).settle();
+    expectTerminate(script, { layer: 0, etype: 0, code: 0 });
+    expect(script.fpdus().map((fpdu) => fpdu.ulpduLength)).toEqual([22]);
+    script.memoryUntouched();
+    script.end().finish();
+    expect(script.received()).toMatchObject([{ wrId: 1000, status: 'local-protection-error' }]);
   });
 
   it('RDMAP-072: a region that goes away in the middle of a Send: the Terminate takes the place of the next segment', async () => {
@@ -167,6 +178,32 @@ describe('a Terminate that is sent', () => {
     expect(script.side.event('disconnected')).toMatchObject({ cause: 'terminated' });
   });
 
+  it.each(['Read', 'Atomic'] as const)('RDMAP-071 RDMAP-074 RDMAP-090 VERBS-069: for a bad %s behind a response that takes longer than the close time-out it comes when that has gone out', async (kind) => {
+    const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
+    const { mr } = script.region(2 << 20);
+    const body = new Uint8Array(52);
+    const bad = kind === 'Read' ? readRequest(2, { size: 4, sourceStag: 7 }) : untaggedUlpdu({ opcode: OP.atomicRequest, qn: 1, msn: 2 }, body);
+    script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), bad);
+    while (script.peer.ending === 'open') script.settle(50);
+    const answer = script.sent(OP.readResponse);
+    expect(answer.at(-1)).toMatchObject({ last: true });
+    expect(answer.reduce((all, { payload }) => all + payload.length, 0)).toBe(2 << 20);
+    expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed: bad, ...(kind === 'Read' ? { readHeader: true } : {}) });
+    expect(script.peer.endedAt).toBeGreaterThan(4000);
+  });
+
+  it('RDMAP-091: a peer that stops reading the responses it is owed is reset the close time-out later', async () => {
+    const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
+    const { mr } = script.region(2 << 20);
+    script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), readRequest(2, { size: 4, sourceStag: 7 })).settle(2000);
+    expect(script.peer.ending).toBe('open');
+    script.peer.pause();
+    const from = script.time.now();
+    script.finish();
+    expect(script.peer.ending).toBe('reset');
+    expect(script.peer.endedAt! - from).toBeLessThan(600);
+  });
+
   it('RDMAP-091: a peer that does not even read is reset after the close time-out', async () => {
     const script = await scripted({ policy: { closeTimeout: 700 }, network: NARROW });
     const { mr } = script.region(2 * LONG);
@@ -188,6 +225,16 @@ describe('a Terminate that is received', () => {
     expect(event.terminate).toMatchObject({ origin: 'remote', layer: 1, type: 1, code: 0, segmentLength: 22 });
     expect(event.terminate.ddpHeader).toEqual(taggedUlpdu({ opcode: 0, stag: 5, to: 6n }));
     expect(script.side.asyncEvents.map((e) => e.type)).toEqual(['terminate-received']);
+    endsSilently(script);
+  });
+
+  it('RDMAP-084: with D the length field is there without M too, and then means nothing', async () => {
+    const script = await scripted();
+    const ddpHeader = { tagged: true, last: true, dv: 1, ddpReserved: 0, rv: 1, rdmapReserved: 0, opcode: 0, stag: 5, to: 6n } as const;
+    script.send(terminate(encodeTerminate({ ...REMOTE_ERROR, m: false, d: true, segmentLength: 0xfeed, ddpHeader }))).settle();
+    const event = script.side.event('terminate')!;
+    expect(event.terminate).toMatchObject({ layer: 1, type: 1, code: 0, segmentLength: undefined });
+    expect(event.terminate.ddpHeader).toEqual(taggedUlpdu({ opcode: 0, stag: 5, to: 6n }));
     endsSilently(script);
   });
 

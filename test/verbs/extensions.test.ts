@@ -118,6 +118,16 @@ describe('Immediate Data', () => {
     expect(codeOf(() => client.qp.postSend({ opcode: 'rdma-write', rkey: 0, remoteAddr: 0, solicited: true }))).toBe('ERR_INVALID_ARGUMENT');
   });
 
+  it('EXT-003 EXT-015: the Immediate Data behind a Write names no STag to invalidate', () => {
+    const { bench, peer } = rawResponderUp();
+    const mr = bench.side.register(pattern(5000));
+    bench.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr }], rkey: 0x0102_0304, remoteAddr: 0, immediate: 5n });
+    bench.side.qp.postSend({ opcode: 'rdma-write', inline: pattern(4), rkey: 0x0506_0708, remoteAddr: 0, immediate: 6n, solicited: true });
+    bench.settle();
+    expect(peer.segments().flatMap((s) => (s.tagged ? [] : [[s.opcode, s.qn, s.msn, s.mo, s.invalidateStag, s.last]]))).toEqual([[8, 0, 1, 0, 0, true], [9, 0, 2, 0, 0, true]]);
+    expect(peer.problems()).toEqual([]);
+  });
+
   it('a Write with immediate that fails gives one completion as well', async () => {
     const pair = await connectedPair();
     const { client } = pair;
