@@ -16,6 +16,7 @@ import type { RingReader } from './ring.ts';
 export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
   readonly id: number;
   readonly #engine: EngineCore;
+  /** Null until the application has said what its own one is for. */
   link: StreamLink | null = null;
   endpoint: StreamEndpoint | null = null;
   boundWindows = 0;
@@ -58,12 +59,17 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
   }
 
   obey(command: Extract<Command, { link: number }>): void {
-    const link = this.link!;
+    if (command.type === 'resize') {
+      this.endpoint!.sq.resize(command.send);
+      if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
+      return;
+    }
+    const { link } = this;
+    if (link === null) {
+      if (command.type === 'cancel') this.#engine.forget(this); // given up before it was begun
+      return;
+    }
     switch (command.type) {
-      case 'resize':
-        this.endpoint!.sq.resize(command.send);
-        if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
-        break;
       case 'accept':
         this.#settle();
         link.accept(this.endpoint!, command.privateData, command.wishes);
@@ -78,9 +84,6 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
       case 'set-ord':
         link.setOrd(command.ord);
         break;
-      case 'preset-msn':
-        link.presetMsn(command.qn, command.msn);
-        break;
       case 'cancel':
         if (!link.cancel() && link.opened) link.abort();
         if (!link.opened) this.#engine.forget(this);
@@ -90,6 +93,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
         if (command.type === 'terminate') link.terminate(command.code);
         else if (command.type === 'close') link.close();
         else if (command.type === 'abort') link.abort();
+        else if (command.type === 'preset-msn') link.presetMsn(command.qn, command.msn);
     }
   }
 

@@ -6,6 +6,9 @@
  * **Before anything that comes in from the network: read the ring until it is empty.** What was posted or registered before a peer could know
  * of it is in place when the peer uses it, as in-thread. What waits there is bounded by the queues, since requests complete only later. Nothing in
  * here waits for the application's thread.
+ *
+ * **Nothing that a peer does may throw out of here: it would end the device.** A link can go at any time, and what the application says for it until it
+ * hears of that is passed over: whatever names a link finds it in `#links` or is dropped.
  */
 import { setImmediate } from 'node:timers';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
@@ -197,11 +200,13 @@ export class EngineCore implements PolledSource {
         this.#unlisten(command.listener);
         break;
       case 'endpoint':
-        this.#link(command.link).attach(command.endpoint, this.#shared.get(command.endpoint.srq));
+        // The application's own links begin with this. Of ours it may not have heard yet that one has gone.
+        if (command.link % 2 === 0) this.#newLink(command.link);
+        this.#links.get(command.link)?.attach(command.endpoint, this.#shared.get(command.endpoint.srq));
         break;
       case 'connect': {
-        const link = this.#link(command.link);
-        link.link = this.#progress.connect({ ...command, endpoint: link.endpoint! }, link);
+        const link = this.#links.get(command.link);
+        if (link !== undefined) link.link = this.#progress.connect({ ...command, endpoint: link.endpoint! }, link);
         break;
       }
       case 'operation':
@@ -211,13 +216,9 @@ export class EngineCore implements PolledSource {
     }
   }
 
-  /** The link of this number; the active side's is made with its first command. */
-  #link(id: number): CoreLink {
-    let link = this.#links.get(id);
-    if (link === undefined) {
-      link = new CoreLink(this, id);
-      this.#links.set(id, link);
-    }
+  #newLink(id: number): CoreLink {
+    const link = new CoreLink(this, id);
+    this.#links.set(id, link);
     return link;
   }
 
@@ -266,7 +267,7 @@ export class EngineCore implements PolledSource {
       turnedAway: (remote) => this.tell({ type: 'turned-away', listener: id, remote }),
       acceptFailed: (error) => this.tell({ type: 'accept-failed', listener: id, error: packError(error) }),
       incoming: (link) => {
-        const made = this.#link(this.#nextLink);
+        const made = this.#newLink(this.#nextLink);
         this.#nextLink += 2;
         made.link = link;
         made.decided = () => pending.delete(made);

@@ -143,6 +143,25 @@ describe('work requests', () => {
     await client.qp.drainSend();
   });
 
+  it('depths may grow while the connect still waits behind receives that fill the ring', async () => {
+    const [BEFORE, DEPTH] = [16_000, 24_000];
+    const client = new End(near, { maxRecvWr: BEFORE });
+    const server = new End(far, { maxSendWr: DEPTH, signalAll: false });
+    const sink = memory(client, 4);
+    client.qp.postRecv(Array.from({ length: BEFORE }, (_, wrId) => ({ wrId, sges: [{ mr: sink }] })));
+    const listener = await far.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
+      server.watch(request);
+      request.accept(server.qp);
+    });
+    client.watch(near.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port }));
+    client.qp.modify({ maxRecvWr: DEPTH });
+    client.qp.postRecv(Array.from({ length: DEPTH - BEFORE }, (_, i) => ({ wrId: BEFORE + i, sges: [{ mr: sink }] })));
+    await until(() => server.event('established') !== undefined);
+    listener.close();
+    server.qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, inline: Uint8Array.of(1) })));
+    expect((await client.completed(DEPTH)).map(({ wrId }) => wrId)).toEqual(Array.from({ length: DEPTH }, (_, i) => i));
+  });
+
   it('misuse throws at once, in the caller\'s thread', async () => {
     const { client } = await pair({ maxSendWr: 1 });
     const mr = memory(client, 8, ACCESS.REMOTE_READ);
