@@ -71,12 +71,10 @@ export class RingWriter {
     return ((this.#head - this.#tail) | 0) + words <= this.#mask + 1;
   }
 
-  /** Ask to be rung when there is room. False if there is some by now, after all. */
+  /** Ask to be rung when there is room. False if there is some by now, after all; the wish stays, for it may be an earlier one's too. */
   waitForRoom(words: number): boolean {
     Atomics.store(this.words, WANTS_ROOM, 1);
-    if (!this.#hasRoom(2 * words)) return true;
-    Atomics.store(this.words, WANTS_ROOM, 0);
-    return false;
+    return !this.#hasRoom(2 * words);
   }
 
   /** Let the reader see what has been written. True if it sleeps and has to be rung. */

@@ -1,5 +1,5 @@
 // The ring alone: order, the end of the ring, a full ring, and who rings whom.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
 
 function ends(words: number): { writer: RingWriter; reader: RingReader } {
@@ -122,5 +122,21 @@ describe('the ring', () => {
     read(reader);
     expect([reader.release(), reader.release()]).toEqual([true, false]);
     expect(write(writer, 1, 8, 0)).toBe(true);
+  });
+
+  it('a wish for room holds although somebody else finds some meanwhile: between the reader giving it back and looking who waits', () => {
+    const { writer, reader } = ends(64);
+    while (write(writer, 1, 8, 0));
+    writer.publish();
+    expect(writer.waitForRoom(8)).toBe(true);
+    while (read(reader) !== null);
+    const { store } = Atomics;
+    const spy = vi.spyOn(Atomics, 'store').mockImplementationOnce((...args) => {
+      const stored = store(...args);
+      expect(writer.waitForRoom(2)).toBe(false);
+      return stored;
+    });
+    expect(reader.release()).toBe(true);
+    spy.mockRestore();
   });
 });
