@@ -5,6 +5,8 @@
  * object. What is published is never taken back, and the application's thread waits for the engine only in `fence` and `counters`: calls
  * that must not return before the engine has come that far. An engine that does not answer in time counts as failed.
  */
+// Held here, as in `transport/busy-poll.ts`.
+import { setImmediate } from 'node:timers';
 import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker } from 'node:worker_threads';
 import { IwarpError } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';

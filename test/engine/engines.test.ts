@@ -1,6 +1,6 @@
 // Options, several engines on one device, and what keeps a process alive.
 import { execFile } from 'node:child_process';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { connect, createServer, openRnic, type Connection, type Rnic } from '../../src/index.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
@@ -126,6 +126,25 @@ describe('several engines', () => {
     for (const { qp } of clients) qp.postSend({ opcode: 'send' });
     const taken = [...(await servers[0]!.completed(1)), ...(await servers[1]!.completed(1))];
     expect(taken.map(({ wrId }) => wrId as number).toSorted()).toEqual([1, 2]);
+    await stop(near, far);
+  });
+});
+
+describe('a program that replaces the timers', () => {
+  it('still hears of its engine: of its listener, and of more than is taken in one turn', async () => {
+    const DEPTH = 6000;
+    const [near, far] = [openWorkers(), openWorkers()];
+    vi.useFakeTimers({ toFake: ['setImmediate'] });
+    try {
+      const [client, server] = [new End(near, { maxSendWr: DEPTH, signalAll: false }), new End(far, { maxRecvWr: DEPTH })];
+      await join(client, server);
+      server.qp.postRecv(Array.from({ length: DEPTH }, (_, wrId) => ({ wrId })));
+      client.qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const })));
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+      expect(await server.completed(DEPTH)).toHaveLength(DEPTH);
+    } finally {
+      vi.useRealTimers();
+    }
     await stop(near, far);
   });
 });
