@@ -4,9 +4,8 @@
  */
 import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
-import { executeLocal } from '../rdmap/local-work.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WcStatus, type WorkOwner } from '../rdmap/work.ts';
+import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
 import type { EngineCore } from './core.ts';
 import { packError, type Command, type EndpointState, type OperationState } from './messages.ts';
 import { NUMBER_OF_STATUS, readReceive, readSend, RECEIVED } from './records.ts';
@@ -32,7 +31,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     const { pd, qp, sendDepth, receiveDepth, srq: _srq, ...rest } = state;
     this.endpoint = {
       ...rest,
-      pdHandle: pd, number: qp, stags: this.#engine.stags,
+      pdHandle: pd, number: qp, stags: this.#engine.replica.table,
       sq: new SendQueue(sendDepth),
       rq: shared ?? new ReceiveQueue(receiveDepth),
       rqShared: shared !== undefined,
@@ -41,21 +40,14 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
   }
 
   send(ring: RingReader, at: number, operation: OperationState | null): void {
-    const wqe = readSend(ring, at, this.endpoint!.sq, this.#engine.elements);
-    if (operation !== null) {
-      const { stags, elements } = this.#engine;
-      const local = this.#engine.operation(operation, this);
-      const run = (): WcStatus => {
-        if (local.type === 'register') elements.promised.delete(((local.entry.stag & 0xffff_ff00) | local.key) >>> 0);
-        return executeLocal(stags, local);
-      };
-      wqe.local = { run, operation: local, memory: null };
-    }
+    const { replica } = this.#engine;
+    const wqe = readSend(ring, at, this.endpoint!.sq, replica);
+    if (operation !== null) wqe.local = replica.work(operation, this);
     this.link?.kick();
   }
 
   receive(words: Int32Array, at: number): void {
-    readReceive(words, at, this.endpoint!.rq, this.#engine.elements);
+    readReceive(words, at, this.endpoint!.rq, this.#engine.replica);
   }
 
   obey(command: Extract<Command, { link: number }>): void {
@@ -66,7 +58,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     }
     const { link } = this;
     if (link === null) {
-      if (command.type === 'cancel') this.#engine.forget(this); // given up before it was begun
+      if (command.type === 'cancel') this.#end(); // given up before it was begun
       return;
     }
     switch (command.type) {
@@ -86,7 +78,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
         break;
       case 'cancel':
         if (!link.cancel() && link.opened) link.abort();
-        if (!link.opened) this.#engine.forget(this);
+        if (!link.opened) this.#end();
         break;
       default:
         if (!link.opened) break;
@@ -102,6 +94,16 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     this.decided = null;
   }
 
+  /** It is over. A stream completes what it has had; what it has not is not done here. */
+  #end(): void {
+    this.#settle();
+    if (this.endpoint !== null) {
+      const { sq } = this.endpoint;
+      for (let at = sq.tail; at < sq.head; at++) sq.slot(at).local?.memory?.settled();
+    }
+    this.#engine.forget(this);
+  }
+
   // --------------------------------------------------------------------------------------------------- LinkHandler
 
   opened(): void {
@@ -110,7 +112,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
 
   failed(error: Error): void {
     this.#engine.tell({ type: 'failed', link: this.id, error: packError(error) });
-    this.#engine.forget(this);
+    this.#end();
   }
 
   event(event: StreamEvent): void {
@@ -125,15 +127,17 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
       deciding,
       counters: closed ? link.counters() : undefined,
     });
-    if (!closed) return;
-    this.#settle();
-    this.#engine.forget(this);
+    if (closed) this.#end();
   }
 
   // ----------------------------------------------------------------------------------------------------- WorkOwner
 
   sendCompleted(wqe: SendWqe): void {
     const status = NUMBER_OF_STATUS.get(wqe.status)!;
+    if (wqe.local !== null) {
+      wqe.local.memory?.settled();
+      wqe.local = null;
+    }
     this.endpoint!.sq.complete(true); // the application's own entry waits to be polled; this one is free
     this.#engine.sent(this, status);
   }

@@ -12,12 +12,9 @@
  */
 import { setImmediate } from 'node:timers';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
-import { NO_BYTES } from '../base/copy.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
 import { ThreadProgress } from '../cm/link.ts';
-import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
-import type { LocalOperation } from '../rdmap/local-work.ts';
 import { resourcesOf } from '../rdmap/resources.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
@@ -28,22 +25,17 @@ import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import { CoreLink } from './core-link.ts';
-import {
-  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type OperationState,
-} from './messages.ts';
+import { packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart } from './messages.ts';
 import { Outbox } from './outbox.ts';
-import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE, type Elements } from './records.ts';
+import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE } from './records.ts';
 import { RingReader, RingWriter } from './ring.ts';
+import { StagReplica } from './stag-replica.ts';
 
 /**
  * The first news of a turn of the event loop rings at once. The application's thread that has dealt with it and sleeps again before the turn is over is
  * rung at its end, or behind so many reads, a fraction of a millisecond: each time costs both threads as much as several messages.
  */
 const READS_PER_BELL = 16;
-
-const NEVER = (): never => {
-  throw new Error('an engine allocates no STags');
-};
 
 /** Start the engine on what the worker was given. */
 export function runEngine(start: EngineStart): void {
@@ -55,8 +47,7 @@ export function runEngine(start: EngineStart): void {
 
 /** Everything a connection and its events need of the engine. */
 export class EngineCore implements PolledSource {
-  readonly elements: Elements;
-  readonly stags: StagTable;
+  readonly replica: StagReplica;
   readonly outbox: Outbox;
   readonly #start: EngineStart;
   readonly #reader: RingReader;
@@ -81,10 +72,7 @@ export class EngineCore implements PolledSource {
     this.#reader = new RingReader(start.submissions);
     this.#objects = start.objects;
     this.outbox = new Outbox(new RingWriter(start.completions), start.doorbell, start.objects);
-    this.stags = new StagTable(NEVER, start.stagLimit);
-    const gone = new StagEntry(0, 'region', 0);
-    gone.valid = false;
-    this.elements = { stags: this.stags, promised: new Map(), gone };
+    this.replica = new StagReplica(start.stagLimit);
     const crc = createCrc32cEngine(start.crc32c);
     const resources = resourcesOf(crc);
     const before = (): void => {
@@ -145,7 +133,7 @@ export class EngineCore implements PolledSource {
         this.#links.get(words[at + 1]!)?.receive(words, at);
         break;
       case TO_ENGINE.SHARED_RECEIVE:
-        readReceive(words, at, this.#shared.get(words[at + 1]!)!, this.elements);
+        readReceive(words, at, this.#shared.get(words[at + 1]!)!, this.replica);
         break;
       case TO_ENGINE.COMMAND:
         this.#obey(this.#take());
@@ -169,7 +157,10 @@ export class EngineCore implements PolledSource {
     return receiveMessageOnPort(this.#objects)!.message as Command;
   }
 
+  /** Whoever waits for it finds what has happened before. */
   #reply(fence: number): void {
+    this.endRun();
+    this.outbox.publishQuietly();
     Atomics.store(this.#start.replies, REPLY.FENCE, fence);
     Atomics.notify(this.#start.replies, REPLY.FENCE);
   }
@@ -177,13 +168,13 @@ export class EngineCore implements PolledSource {
   #obey(command: Command): void {
     switch (command.type) {
       case 'entry':
-        this.#putEntry(command.entry);
+        this.replica.put(command.entry);
         break;
-      case 'drop': {
-        const entry = this.stags.withIndex(command.stag);
-        if (entry !== undefined) this.stags.free(entry);
+      case 'share':
+      case 'invalidate':
+      case 'drop':
+        this.replica[command.type](command.stag);
         break;
-      }
       case 'shared-queue':
         this.#shared.set(command.srq, new ReceiveQueue(command.depth));
         break;
@@ -220,41 +211,6 @@ export class EngineCore implements PolledSource {
     const link = new CoreLink(this, id);
     this.#links.set(id, link);
     return link;
-  }
-
-  // -------------------------------------------------------------------------------------------------------- memory
-
-  #putEntry(state: EntryState): void {
-    const { stags } = this;
-    let entry = stags.withIndex(state.stag);
-    if (entry === undefined || entry.kind !== state.kind || entry.pd !== state.pd) {
-      entry = new StagEntry(state.stag, state.kind, state.pd);
-      stags.insert(entry);
-    }
-    if (entry.region !== null) stags.invalidate(entry);
-    stags.rekey(entry, state.stag & 0xff);
-    Object.assign(entry, {
-      qp: state.qp, valid: state.valid, access: state.access, baseHi: state.baseHi, baseLo: state.baseLo, zeroBased: state.zeroBased,
-      shared: state.shared, bytes: state.bytes ?? NO_BYTES,
-    });
-    const region = state.region === 0 ? undefined : stags.withIndex(state.region);
-    if (region === undefined) return;
-    // Bound through a queue pair of another engine.
-    entry.region = region;
-    entry.binder = { boundWindows: 1 };
-    region.windows++;
-  }
-
-  /** The operation with the entries of this thread in it. */
-  operation(state: OperationState, binder: WindowBinder): LocalOperation {
-    const { gone } = this.elements;
-    const entry = this.stags.withIndex(state.index) ?? gone;
-    if (state.type === 'invalidate') return { ...state, entry };
-    if (state.type === 'register') {
-      this.elements.promised.set(((state.index & 0xffff_ff00) | state.key) >>> 0, state.bytes);
-      return { ...state, entry };
-    }
-    return { ...state, entry, region: this.stags.withIndex(state.regionStag) ?? gone, binder };
   }
 
   // ----------------------------------------------------------------------------------------------------- listeners

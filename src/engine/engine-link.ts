@@ -204,7 +204,7 @@ export class EngineLink implements StreamLink {
     for (let i = 0; i < count; i++) {
       const wqe = sq.slot(sq.tail);
       wqe.status = STATUSES[status]!;
-      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local);
+      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local.operation);
       owner.sendCompleted(wqe);
     }
   }
@@ -301,5 +301,6 @@ function operationState(operation: LocalOperation): OperationState {
     return { ...rest, index };
   }
   const { entry: _entry, ...rest } = operation;
-  return { ...rest, index } as OperationState;
+  if (rest.type === 'invalidate') return { ...rest, index };
+  return { ...rest, index, bytes: rest.bytes.length === 0 ? null : rest.bytes };
 }

@@ -1,6 +1,7 @@
 /** The rare things that pass between an application's thread and an engine, as objects that a message port can copy. */
 import { ERROR_CODES, IwarpError, type IwarpErrorCode } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';
+import type { StagState } from '../ddp/stag-table.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { noCounters } from '../rdmap/counters.ts';
@@ -43,24 +44,6 @@ export interface EngineSettings {
 /** Words of {@link EngineStart.replies}. */
 export const REPLY = { FENCE: 0, READY: 1 } as const;
 
-/** An STag entry as it stands. */
-export interface EntryState {
-  readonly stag: number;
-  readonly kind: 'region' | 'window';
-  readonly pd: number;
-  readonly qp: number;
-  readonly valid: boolean;
-  readonly access: number;
-  readonly baseHi: number;
-  readonly baseLo: number;
-  readonly zeroBased: boolean;
-  readonly shared: boolean;
-  /** Null for none. */
-  readonly bytes: Uint8Array | null;
-  /** STag of the region that a bound window belongs to; 0 for none. */
-  readonly region: number;
-}
-
 /** A queue pair as a stream sees it. */
 export interface EndpointState {
   readonly pd: number;
@@ -78,13 +61,17 @@ export interface EndpointState {
 /** An operation on our own memory, with STags in the place of entries. */
 export type OperationState =
   | (Omit<LocalInvalidate, 'entry'> & { readonly index: number })
-  | (Omit<LocalRegister, 'entry'> & { readonly index: number })
+  | (Omit<LocalRegister, 'entry' | 'bytes'> & {
+      readonly index: number;
+      /** Null for none, as in {@link StagState}. */
+      readonly bytes: Uint8Array | null;
+    })
   | (Omit<LocalBind, 'entry' | 'region' | 'binder'> & { readonly index: number });
 
 /** Towards the engine. `link` names a connection: odd where the engine has made it. */
 export type Command =
-  | { readonly type: 'entry'; readonly entry: EntryState }
-  | { readonly type: 'drop'; readonly stag: number }
+  | { readonly type: 'entry'; readonly entry: StagState }
+  | { readonly type: 'share' | 'invalidate' | 'drop'; readonly stag: number }
   | { readonly type: 'operation'; readonly operation: OperationState }
   | { readonly type: 'endpoint'; readonly link: number; readonly endpoint: EndpointState }
   | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }

@@ -7,8 +7,8 @@
  */
 import { IwarpError } from '../base/errors.ts';
 import type { ConnectRequest, LinkHandler, ListenHandler, ListenRequest, Progress, StreamLink } from '../cm/link.ts';
-import type { StagEntry } from '../ddp/stag-table.ts';
-import type { LocalWork } from '../rdmap/work.ts';
+import { stateOf, type StagEntry } from '../ddp/stag-table.ts';
+import { repeatLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import type { StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveQueue } from '../rdmap/work.ts';
 import { BusyPoll } from '../transport/busy-poll.ts';
@@ -17,7 +17,7 @@ import type { Device, StagMirror } from '../verbs/device.ts';
 import { EngineLink } from './engine-link.ts';
 import { EngineHost, type EngineOptions, type EngineUser } from './host.ts';
 import { EngineListener, type EngineListenHandler, type ListeningEngine } from './listener.ts';
-import { unpackError, type Command, type EngineEvent, type EngineSettings, type EntryState } from './messages.ts';
+import { unpackError, type Command, type EngineEvent, type EngineSettings } from './messages.ts';
 import { RECEIVED } from './records.ts';
 import { SharedQueue } from './shared-queue.ts';
 
@@ -78,42 +78,41 @@ export class WorkerProgress implements Progress, StagMirror {
   // ------------------------------------------------------------------------------------------------------ StagMirror
 
   put(entry: StagEntry): void {
-    this.#put(entry, null);
+    this.#tell({ type: 'entry', entry: stateOf(entry) }, null);
+  }
+
+  share(entry: StagEntry): void {
+    this.#tell({ type: 'share', stag: entry.stag }, null);
+  }
+
+  settle(): void {
+    for (const { host } of this.engines) host.settle();
   }
 
   change(entry: StagEntry): void {
-    this.#put(entry, null);
+    this.put(entry);
     this.#fence(null);
   }
 
   drop(entry: StagEntry): void {
-    for (const { host } of this.engines) host.command({ type: 'drop', stag: entry.stag });
+    this.#tell({ type: 'drop', stag: entry.stag }, null);
     this.#fence(null);
   }
 
-  /** `source` has changed the entry by itself: the others have to follow before anybody here learns of it. */
-  spread(entry: StagEntry, source: Engine): void {
+  /** `source` has changed an entry by itself: the others have to follow before anybody here learns of it. All of them if it is null. */
+  spread(command: Command, source: Engine | null): void {
     if (this.engines.length === 1) return;
-    this.#put(entry, source);
+    this.#tell(command, source);
     this.#fence(source);
   }
 
-  #put(entry: StagEntry, except: Engine | null): void {
-    const command: Command = { type: 'entry', entry: entryState(entry) };
+  #tell(command: Command, except: Engine | null): void {
     for (const engine of this.engines) if (engine !== except) engine.host.command(command);
   }
 
   #fence(except: Engine | null): void {
     for (const engine of this.engines) if (engine !== except) engine.host.fence();
   }
-}
-
-function entryState(entry: StagEntry): EntryState {
-  const { stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared, bytes, region } = entry;
-  return {
-    stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared,
-    bytes: bytes.length === 0 ? null : bytes, region: region === null ? 0 : region.stag,
-  };
 }
 
 /** A listener and what it is waiting for. */
@@ -209,18 +208,26 @@ export class Engine implements EngineUser, ListeningEngine {
     if (this.#links.delete(link.id)) this.host.closed(link.held);
   }
 
-  /** An operation has gone well there: it holds here too, and on the other engines. */
-  apply({ operation, run }: LocalWork): void {
-    run();
-    this.#progress.spread(operation.entry, this);
+  /** An operation has been done there: it holds here too, and on the other engines. */
+  apply(operation: LocalOperation): void {
+    if (operation.type === 'invalidate') {
+      this.invalidated(operation.stag);
+      return;
+    }
+    const { stags } = this.#device;
+    const { entry } = operation;
+    if (!stags.holds(entry)) return;
+    repeatLocal(stags, operation);
+    this.#progress.spread({ type: 'entry', entry: stateOf(entry) }, this);
   }
 
   invalidated(stag: number): void {
     const { stags } = this.#device;
     const entry = stags.find(stag);
     if (entry === null) return;
+    const windows = entry.windows > 0; // bound through another engine, before this one knew of it; now it does
     stags.invalidate(entry);
-    this.#progress.spread(entry, this);
+    this.#progress.spread({ type: 'invalidate', stag }, windows ? null : this);
   }
 
   // ---------------------------------------------------------------------------------------------------- EngineUser

@@ -5,7 +5,6 @@
  * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
  */
 import { copyBytes } from '../base/copy.ts';
-import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
 import { IMMEDIATE, WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
 import type { RingReader, RingWriter } from './ring.ts';
 
@@ -42,12 +41,10 @@ const OPERAND_WORDS = 8;
 const SGE_WORDS = 3;
 const RECEIVE_WORDS = 3;
 
-/** An entry that is in no table: what an element refers to whose region has gone. */
+/** Finds the regions that elements name. */
 export interface Elements {
-  readonly stags: StagTable;
-  /** Memory that a queued fast registration will give to this STag. */
-  readonly promised: Map<number, Uint8Array>;
-  readonly gone: StagEntry;
+  /** Add an element of `length` octets from `offset` of the region with this STag. */
+  add(sges: SgeList, stag: number, offset: number, length: number): void;
 }
 
 /** An Atomic, or Immediate Data alone or behind a Write. */
@@ -113,12 +110,7 @@ function writeElements(words: Int32Array, at: number, sges: SgeList): void {
 }
 
 function readElements(words: Int32Array, at: number, count: number, sges: SgeList, elements: Elements): void {
-  for (let i = 0; i < count; i++, at += SGE_WORDS) {
-    const stag = words[at]! >>> 0;
-    const entry = elements.stags.withIndex(stag) ?? elements.gone;
-    const bytes = elements.promised.size === 0 ? entry.bytes : (elements.promised.get(stag) ?? entry.bytes);
-    sges.add(entry, bytes, words[at + 1]! >>> 0, words[at + 2]! >>> 0, stag);
-  }
+  for (let i = 0; i < count; i++, at += SGE_WORDS) elements.add(sges, words[at]! >>> 0, words[at + 1]! >>> 0, words[at + 2]! >>> 0);
 }
 
 /** Read a send-side request into the queue; returns the entry, whose operation the caller has to add if `hasOperation` says so. */

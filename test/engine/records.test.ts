@@ -1,16 +1,15 @@
 /** Work requests on their way through a ring: what comes out at the other end, and what it costs in memory. */
 import { expect, it } from 'vitest';
-import { seededRandom } from '../../src/base/random.ts';
-import { StagEntry, StagTable } from '../../src/ddp/stag-table.ts';
-import { readSend, TO_ENGINE, writeSend, type Elements } from '../../src/engine/records.ts';
+import { readSend, TO_ENGINE, writeSend } from '../../src/engine/records.ts';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { StagReplica } from '../../src/engine/stag-replica.ts';
 import { SendQueue } from '../../src/rdmap/work.ts';
 
 it('inline octets go from one entry to the other, again and again through the same memory', () => {
   const ring = createRing(256);
   const [writer, reader] = [new RingWriter(ring), new RingReader(ring)];
   const [near, far] = [new SendQueue(1), new SendQueue(1)];
-  const elements: Elements = { stags: new StagTable(seededRandom(1), 4), promised: new Map(), gone: new StagEntry(0, 'region', 0) };
+  const elements = new StagReplica(4);
   const memories = new Set<ArrayBufferLike>();
   // The longest first: no later one needs more. At 128 octets copies change their way, and 33 fills no word.
   for (const [i, octets] of [200, 1, 33, 128, 129, 200, 64].entries()) {
