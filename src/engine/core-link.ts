@@ -9,7 +9,7 @@ import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner 
 import type { EngineCore } from './core.ts';
 import { packError, type Command, type EndpointState, type OperationState } from './messages.ts';
 import { NUMBER_OF_STATUS, readReceive, readSend, RECEIVED } from './records.ts';
-import type { RingReader } from './ring.ts';
+import type { RecordMemory } from './ring.ts';
 
 /** One connection of an engine. */
 export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
@@ -39,15 +39,15 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     };
   }
 
-  send(ring: RingReader, at: number, operation: OperationState | null): void {
+  send(memory: RecordMemory, at: number, end: number, operation: OperationState | null): void {
     const { replica } = this.#engine;
-    const wqe = readSend(ring, at, this.endpoint!.sq, replica);
+    const wqe = readSend(memory, at, end, this.endpoint!.sq, replica);
     if (operation !== null) wqe.local = replica.work(operation, this);
     this.link?.kick();
   }
 
-  receive(words: Int32Array, at: number): void {
-    readReceive(words, at, this.endpoint!.rq, this.#engine.replica);
+  receive(memory: RecordMemory, at: number, end: number): void {
+    readReceive(memory, at, end, this.endpoint!.rq, this.#engine.replica);
   }
 
   obey(command: Extract<Command, { link: number }>): void {

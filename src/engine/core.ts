@@ -25,10 +25,10 @@ import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import { CoreLink } from './core-link.ts';
-import { packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart } from './messages.ts';
+import { packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type OperationState } from './messages.ts';
 import { Outbox } from './outbox.ts';
-import { FROM_ENGINE, hasOperation, readReceive, TO_ENGINE } from './records.ts';
-import { RingReader, RingWriter } from './ring.ts';
+import { FROM_ENGINE, readReceive, TO_ENGINE } from './records.ts';
+import { RingReader, RingWriter, type RecordMemory } from './ring.ts';
 import { StagReplica } from './stag-replica.ts';
 
 /**
@@ -114,29 +114,19 @@ export class EngineCore implements PolledSource {
         if (reader.sleep()) break;
         continue;
       }
-      this.#read(reader.words, at, reader.typeOf(at));
+      this.#read(at, reader.typeOf(at));
       reader.next(at);
       took = true;
     }
     this.#flushSoon();
   };
 
-  #read(words: Int32Array, at: number, type: number): void {
+  #read(at: number, type: number): void {
+    const reader = this.#reader;
+    const { words } = reader;
     switch (type) {
-      case TO_ENGINE.SEND: {
-        const link = this.#links.get(words[at + 1]!);
-        const operation = hasOperation(words, at) ? (this.#take() as Extract<Command, { type: 'operation' }>).operation : null;
-        link?.send(this.#reader, at, operation);
-        break;
-      }
-      case TO_ENGINE.RECEIVE:
-        this.#links.get(words[at + 1]!)?.receive(words, at);
-        break;
-      case TO_ENGINE.SHARED_RECEIVE:
-        readReceive(words, at, this.#shared.get(words[at + 1]!)!, this.replica);
-        break;
       case TO_ENGINE.COMMAND:
-        this.#obey(this.#take());
+        this.#obey(receiveMessageOnPort(this.#objects)!.message as Command);
         break;
       case TO_ENGINE.FENCE:
         this.#reply(words[at + 1]!);
@@ -149,12 +139,26 @@ export class EngineCore implements PolledSource {
         break;
       }
       default:
-        throw new Error(`no record is of type ${type}`);
+        this.#post(reader, at, reader.endOf(at), type, null);
     }
   }
 
-  #take(): Command {
-    return receiveMessageOnPort(this.#objects)!.message as Command;
+  /** A work request. */
+  #post(memory: RecordMemory, at: number, end: number, type: number, operation: OperationState | null): void {
+    const id = memory.words[at + 1]!;
+    switch (type) {
+      case TO_ENGINE.SEND:
+        this.#links.get(id)?.send(memory, at, end, operation);
+        break;
+      case TO_ENGINE.RECEIVE:
+        this.#links.get(id)?.receive(memory, at, end);
+        break;
+      case TO_ENGINE.SHARED_RECEIVE:
+        readReceive(memory, at, end, this.#shared.get(id)!, this.replica);
+        break;
+      default:
+        throw new Error(`no record is of type ${type}`);
+    }
   }
 
   /** Whoever waits for it finds what has happened before. */
@@ -200,8 +204,11 @@ export class EngineCore implements PolledSource {
         if (link !== undefined) link.link = this.#progress.connect({ ...command, endpoint: link.endpoint! }, link);
         break;
       }
-      case 'operation':
-        throw new Error('an operation stands behind its request only');
+      case 'record': {
+        const { words, operation } = command;
+        this.#post({ words, bytes: new Uint8Array(words.buffer) }, 0, words.length, words[0]!, operation);
+        break;
+      }
       default:
         this.#links.get(command.link)?.obey(command);
     }

@@ -6,13 +6,12 @@ import type { IwarpError } from '../base/errors.ts';
 import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { noCounters } from '../rdmap/counters.ts';
-import type { LocalOperation } from '../rdmap/local-work.ts';
 import type { StreamCounters, StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveWqe } from '../rdmap/work.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { unpackError, type Command, type EngineEvent, type OperationState } from './messages.ts';
+import { unpackError, type Command, type EngineEvent } from './messages.ts';
 import type { Engine } from './progress.ts';
-import { RECEIVED, STATUSES, TO_ENGINE, writeReceive, writeSend } from './records.ts';
+import { putReceive, putSend, RECEIVED, STATUSES, TO_ENGINE } from './records.ts';
 
 /** One connection whose stream is in an engine. */
 export class EngineLink implements StreamLink {
@@ -166,16 +165,14 @@ export class EngineLink implements StreamLink {
     this.#grow(endpoint);
     if (!rqShared) {
       for (let wqe = rq.handOn(); wqe !== null; wqe = rq.handOn()) {
-        if (outbox.open && writeReceive(outbox.ring, TO_ENGINE.RECEIVE, this.id, wqe)) continue;
+        if (outbox.open && putReceive(outbox, TO_ENGINE.RECEIVE, this.id, wqe)) continue;
         rq.handBack(false);
         return this.#stall();
       }
     }
     const first = sq.next;
     for (; sq.next < sq.head && sq.next < this.#limit; sq.next++) {
-      const wqe = sq.slot(sq.next);
-      if (!outbox.open || !writeSend(outbox.ring, this.id, wqe)) return this.#stall();
-      if (wqe.local !== null) outbox.attach({ type: 'operation', operation: operationState(wqe.local.operation) } satisfies Command);
+      if (!outbox.open || !putSend(outbox, this.id, sq.slot(sq.next))) return this.#stall();
     }
     if (sq.next === first) outbox.publishQuietly();
     else outbox.publish();
@@ -292,15 +289,4 @@ export class EngineLink implements StreamLink {
       this.#filling = null;
     }
   }
-}
-
-function operationState(operation: LocalOperation): OperationState {
-  const index = operation.entry.stag;
-  if (operation.type === 'bind') {
-    const { entry: _entry, region: _region, binder: _binder, ...rest } = operation;
-    return { ...rest, index };
-  }
-  const { entry: _entry, ...rest } = operation;
-  if (rest.type === 'invalidate') return { ...rest, index };
-  return { ...rest, index, bytes: rest.bytes.length === 0 ? null : rest.bytes };
 }

@@ -5,7 +5,7 @@ import type { StagState } from '../ddp/stag-table.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { noCounters } from '../rdmap/counters.ts';
-import type { LocalBind, LocalInvalidate, LocalRegister } from '../rdmap/local-work.ts';
+import type { LocalBind, LocalInvalidate, LocalOperation, LocalRegister } from '../rdmap/local-work.ts';
 import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { ConnectTarget, ListenTarget, PortAddress } from '../transport/port.ts';
 import type { MessagePort } from 'node:worker_threads';
@@ -68,11 +68,24 @@ export type OperationState =
     })
   | (Omit<LocalBind, 'entry' | 'region' | 'binder'> & { readonly index: number });
 
+/** The operation as data. */
+export function operationState(operation: LocalOperation): OperationState {
+  const index = operation.entry.stag;
+  if (operation.type === 'bind') {
+    const { entry: _entry, region: _region, binder: _binder, ...rest } = operation;
+    return { ...rest, index };
+  }
+  const { entry: _entry, ...rest } = operation;
+  if (rest.type === 'invalidate') return { ...rest, index };
+  return { ...rest, index, bytes: rest.bytes.length === 0 ? null : rest.bytes };
+}
+
 /** Towards the engine. `link` names a connection: odd where the engine has made it. */
 export type Command =
   | { readonly type: 'entry'; readonly entry: StagState }
   | { readonly type: 'share' | 'invalidate' | 'drop'; readonly stag: number }
-  | { readonly type: 'operation'; readonly operation: OperationState }
+  /** A work request (`records.ts`): one with an operation on our own memory, or one that is too long for the ring. */
+  | { readonly type: 'record'; readonly words: Int32Array; readonly operation: OperationState | null }
   | { readonly type: 'endpoint'; readonly link: number; readonly endpoint: EndpointState }
   | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }
   | { readonly type: 'resize'; readonly link: number; readonly send: number; readonly receive: number }

@@ -45,15 +45,10 @@ export class Outbox {
     this.flush(); // there may be room by now, and then nobody would ring for it
   }
 
-  /** An object for the port; `type` is the record that marks its place. */
+  /** An object for the port; `type` is the record that marks its place. The object first: one that cannot be copied throws, and leaves no mark. */
   send(type: number, object: unknown): void {
-    this.put(type, 0);
-    this.attach(object);
-  }
-
-  /** An object that belongs to the record written last. It must not have been published yet. */
-  attach(object: unknown): void {
     this.#objects.postMessage(object);
+    this.put(type, 0);
   }
 
   #write(type: number, count: number, a: number, b: number, c: number, d: number, e: number, f: number): boolean {

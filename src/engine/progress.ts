@@ -200,7 +200,7 @@ export class Engine implements EngineUser, ListeningEngine {
     const { outbox } = this.host;
     this.#stalled.add(link);
     // If there is room after all, nobody will ring for it.
-    if (!outbox.waitForRoom(outbox.ring.maxRecord >> 1)) this.#device.defer(() => this.room());
+    if (!outbox.waitForRoom(outbox.ring.maxRecord)) this.#device.defer(() => this.room());
   }
 
   forget(link: EngineLink): void {

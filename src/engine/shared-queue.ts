@@ -1,7 +1,7 @@
 /** A shared receive queue whose streams are in an engine: what is posted to it is handed on, as fast as the ring takes it. */
 import type { ReceiveQueue } from '../rdmap/work.ts';
 import type { Engine } from './progress.ts';
-import { TO_ENGINE, writeReceive } from './records.ts';
+import { putReceive, TO_ENGINE } from './records.ts';
 
 /** A shared receive queue on its engine. */
 export class SharedQueue {
@@ -29,7 +29,7 @@ export class SharedQueue {
       host.command({ type: 'resize-shared', srq: this.number, depth: this.#depth });
     }
     for (let wqe = this.#queue.handOn(); wqe !== null; wqe = this.#queue.handOn()) {
-      if (host.outbox.open && writeReceive(host.outbox.ring, TO_ENGINE.SHARED_RECEIVE, this.number, wqe)) continue;
+      if (host.outbox.open && putReceive(host.outbox, TO_ENGINE.SHARED_RECEIVE, this.number, wqe)) continue;
       this.#queue.handBack(false);
       host.outbox.publish();
       this.#engine.stall(this);

@@ -179,6 +179,29 @@ describe('fast registration', () => {
   });
 });
 
+describe('no octets', () => {
+  /** A view of none, over memory that has been transferred away. */
+  function nothing(): Uint8Array {
+    const buffer = new ArrayBuffer(64);
+    const view = new Uint8Array(buffer);
+    structuredClone(buffer, { transfer: [buffer] });
+    return view;
+  }
+
+  it('can be registered wherever they were, by a call and through a queue, and the request behind goes out', async () => {
+    const { client, server } = await pair();
+    expect(server.pd.registerMemory(nothing(), LOCAL_WRITE).length).toBe(0);
+    const mr = server.pd.allocateFastRegion(64);
+    client.qp.postRecv({});
+    server.qp.postSend([
+      { opcode: 'reg-mr', mr, memory: nothing(), access: LOCAL_WRITE },
+      { opcode: 'send' },
+    ]);
+    expect(await server.statuses(2)).toEqual(['reg-mr success', 'send success']);
+    expect([mr.valid, mr.length, far.device.state]).toEqual([true, 0, 'open']);
+  });
+});
+
 describe('the copy of the table', () => {
   const PD = 1;
   const QP = 9;

@@ -69,3 +69,12 @@ describe('records that have waited for room', () => {
     expect(bells()).toBe(before);
   });
 });
+
+it('an object that cannot be copied throws, and leaves no mark behind', () => {
+  const ring = createRing(64);
+  const port = { postMessage: (object: unknown) => structuredClone(object) } as unknown as MessagePort;
+  const outbox = new Outbox(new RingWriter(ring), port, port);
+  expect(() => outbox.send(LOUD, () => undefined)).toThrow('could not be cloned');
+  outbox.publish();
+  expect(new RingReader(ring).peek()).toBe(-1);
+});

@@ -139,4 +139,19 @@ describe('the ring', () => {
     expect(reader.release()).toBe(true);
     spy.mockRestore();
   });
+
+  it('room of which a writer has been told is enough for the longest record, wherever the ring stands', () => {
+    for (let at = 0; at < 64; at++) {
+      for (let unread = 0; unread < 64; unread++) {
+        const { writer, reader } = ends(64);
+        for (let i = 0; i < at; i++) write(writer, 1, 1, 0);
+        writer.publish();
+        while (read(reader) !== null);
+        reader.release();
+        for (let i = 0; i < unread; i++) write(writer, 1, 1, 0);
+        const { maxRecord } = writer;
+        if (!writer.waitForRoom(maxRecord) && !write(writer, 2, maxRecord, 0)) expect.fail(`no room at ${at} behind ${unread}`);
+      }
+    }
+  });
 });

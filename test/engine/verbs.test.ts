@@ -133,6 +133,49 @@ describe('work requests', () => {
     expect(await client.statuses(1)).toEqual(['send success']);
   });
 
+  it('requests that are too long for the ring, between others, in order', async () => {
+    const [INLINE, ELEMENTS] = [1 << 20, 30_000];
+    const rnic = openWorkers({ limits: { maxInline: INLINE, maxSge: ELEMENTS } });
+    const pd = rnic.device.allocatePd();
+    const srq = pd.createSrq({ maxWr: 4, maxSge: ELEMENTS });
+    const [client, server] = [
+      new End(rnic, { maxInline: INLINE, maxSendSge: ELEMENTS }, pd), new End(rnic, { maxRecvSge: ELEMENTS }, pd),
+    ];
+    await join(client, server);
+    const source = memory(client, 256);
+    source.bytes.set(source.bytes.map((_, i) => i));
+    const sink = memory(server, INLINE);
+    const each = (mr: MemoryRegion, count: number) => Array.from({ length: count }, (_, i) => ({ mr, offset: i % 256, length: 1 }));
+    for (const octets of [65_000, 65_536, 70_000, INLINE, 3]) {
+      server.qp.postRecv([{ wrId: octets, sges: [{ mr: sink }] }, { wrId: 4096 }]);
+      client.qp.postSend([{ opcode: 'send', inline: new Uint8Array(octets).fill(octets % 251) }, { opcode: 'send' }]);
+      expect((await server.completed(2)).map(({ wrId, status, byteLength }) => [wrId, status, byteLength])).toEqual([[octets, 'success', octets], [4096, 'success', 0]]);
+      expect([sink.bytes[0], sink.bytes[octets - 1]]).toEqual([octets % 251, octets % 251]);
+      await client.completed(2);
+    }
+    for (const count of [4095, 4096, 4097, ELEMENTS]) {
+      server.qp.postRecv({ sges: [{ mr: sink }] });
+      client.qp.postSend({ opcode: 'send', sges: each(source, count) });
+      expect((await server.completed(1))[0]).toMatchObject({ status: 'success', byteLength: count });
+      expect(sink.bytes[count - 1]).toBe((count - 1) % 256);
+      await client.completed(1);
+    }
+    sink.bytes.fill(0);
+    const shared = new End(rnic, { srq }, pd);
+    const other = new End(rnic, {}, pd);
+    await join(other, shared);
+    srq.postRecv([{ wrId: 1, sges: each(sink, ELEMENTS) }, { wrId: 2 }]);
+    server.qp.postRecv([{ wrId: 3, sges: each(sink, ELEMENTS) }, { wrId: 4 }]);
+    for (const end of [other, client]) {
+      end.qp.postSend([{ opcode: 'send', sges: [{ mr: source }] }, { opcode: 'send' }]);
+      expect(await end.statuses(2)).toEqual(['send success', 'send success']);
+    }
+    expect((await shared.completed(2)).map(({ wrId, byteLength }) => [wrId, byteLength])).toEqual([[1, 256], [2, 0]]);
+    expect((await server.completed(2)).map(({ wrId, byteLength }) => [wrId, byteLength])).toEqual([[3, 256], [4, 0]]);
+    expect(sink.bytes[255]).toBe(255);
+    await stop(rnic);
+  });
+
   it('depths may grow while the queue is in use', async () => {
     const { client, server } = await pair({ maxSendWr: 2, maxRecvWr: 2 });
     client.qp.modify({ maxSendWr: 64 });
