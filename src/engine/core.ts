@@ -153,9 +153,11 @@ export class EngineCore implements PolledSource {
       case TO_ENGINE.RECEIVE:
         this.#links.get(id)?.receive(memory, at, end);
         break;
-      case TO_ENGINE.SHARED_RECEIVE:
-        readReceive(memory, at, end, this.#shared.get(id)!, this.replica);
+      case TO_ENGINE.SHARED_RECEIVE: {
+        const queue = this.#shared.get(id);
+        if (queue !== undefined) readReceive(memory, at, end, queue, this.replica);
         break;
+      }
       default:
         throw new Error(`no record is of type ${type}`);
     }
@@ -183,10 +185,15 @@ export class EngineCore implements PolledSource {
         this.#shared.set(command.srq, new ReceiveQueue(command.depth));
         break;
       case 'resize-shared':
-        this.#shared.get(command.srq)!.resize(command.depth);
+        this.#shared.get(command.srq)?.resize(command.depth);
         break;
-      case 'fail-shared':
-        this.#shared.get(command.srq)!.failed = true;
+      case 'fail-shared': {
+        const queue = this.#shared.get(command.srq);
+        if (queue !== undefined) queue.failed = true;
+        break;
+      }
+      case 'drop-shared':
+        this.#shared.delete(command.srq);
         break;
       case 'listen':
         this.#listen(command);

@@ -90,7 +90,7 @@ export type Command =
   | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }
   | { readonly type: 'resize'; readonly link: number; readonly send: number; readonly receive: number }
   | { readonly type: 'resize-shared'; readonly srq: number; readonly depth: number }
-  | { readonly type: 'fail-shared'; readonly srq: number }
+  | { readonly type: 'fail-shared' | 'drop-shared'; readonly srq: number }
   | {
       readonly type: 'connect'; readonly link: number; readonly target: ConnectTarget; readonly policy: ConnectionPolicy; readonly confirm: boolean;
       readonly privateData: Uint8Array; readonly wishes: DepthWishes;

@@ -135,6 +135,7 @@ export class Engine implements EngineUser, ListeningEngine {
   readonly #stalled = new Set<{ forward(): boolean }>();
   readonly #shared = new Map<ReceiveQueue, SharedQueue>();
   #nextLink = 2;
+  #nextShared = 1;
   #error: IwarpError | null = null;
   /** What the engine says it works with, as soon as it is up. */
   settings: EngineSettings | null = null;
@@ -187,13 +188,18 @@ export class Engine implements EngineUser, ListeningEngine {
   sharedNumber(queue: ReceiveQueue): number {
     let shared = this.#shared.get(queue);
     if (shared === undefined) {
-      if (queue.onPosted !== null) {
+      if (queue.forwarder !== null) {
         throw new IwarpError('ERR_NOT_SUPPORTED', 'the shared receive queue is used on another engine: its queue pairs have to be on one');
       }
-      shared = new SharedQueue(this, this.#shared.size + 1, queue);
+      shared = new SharedQueue(this, this.#nextShared++, queue);
       this.#shared.set(queue, shared);
     }
     return shared.number;
+  }
+
+  forgetShared(shared: SharedQueue, queue: ReceiveQueue): void {
+    this.#stalled.delete(shared);
+    this.#shared.delete(queue);
   }
 
   stall(link: { forward(): boolean }): void {

@@ -1,7 +1,7 @@
 // Verbs and the connection manager on a device whose streams run in a worker thread: the same objects, calls, completions and events.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Rnic } from '../../src/index.ts';
-import { ACCESS, type MemoryRegion, type QueuePairOptions } from '../../src/verbs/index.ts';
+import { ACCESS, type MemoryRegion, type QueuePairOptions, type SharedReceiveQueue } from '../../src/verbs/index.ts';
 import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
 
 const EVERYTHING = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
@@ -338,6 +338,36 @@ describe('shared receive queues', () => {
     expect(taken.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(srq.query()).toMatchObject({ posted: 6, limit: 0 });
     expect(events.filter((type) => type === 'srq-limit')).toHaveLength(1);
+  });
+});
+
+describe('shared receive queues that are destroyed', () => {
+  it('are given back by both threads, and no number is given twice', async () => {
+    const pd = far.device.allocatePd();
+    const [engine] = enginesOf(far);
+    const used = async (): Promise<{ srq: SharedReceiveQueue; client: End; server: End }> => {
+      const srq = pd.createSrq({ maxWr: 64 });
+      const [client, server] = [new End(near), new End(far, { srq }, pd)];
+      await join(client, server);
+      return { srq, client, server };
+    };
+    const [first, second] = [await used(), await used()];
+    first.server.connection!.abort();
+    await until(() => first.server.event('disconnected') !== undefined);
+    first.server.qp.destroy();
+    expect(engine!.hasShared(first.srq.queue)).toBe(true);
+    first.srq.destroy();
+    expect([first, second].map(({ srq }) => engine!.hasShared(srq.queue))).toEqual([false, true]);
+    const third = await used();
+    for (const [i, { srq, client, server }] of [second, third].entries()) {
+      srq.postRecv({ wrId: i });
+      client.qp.postSend({ opcode: 'send' });
+      expect((await server.completed(1))[0]).toMatchObject({ wrId: i, status: 'success' });
+    }
+    // Whatever names one that has gone is passed over.
+    for (const type of ['drop-shared', 'fail-shared', 'resize-shared'] as const) engine!.host.command({ type, srq: 999, depth: 1 });
+    engine!.host.fence();
+    expect(far.device.state).toBe('open');
   });
 });
 
