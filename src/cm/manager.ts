@@ -245,7 +245,8 @@ export class PassiveConnection extends CmConnection {
    * Accept onto a queue pair in state Idle (rdma_accept). Without depths the peer's wishes are met as far as the policy goes. If the peer
    * has left meanwhile nothing is thrown: the connection's `disconnected` event says so.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle
+   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle,
+   * ERR_NOT_SUPPORTED if its shared receive queue is used on another engine than the listener's. The request then still waits for an answer.
    */
   accept(qp: QueuePair, options: ConnParam = {}): void {
     checkQp('qp', qp);
@@ -254,7 +255,11 @@ export class PassiveConnection extends CmConnection {
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#listener.depthLimit));
     this.#checkUnanswered('accept');
     const { deciding } = this.link!;
-    if (deciding) qp.attach(this); // before anything changes here: it throws for a queue pair that is not Idle
+    if (deciding) {
+      // Before anything changes here: both throw.
+      this.link!.checkEndpoint(qp);
+      qp.attach(this);
+    }
     this.#settle('given');
     if (!deciding) return;
     this.qpInUse = qp;

@@ -93,6 +93,10 @@ export class EngineLink implements StreamLink {
     return true;
   }
 
+  checkEndpoint(endpoint: StreamEndpoint): void {
+    if (endpoint.rqShared) this.#engine.checkShared(endpoint.rq);
+  }
+
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
     this.#deciding = false;
     if (this.#state !== 'gone') this.attach(endpoint, { type: 'accept', link: this.id, privateData, wishes });

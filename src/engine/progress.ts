@@ -184,13 +184,16 @@ export class Engine implements EngineUser, ListeningEngine {
     return this.#shared.has(queue);
   }
 
-  /** The engine's number for a shared receive queue, which belongs to the engine where it was used first. */
+  /** A shared receive queue belongs to the engine where it was used first. */
+  checkShared(queue: ReceiveQueue): void {
+    if (queue.forwarder === null || this.#shared.has(queue)) return;
+    throw new IwarpError('ERR_NOT_SUPPORTED', 'the shared receive queue is used on another engine: its queue pairs have to be on one');
+  }
+
+  /** The engine's number for a shared receive queue, which {@link checkShared} takes. */
   sharedNumber(queue: ReceiveQueue): number {
     let shared = this.#shared.get(queue);
     if (shared === undefined) {
-      if (queue.forwarder !== null) {
-        throw new IwarpError('ERR_NOT_SUPPORTED', 'the shared receive queue is used on another engine: its queue pairs have to be on one');
-      }
       shared = new SharedQueue(this, this.#nextShared++, queue);
       this.#shared.set(queue, shared);
     }
