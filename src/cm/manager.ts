@@ -93,7 +93,7 @@ export class ConnectionManager {
    * or `reject`. Settles when the address is bound.
    * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know.
    *
-   * @throws ERR_INVALID_ARGUMENT
+   * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED on a device that has been closed
    *
    * @example
    * const listener = await cm.listen({ port: 7174 }, (request) => {
@@ -104,6 +104,7 @@ export class ConnectionManager {
   listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
     checkObject('options', options);
     checkFunction('onRequest', onRequest);
+    if (this.device.state === 'closed') throw new IwarpError('ERR_DESTROYED', 'the device has been closed');
     const target = checkBind(options);
     const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;

@@ -37,9 +37,7 @@ export class WorkerProgress implements Progress, StagMirror {
     const poll = new BusyPoll(options.busyPoll);
     this.engines = Array.from({ length: count }, () => new Engine(this, device, options, poll));
     device.mirror = this;
-    device.onClose = () => {
-      for (const engine of this.engines) engine.host.stop();
-    };
+    device.onClose = () => this.retire();
   }
 
   connect(request: ConnectRequest, handler: LinkHandler): StreamLink {
@@ -64,7 +62,7 @@ export class WorkerProgress implements Progress, StagMirror {
     return best;
   }
 
-  /** Nothing new will be opened: the threads end with what is open on them. */
+  /** Nothing new will be opened: the threads end with what is open on them, connections that are being reset and listeners. */
   retire(): void {
     for (const engine of this.engines) engine.host.retire();
   }
@@ -156,8 +154,8 @@ export class Engine implements EngineUser, ListeningEngine {
     this.#nextLink += 2;
     const link = new EngineLink(this, id, handler);
     const { endpoint, target, policy, confirm, privateData, wishes } = request;
-    if (this.#error !== null) {
-      const error = this.#error;
+    const error = this.#refusal();
+    if (error !== null) {
       this.#device.defer(() => handler.failed(error));
       return link;
     }
@@ -168,14 +166,20 @@ export class Engine implements EngineUser, ListeningEngine {
   }
 
   listen(id: number, request: ListenRequest, handler: EngineListenHandler, ready: ListenReady): void {
-    if (this.#error !== null) {
-      const error = this.#error;
+    const error = this.#refusal();
+    if (error !== null) {
       this.#device.defer(() => ready(undefined, error));
       return;
     }
     this.#listeners.set(id, { handler, ready, done: undefined, held: true });
     this.host.opened();
     this.host.command({ type: 'listen', listener: id, ...request });
+  }
+
+  /** Why nothing can be opened here, or null. */
+  #refusal(): IwarpError | null {
+    if (this.#error !== null || this.host.state === 'running') return this.#error;
+    return new IwarpError('ERR_DESTROYED', 'the device has been closed, and its engine has stopped');
   }
 
   // ----------------------------------------------------------------------------------------------------- for links
