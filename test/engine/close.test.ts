@@ -51,3 +51,58 @@ it('an engine whose thread has been stopped because nothing was open refuses wha
   expect([end.event('unreachable')!.error, end.qp.state]).toEqual([expect.objectContaining({ code: 'ERR_DESTROYED' }), 'idle']);
   await stop(rnic);
 });
+
+describe.each(KINDS)('a call that asks for another state: %s', (engine) => {
+  async function pair(): Promise<{ a: End; b: End; codeOf: (call: () => unknown) => unknown }> {
+    const [a, b] = [new End(openRnic({ engine })), new End(openRnic({ engine: 'thread' }))];
+    await join(a, b);
+    return {
+      a, b,
+      codeOf: (call) => {
+        try {
+          return call();
+        } catch (error) {
+          return (error as { code: string }).code;
+        }
+      },
+    };
+  }
+
+  const close = async (...ends: readonly End[]): Promise<void> => {
+    await until(() => ends.every((end) => end.event('disconnected') !== undefined));
+    for (const { qp, cq, pd, rnic } of ends) {
+      qp.destroy();
+      cq.destroy();
+      pd.deallocate();
+      rnic.device.close();
+    }
+  };
+
+  it.each<[string, (end: End) => unknown]>([
+    ['modify', ({ qp }) => qp.modify({ state: 'closing' })],
+    ['disconnect', ({ connection }) => connection!.disconnect()],
+  ])('VERBS-023: it is Closing when %s returns, and every further change is refused', async (_name, call) => {
+    const { a, b, codeOf } = await pair();
+    a.qp.postRecv({ wrId: 1 });
+    call(a);
+    expect(a.qp.state).toBe('closing');
+    expect([codeOf(() => a.qp.modify({ state: 'closing' })), codeOf(() => a.qp.modify({ ord: 1 }))]).toEqual(['ERR_INVALID_STATE', 'ERR_INVALID_STATE']);
+    a.connection!.disconnect(); // once more does no harm
+    a.qp.postSend({ wrId: 2, opcode: 'send' });
+    a.qp.postRecv({ wrId: 3 });
+    await until(() => a.event('disconnected') !== undefined);
+    expect((await a.completed(3)).map(({ wrId, status }) => [wrId, status])).toEqual([[1, 'flushed'], [3, 'flushed'], [2, 'flushed']]);
+    expect([a.qp.state, a.events.map(({ type }) => type), b.event('disconnected')?.cause]).toEqual(['idle', ['established', 'closing', 'disconnected'], 'graceful']);
+    expect(a.asyncEvents.map(({ type }) => type)).toEqual(['llp-closing', 'llp-close-complete']);
+    await close(a, b);
+  });
+
+  it('VERBS-023: it is Terminate when the call returns', async () => {
+    const { a, b, codeOf } = await pair();
+    a.qp.modify({ state: 'terminate' });
+    expect([a.qp.state, codeOf(() => a.qp.modify({ ord: 1 }))]).toEqual(['terminate', 'ERR_INVALID_STATE']);
+    await until(() => a.event('disconnected') !== undefined);
+    expect([a.qp.state, a.qp.query().terminate?.origin, a.asyncEvents.map(({ type }) => type)]).toEqual(['error', 'local', ['terminate-sent']]);
+    await close(a, b);
+  });
+});
