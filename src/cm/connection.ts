@@ -155,8 +155,13 @@ export abstract class CmConnection implements QpController, LinkHandler {
 
   /** The same as {@link disconnect}, under the name that a queue pair calls. */
   close(): void {
-    if (this.link?.opened === true) this.link.close();
-    else this.cancel();
+    const { link } = this;
+    if (link?.opened !== true) {
+      this.cancel();
+      return;
+    }
+    link.close();
+    if (link.elsewhere) this.qpInUse?.anticipate('llp-close');
   }
 
   /**
@@ -164,7 +169,10 @@ export abstract class CmConnection implements QpController, LinkHandler {
    * without a connection.
    */
   terminate(code: number): void {
-    if (this.link?.opened === true) this.link.terminate(code);
+    const { link } = this;
+    if (link?.opened !== true) return;
+    link.terminate(code);
+    if (link.elsewhere) this.qpInUse?.anticipate('terminate');
   }
 
   /** Reads and atomics that may be outstanding at the peer; 0 without a connection. */

@@ -39,6 +39,8 @@ export interface StreamLink {
   setOrd(ord: number): void;
   /** Give up before the link has opened; its handler hears nothing more. False if it is too late for that. */
   cancel(): boolean;
+  /** @throws ERR_NOT_SUPPORTED for an endpoint that cannot be worked off where this link is */
+  checkEndpoint(endpoint: StreamEndpoint): void;
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void;
   reject(privateData: Uint8Array): void;
   /** Go on behind a `response` event; with a code only to say that Terminate as the first FPDU (ENH-046). */
@@ -217,6 +219,10 @@ class ThreadLink extends StreamDriver implements StreamLink {
     this.#cancel();
     this.#cancel = null;
     return true;
+  }
+
+  checkEndpoint(_endpoint: StreamEndpoint): void {
+    // This thread takes them all.
   }
 
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {

@@ -94,7 +94,7 @@ export class ConnectionManager {
    * or `reject`. Settles when the address is bound.
    * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know.
    *
-   * @throws ERR_INVALID_ARGUMENT
+   * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED on a device that has been closed
    *
    * @example
    * const listener = await cm.listen({ port: 7174 }, (request) => {
@@ -105,6 +105,7 @@ export class ConnectionManager {
   listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
     checkObject('options', options);
     checkFunction('onRequest', onRequest);
+    if (this.device.state === 'closed') throw new IwarpError('ERR_DESTROYED', 'the device has been closed');
     const target = checkBind(options);
     const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;
@@ -264,7 +265,8 @@ export class PassiveConnection extends CmConnection {
    * Accept onto a queue pair in state Idle (rdma_accept). Without depths the peer's wishes are met as far as the policy goes. If the peer
    * has left meanwhile nothing is thrown: the connection's `disconnected` event says so.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle
+   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle,
+   * ERR_NOT_SUPPORTED if its shared receive queue is used on another engine than the listener's. The request then still waits for an answer.
    */
   accept(qp: QueuePair, options: ConnParam = {}): void {
     checkQp('qp', qp);
@@ -273,7 +275,11 @@ export class PassiveConnection extends CmConnection {
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#listener.depthLimit));
     this.#checkUnanswered('accept');
     const { deciding } = this.link!;
-    if (deciding) qp.attach(this); // before anything changes here: it throws for a queue pair that is not Idle
+    if (deciding) {
+      // Before anything changes here: both throw.
+      this.link!.checkEndpoint(qp);
+      qp.attach(this);
+    }
     this.#answer();
     if (!deciding) return;
     this.qpInUse = qp;

@@ -77,6 +77,32 @@ export class StagEntry extends ChangingOctets {
   }
 }
 
+/** An entry as data, for a copy of the table in another thread. */
+export interface StagState {
+  readonly stag: number;
+  readonly kind: 'region' | 'window';
+  readonly pd: number;
+  readonly qp: number;
+  readonly valid: boolean;
+  readonly access: number;
+  readonly baseHi: number;
+  readonly baseLo: number;
+  readonly zeroBased: boolean;
+  readonly shared: boolean;
+  /** Null for none: a view of no octets would take its whole buffer along, or have none any more. */
+  readonly bytes: Uint8Array | null;
+  /** STag of the region that a bound window belongs to; 0 for none. */
+  readonly region: number;
+}
+
+/** The entry as it stands. */
+export function stateOf(entry: StagEntry): StagState {
+  const { stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared, bytes, region } = entry;
+  return {
+    stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared,
+    bytes: bytes.length === 0 ? null : bytes, region: region === null ? 0 : region.stag,
+  };
+}
 
 /** All STags of one device. */
 export class StagTable {
@@ -127,10 +153,12 @@ export class StagTable {
 
   /**
    * Make the entry unusable until its next registration or bind (VERBS-157). The key stays, so that invalidating once more does no harm
-   * (VERBS-154); the next use gives another one. A window belongs to its protection domain again (VERBS-166).
+   * (VERBS-154); the next use gives another one. A window belongs to its protection domain again (VERBS-166). Windows on a region end with it: nobody
+   * asks for that, but one may have been bound in another thread of which the caller has not heard.
    */
   invalidate(entry: StagEntry): void {
     entry.valid = false;
+    if (entry.windows > 0) for (const other of this.#byIndex.values()) if (other.region === entry) this.invalidate(other);
     if (entry.region === null) return;
     entry.region.windows--;
     entry.binder!.boundWindows--;
@@ -140,10 +168,29 @@ export class StagTable {
     entry.bytes = NO_BYTES;
   }
 
-  /** Take in an entry that another table has allocated; it takes the place of one with the same index. */
-  insert(entry: StagEntry): void {
-    this.#byIndex.set(entry.stag >>> 8, entry);
-    this.#last = null;
+  /** Hold an entry as another table has it, from now on. Work that is queued on a region that was here before finds other memory. */
+  restore(state: StagState): void {
+    let entry = this.withIndex(state.stag);
+    if (entry === undefined || entry.kind !== state.kind || entry.pd !== state.pd) {
+      entry = new StagEntry(state.stag, state.kind, state.pd);
+      this.#byIndex.set(state.stag >>> 8, entry);
+      this.#last = null;
+    }
+    this.invalidate(entry);
+    this.rekey(entry, state.stag & 0xff);
+    entry.qp = state.qp;
+    entry.valid = state.valid;
+    entry.access = state.access;
+    entry.baseHi = state.baseHi;
+    entry.baseLo = state.baseLo;
+    entry.zeroBased = state.zeroBased;
+    entry.shared = state.shared;
+    entry.bytes = state.bytes ?? NO_BYTES;
+    const region = state.region === 0 ? undefined : this.withIndex(state.region);
+    if (region === undefined) return;
+    entry.region = region;
+    entry.binder = { boundWindows: 1 }; // whoever has bound it is counted there
+    region.windows++;
   }
 
   /** The entry with the index of this STag, whatever its key. */

@@ -5,18 +5,18 @@
 import type { Admission, Place } from '../cm/admission.ts';
 import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { WindowBinder } from '../ddp/stag-table.ts';
-import { executeLocal } from '../rdmap/local-work.ts';
 import type { StreamEndpoint, StreamEvent } from '../rdmap/stream-types.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WcStatus, type WorkOwner } from '../rdmap/work.ts';
+import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
 import type { EngineCore } from './core.ts';
 import { packError, type Command, type EndpointState, type OperationState } from './messages.ts';
 import { NUMBER_OF_STATUS, readReceive, readSend, RECEIVED } from './records.ts';
-import type { RingReader } from './ring.ts';
+import type { RecordMemory } from './ring.ts';
 
 /** One connection of an engine. */
 export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
   readonly id: number;
   readonly #engine: EngineCore;
+  /** Null until the application has said what its own one is for. */
   link: StreamLink | null = null;
   endpoint: StreamEndpoint | null = null;
   boundWindows = 0;
@@ -39,7 +39,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     const { pd, qp, sendDepth, receiveDepth, srq: _srq, ...rest } = state;
     this.endpoint = {
       ...rest,
-      pdHandle: pd, number: qp, stags: this.#engine.stags,
+      pdHandle: pd, number: qp, stags: this.#engine.replica.table,
       sq: new SendQueue(sendDepth),
       rq: shared ?? new ReceiveQueue(receiveDepth),
       rqShared: shared !== undefined,
@@ -47,31 +47,29 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     };
   }
 
-  send(ring: RingReader, at: number, operation: OperationState | null): void {
-    const wqe = readSend(ring, at, this.endpoint!.sq, this.#engine.elements);
-    if (operation !== null) {
-      const { stags, elements } = this.#engine;
-      const local = this.#engine.operation(operation, this);
-      const run = (): WcStatus => {
-        if (local.type === 'register') elements.promised.delete(((local.entry.stag & 0xffff_ff00) | local.key) >>> 0);
-        return executeLocal(stags, local);
-      };
-      wqe.local = { run, operation: local, memory: null };
-    }
+  send(memory: RecordMemory, at: number, end: number, operation: OperationState | null): void {
+    const { replica } = this.#engine;
+    const wqe = readSend(memory, at, end, this.endpoint!.sq, replica);
+    if (operation !== null) wqe.local = replica.work(operation, this);
     this.link?.kick();
   }
 
-  receive(words: Int32Array, at: number): void {
-    readReceive(words, at, this.endpoint!.rq, this.#engine.elements);
+  receive(memory: RecordMemory, at: number, end: number): void {
+    readReceive(memory, at, end, this.endpoint!.rq, this.#engine.replica);
   }
 
   obey(command: Extract<Command, { link: number }>): void {
-    const link = this.link!;
+    if (command.type === 'resize') {
+      this.endpoint!.sq.resize(command.send);
+      if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
+      return;
+    }
+    const { link } = this;
+    if (link === null) {
+      if (command.type === 'cancel') this.#end(); // given up before it was begun
+      return;
+    }
     switch (command.type) {
-      case 'resize':
-        this.endpoint!.sq.resize(command.send);
-        if (!this.endpoint!.rqShared) this.endpoint!.rq.resize(command.receive);
-        break;
       case 'accept':
         this.#answer();
         link.accept(this.endpoint!, command.privateData, command.wishes);
@@ -86,19 +84,17 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
       case 'set-ord':
         link.setOrd(command.ord);
         break;
-      case 'preset-msn':
-        link.presetMsn(command.qn, command.msn);
-        break;
       case 'cancel':
         if (!link.cancel() && link.opened) link.abort();
-        if (!link.opened) this.#engine.forget(this);
+        if (!link.opened) this.#end();
         break;
       default:
         if (!link.opened) break;
         if (command.type === 'terminate') link.terminate(command.code);
         else if (command.type === 'close') link.close();
         else if (command.type === 'abort') link.abort();
-        if (command.type !== 'terminate') this.#leave();
+        else if (command.type === 'preset-msn') link.presetMsn(command.qn, command.msn);
+        if (command.type === 'close' || command.type === 'abort') this.#leave();
     }
   }
 
@@ -111,6 +107,16 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     if (this.#admission !== null) this.#place = this.#admission.leave(this.#place, this.link!);
   }
 
+  /** It is over. A stream completes what it has had; what it has not is not done here. */
+  #end(): void {
+    if (this.#admission !== null) this.#place = this.#admission.gone(this.#place);
+    if (this.endpoint !== null) {
+      const { sq } = this.endpoint;
+      for (let at = sq.tail; at < sq.head; at++) sq.slot(at).local?.memory?.settled();
+    }
+    this.#engine.forget(this);
+  }
+
   // --------------------------------------------------------------------------------------------------- LinkHandler
 
   opened(): void {
@@ -119,7 +125,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
 
   failed(error: Error): void {
     this.#engine.tell({ type: 'failed', link: this.id, error: packError(error) });
-    this.#engine.forget(this);
+    this.#end();
   }
 
   event(event: StreamEvent): void {
@@ -135,15 +141,17 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
       counters: closed ? link.counters() : undefined,
     });
     if (event.type === 'startup-failed') this.#leave();
-    if (!closed) return;
-    if (this.#admission !== null) this.#place = this.#admission.gone(this.#place);
-    this.#engine.forget(this);
+    if (closed) this.#end();
   }
 
   // ----------------------------------------------------------------------------------------------------- WorkOwner
 
   sendCompleted(wqe: SendWqe): void {
     const status = NUMBER_OF_STATUS.get(wqe.status)!;
+    if (wqe.local !== null) {
+      wqe.local.memory?.settled();
+      wqe.local = null;
+    }
     this.endpoint!.sq.complete(true); // the application's own entry waits to be polled; this one is free
     this.#engine.sent(this, status);
   }

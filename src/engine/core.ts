@@ -6,17 +6,17 @@
  * **Before anything that comes in from the network: read the ring until it is empty.** What was posted or registered before a peer could know
  * of it is in place when the peer uses it, as in-thread. What waits there is bounded by the queues, since requests complete only later. Nothing in
  * here waits for the application's thread.
+ *
+ * **Nothing that a peer does may throw out of here: it would end the device.** A link can go at any time, and what the application says for it until it
+ * hears of that is passed over: whatever names a link finds it in `#links` or is dropped.
  */
 import { setImmediate } from 'node:timers';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
-import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { createCrc32cEngine } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
 import { Admission } from '../cm/admission.ts';
 import { ThreadProgress } from '../cm/link.ts';
-import { StagEntry, StagTable, type WindowBinder } from '../ddp/stag-table.ts';
-import type { LocalOperation } from '../rdmap/local-work.ts';
 import { resourcesOf } from '../rdmap/resources.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
@@ -27,22 +27,17 @@ import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import { CoreLink } from './core-link.ts';
-import {
-  packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type EntryState, type LastWords, type OperationState,
-} from './messages.ts';
+import { packError, putCounters, REPLY, type Command, type EngineEvent, type EngineStart, type LastWords, type OperationState } from './messages.ts';
 import { Outbox } from './outbox.ts';
-import { FROM_ENGINE, hasOperation, readReceive, RECEIVED_WORDS, SENT_WORDS, TAKEN_WORDS, TO_ENGINE, type Elements } from './records.ts';
-import { RingReader, RingWriter } from './ring.ts';
+import { FROM_ENGINE, readReceive, RECEIVED_WORDS, SENT_WORDS, TAKEN_WORDS, TO_ENGINE } from './records.ts';
+import { RingReader, RingWriter, type RecordMemory } from './ring.ts';
+import { StagReplica } from './stag-replica.ts';
 
 /**
  * The first news of a turn of the event loop rings at once. The application's thread that has dealt with it and sleeps again before the turn is over is
  * rung at its end, or behind so many reads, a fraction of a millisecond: each time costs both threads as much as several messages.
  */
 const READS_PER_BELL = 16;
-
-const NEVER = (): never => {
-  throw new IwarpError('ERR_INTERNAL', 'an engine allocates no STags');
-};
 
 /** Start the engine on what the worker was given. */
 export function runEngine(start: EngineStart): void {
@@ -67,8 +62,7 @@ function sayTheEnd({ replies, objects }: EngineStart): void {
 
 /** Everything a connection and its events need of the engine. */
 export class EngineCore implements PolledSource {
-  readonly elements: Elements;
-  readonly stags: StagTable;
+  readonly replica: StagReplica;
   readonly outbox: Outbox;
   readonly #start: EngineStart;
   readonly #reader: RingReader;
@@ -93,10 +87,7 @@ export class EngineCore implements PolledSource {
     this.#reader = new RingReader(start.submissions);
     this.#objects = start.objects;
     this.outbox = new Outbox(new RingWriter(start.completions), start.doorbell, start.objects);
-    this.stags = new StagTable(NEVER, start.stagLimit);
-    const gone = new StagEntry(0, 'region', 0);
-    gone.valid = false;
-    this.elements = { stags: this.stags, promised: new Map(), gone };
+    this.replica = new StagReplica(start.stagLimit);
     const crc = createCrc32cEngine(start.crc32c);
     const resources = resourcesOf(crc);
     const before = (): void => {
@@ -138,29 +129,19 @@ export class EngineCore implements PolledSource {
         if (reader.sleep()) break;
         continue;
       }
-      this.#read(reader.words, at, reader.typeOf(at));
+      this.#read(at, reader.typeOf(at));
       reader.next(at);
       took = true;
     }
     this.#flushSoon();
   };
 
-  #read(words: Int32Array, at: number, type: number): void {
+  #read(at: number, type: number): void {
+    const reader = this.#reader;
+    const { words } = reader;
     switch (type) {
-      case TO_ENGINE.SEND: {
-        const link = this.#links.get(words[at + 1]!);
-        const operation = hasOperation(words, at) ? (this.#take() as Extract<Command, { type: 'operation' }>).operation : null;
-        link?.send(this.#reader, at, operation);
-        break;
-      }
-      case TO_ENGINE.RECEIVE:
-        this.#links.get(words[at + 1]!)?.receive(words, at);
-        break;
-      case TO_ENGINE.SHARED_RECEIVE:
-        readReceive(words, at, this.#shared.get(words[at + 1]!)!, this.elements);
-        break;
       case TO_ENGINE.COMMAND:
-        this.#obey(this.#take());
+        this.#obey(receiveMessageOnPort(this.#objects)!.message as Command);
         break;
       case TO_ENGINE.FENCE:
         this.#reply(words[at + 1]!);
@@ -173,15 +154,34 @@ export class EngineCore implements PolledSource {
         break;
       }
       default:
+        this.#post(reader, at, reader.endOf(at), type, null);
+    }
+  }
+
+  /** A work request. */
+  #post(memory: RecordMemory, at: number, end: number, type: number, operation: OperationState | null): void {
+    const id = memory.words[at + 1]!;
+    switch (type) {
+      case TO_ENGINE.SEND:
+        this.#links.get(id)?.send(memory, at, end, operation);
+        break;
+      case TO_ENGINE.RECEIVE:
+        this.#links.get(id)?.receive(memory, at, end);
+        break;
+      case TO_ENGINE.SHARED_RECEIVE: {
+        const queue = this.#shared.get(id);
+        if (queue !== undefined) readReceive(memory, at, end, queue, this.replica);
+        break;
+      }
+      default:
         throw new IwarpError('ERR_INTERNAL', `no record is of type ${type}`);
     }
   }
 
-  #take(): Command {
-    return receiveMessageOnPort(this.#objects)!.message as Command;
-  }
-
+  /** Whoever waits for it finds what has happened before. */
   #reply(fence: number): void {
+    this.endRun();
+    this.outbox.publishQuietly();
     Atomics.store(this.#start.replies, REPLY.FENCE, fence);
     Atomics.notify(this.#start.replies, REPLY.FENCE);
   }
@@ -189,21 +189,26 @@ export class EngineCore implements PolledSource {
   #obey(command: Command): void {
     switch (command.type) {
       case 'entry':
-        this.#putEntry(command.entry);
+        this.replica.put(command.entry);
         break;
-      case 'drop': {
-        const entry = this.stags.withIndex(command.stag);
-        if (entry !== undefined) this.stags.free(entry);
+      case 'share':
+      case 'invalidate':
+      case 'drop':
+        this.replica[command.type](command.stag);
         break;
-      }
       case 'shared-queue':
         this.#shared.set(command.srq, new ReceiveQueue(command.depth));
         break;
       case 'resize-shared':
-        this.#shared.get(command.srq)!.resize(command.depth);
+        this.#shared.get(command.srq)?.resize(command.depth);
         break;
-      case 'fail-shared':
-        this.#shared.get(command.srq)!.failed = true;
+      case 'fail-shared': {
+        const queue = this.#shared.get(command.srq);
+        if (queue !== undefined) queue.failed = true;
+        break;
+      }
+      case 'drop-shared':
+        this.#shared.delete(command.srq);
         break;
       case 'listen':
         this.#listen(command);
@@ -212,63 +217,29 @@ export class EngineCore implements PolledSource {
         this.#unlisten(command.listener);
         break;
       case 'endpoint':
-        this.#link(command.link).attach(command.endpoint, this.#shared.get(command.endpoint.srq));
+        // The application's own links begin with this. Of ours it may not have heard yet that one has gone.
+        if (command.link % 2 === 0) this.#newLink(command.link);
+        this.#links.get(command.link)?.attach(command.endpoint, this.#shared.get(command.endpoint.srq));
         break;
       case 'connect': {
-        const link = this.#link(command.link);
-        link.link = this.#progress.connect({ ...command, endpoint: link.endpoint! }, link);
+        const link = this.#links.get(command.link);
+        if (link !== undefined) link.link = this.#progress.connect({ ...command, endpoint: link.endpoint! }, link);
         break;
       }
-      case 'operation':
-        throw new IwarpError('ERR_INTERNAL', 'an operation stands behind its request only');
+      case 'record': {
+        const { words, operation } = command;
+        this.#post({ words, bytes: new Uint8Array(words.buffer) }, 0, words.length, words[0]!, operation);
+        break;
+      }
       default:
         this.#links.get(command.link)?.obey(command);
     }
   }
 
-  /** The link of this number; the active side's is made with its first command. */
-  #link(id: number): CoreLink {
-    let link = this.#links.get(id);
-    if (link === undefined) {
-      link = new CoreLink(this, id);
-      this.#links.set(id, link);
-    }
+  #newLink(id: number): CoreLink {
+    const link = new CoreLink(this, id);
+    this.#links.set(id, link);
     return link;
-  }
-
-  // -------------------------------------------------------------------------------------------------------- memory
-
-  #putEntry(state: EntryState): void {
-    const { stags } = this;
-    let entry = stags.withIndex(state.stag);
-    if (entry === undefined || entry.kind !== state.kind || entry.pd !== state.pd) {
-      entry = new StagEntry(state.stag, state.kind, state.pd);
-      stags.insert(entry);
-    }
-    if (entry.region !== null) stags.invalidate(entry);
-    stags.rekey(entry, state.stag & 0xff);
-    Object.assign(entry, {
-      qp: state.qp, valid: state.valid, access: state.access, baseHi: state.baseHi, baseLo: state.baseLo, zeroBased: state.zeroBased,
-      shared: state.shared, bytes: state.bytes ?? NO_BYTES,
-    });
-    const region = state.region === 0 ? undefined : stags.withIndex(state.region);
-    if (region === undefined) return;
-    // Bound through a queue pair of another engine.
-    entry.region = region;
-    entry.binder = { boundWindows: 1 };
-    region.windows++;
-  }
-
-  /** The operation with the entries of this thread in it. */
-  operation(state: OperationState, binder: WindowBinder): LocalOperation {
-    const { gone } = this.elements;
-    const entry = this.stags.withIndex(state.index) ?? gone;
-    if (state.type === 'invalidate') return { ...state, entry };
-    if (state.type === 'register') {
-      this.elements.promised.set(((state.index & 0xffff_ff00) | state.key) >>> 0, state.bytes);
-      return { ...state, entry };
-    }
-    return { ...state, entry, region: this.stags.withIndex(state.regionStag) ?? gone, binder };
   }
 
   // ----------------------------------------------------------------------------------------------------- listeners
@@ -281,7 +252,7 @@ export class EngineCore implements PolledSource {
       turnedAway: (remote) => this.tell({ type: 'turned-away', listener: id, remote }),
       acceptFailed: (error) => this.tell({ type: 'accept-failed', listener: id, error: packError(error) }),
       incoming: (link) => {
-        const made = this.#link(this.#nextLink);
+        const made = this.#newLink(this.#nextLink);
         this.#nextLink += 2;
         made.link = link;
         made.admit(admission);

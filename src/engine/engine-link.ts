@@ -6,13 +6,12 @@ import type { IwarpError } from '../base/errors.ts';
 import type { LinkHandler, StreamLink } from '../cm/link.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { noCounters } from '../rdmap/counters.ts';
-import type { LocalOperation } from '../rdmap/local-work.ts';
 import type { StreamCounters, StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveWqe } from '../rdmap/work.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { unpackError, type Command, type EngineEvent, type OperationState } from './messages.ts';
+import { unpackError, type Command, type EngineEvent } from './messages.ts';
 import type { Engine } from './progress.ts';
-import { RECEIVED, STATUSES, TO_ENGINE, writeReceive, writeSend } from './records.ts';
+import { putReceive, putSend, RECEIVED, STATUSES, TO_ENGINE } from './records.ts';
 
 /** One connection whose stream is in an engine. */
 export class EngineLink implements StreamLink {
@@ -94,6 +93,10 @@ export class EngineLink implements StreamLink {
     return true;
   }
 
+  checkEndpoint(endpoint: StreamEndpoint): void {
+    if (endpoint.rqShared) this.#engine.checkShared(endpoint.rq);
+  }
+
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
     this.#deciding = false;
     if (this.#state !== 'gone') this.attach(endpoint, { type: 'accept', link: this.id, privateData, wishes });
@@ -166,16 +169,14 @@ export class EngineLink implements StreamLink {
     this.#grow(endpoint);
     if (!rqShared) {
       for (let wqe = rq.handOn(); wqe !== null; wqe = rq.handOn()) {
-        if (outbox.open && writeReceive(outbox.ring, TO_ENGINE.RECEIVE, this.id, wqe)) continue;
+        if (outbox.open && putReceive(outbox, TO_ENGINE.RECEIVE, this.id, wqe)) continue;
         rq.handBack(false);
         return this.#stall();
       }
     }
     const first = sq.next;
     for (; sq.next < sq.head && sq.next < this.#limit; sq.next++) {
-      const wqe = sq.slot(sq.next);
-      if (!outbox.open || !writeSend(outbox.ring, this.id, wqe)) return this.#stall();
-      if (wqe.local !== null) outbox.attach({ type: 'operation', operation: operationState(wqe.local.operation) } satisfies Command);
+      if (!outbox.open || !putSend(outbox, this.id, sq.slot(sq.next))) return this.#stall();
     }
     if (sq.next === first) outbox.publishQuietly();
     else outbox.publish();
@@ -204,7 +205,7 @@ export class EngineLink implements StreamLink {
     for (let i = 0; i < count; i++) {
       const wqe = sq.slot(sq.tail);
       wqe.status = STATUSES[status]!;
-      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local);
+      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local.operation);
       owner.sendCompleted(wqe);
     }
   }
@@ -292,14 +293,4 @@ export class EngineLink implements StreamLink {
       this.#filling = null;
     }
   }
-}
-
-function operationState(operation: LocalOperation): OperationState {
-  const index = operation.entry.stag;
-  if (operation.type === 'bind') {
-    const { entry: _entry, region: _region, binder: _binder, ...rest } = operation;
-    return { ...rest, index };
-  }
-  const { entry: _entry, ...rest } = operation;
-  return { ...rest, index } as OperationState;
 }

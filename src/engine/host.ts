@@ -5,6 +5,8 @@
  * object. What is published is never taken back, and the application's thread waits for the engine only in `fence` and `counters`: calls
  * that must not return before the engine has come that far. An engine that does not answer in time counts as failed.
  */
+// Held here, as in `transport/busy-poll.ts`.
+import { setImmediate } from 'node:timers';
 import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker } from 'node:worker_threads';
 import { IwarpError } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';
@@ -72,6 +74,8 @@ export class EngineHost implements PolledSource {
   /** Of what is open, what keeps the process alive. */
   #held = 0;
   #retired = false;
+  /** A record is being dealt with: those behind it have to wait. */
+  #reading = false;
   #state: 'running' | 'failed' | 'stopped' = 'running';
 
   constructor(options: EngineOptions, user: EngineUser, poll: BusyPoll) {
@@ -172,6 +176,12 @@ export class EngineHost implements PolledSource {
     this.#await(TO_ENGINE.FENCE, 0);
   }
 
+  /** Wait in the same way, and take in all that the engine has said by then; unless this is called in the middle of that. */
+  settle(): void {
+    this.fence();
+    if (this.#state === 'running' && !this.#reading) this.#read(Number.POSITIVE_INFINITY);
+  }
+
   /** The counters of a connection, as of now; null if the engine cannot tell any more. */
   counters(link: number): StreamCounters | null {
     if (this.#state !== 'running' || Atomics.load(this.#replies, REPLY.READY) === 0) return null;
@@ -246,8 +256,13 @@ export class EngineHost implements PolledSource {
         if (reader.sleep()) return true;
         continue;
       }
-      reader.next(at); // first: an exception loses this record, and not all that come after it
-      this.#take(reader.words, at, reader.typeOf(at));
+      reader.next(at); // its words stay until `release`
+      this.#reading = true;
+      try {
+        this.#take(reader.words, at, reader.typeOf(at));
+      } finally {
+        this.#reading = false;
+      }
       if (this.#state !== 'running') return true; // another engine of the device was found dead, and this one stopped with it
     }
   }

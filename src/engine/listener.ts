@@ -2,6 +2,8 @@
  * A listener in one engine, or in all of them on one port (SO_REUSEPORT), where the system spreads the connections. The first engine binds, the
  * others join it where port 0 has led. Connections that come before the program has its listener in hand are kept back until then.
  */
+// Held here, as in `transport/busy-poll.ts`.
+import { setImmediate } from 'node:timers';
 import type { LinkHandler, ListenHandler, ListenRequest, StreamLink } from '../cm/link.ts';
 import type { StreamEvent } from '../rdmap/stream-types.ts';
 import type { ListenReady, PortAddress, PortListener } from '../transport/port.ts';

@@ -1,10 +1,11 @@
 /** The rare things that pass between an application's thread and an engine, as objects that a message port can copy. */
 import { ERROR_CODES, IwarpError, type IwarpErrorCode } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';
+import type { StagState } from '../ddp/stag-table.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { noCounters } from '../rdmap/counters.ts';
-import type { LocalBind, LocalInvalidate, LocalRegister } from '../rdmap/local-work.ts';
+import type { LocalBind, LocalInvalidate, LocalOperation, LocalRegister } from '../rdmap/local-work.ts';
 import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { ConnectTarget, ListenTarget, PortAddress } from '../transport/port.ts';
 import type { MessagePort } from 'node:worker_threads';
@@ -51,24 +52,6 @@ export interface LastWords {
   readonly error: ErrorState | null;
 }
 
-/** An STag entry as it stands. */
-export interface EntryState {
-  readonly stag: number;
-  readonly kind: 'region' | 'window';
-  readonly pd: number;
-  readonly qp: number;
-  readonly valid: boolean;
-  readonly access: number;
-  readonly baseHi: number;
-  readonly baseLo: number;
-  readonly zeroBased: boolean;
-  readonly shared: boolean;
-  /** Null for none. */
-  readonly bytes: Uint8Array | null;
-  /** STag of the region that a bound window belongs to; 0 for none. */
-  readonly region: number;
-}
-
 /** A queue pair as a stream sees it. */
 export interface EndpointState {
   readonly pd: number;
@@ -86,19 +69,36 @@ export interface EndpointState {
 /** An operation on our own memory, with STags in the place of entries. */
 export type OperationState =
   | (Omit<LocalInvalidate, 'entry'> & { readonly index: number })
-  | (Omit<LocalRegister, 'entry'> & { readonly index: number })
+  | (Omit<LocalRegister, 'entry' | 'bytes'> & {
+      readonly index: number;
+      /** Null for none, as in {@link StagState}. */
+      readonly bytes: Uint8Array | null;
+    })
   | (Omit<LocalBind, 'entry' | 'region' | 'binder'> & { readonly index: number });
+
+/** The operation as data. */
+export function operationState(operation: LocalOperation): OperationState {
+  const index = operation.entry.stag;
+  if (operation.type === 'bind') {
+    const { entry: _entry, region: _region, binder: _binder, ...rest } = operation;
+    return { ...rest, index };
+  }
+  const { entry: _entry, ...rest } = operation;
+  if (rest.type === 'invalidate') return { ...rest, index };
+  return { ...rest, index, bytes: rest.bytes.length === 0 ? null : rest.bytes };
+}
 
 /** Towards the engine. `link` names a connection: odd where the engine has made it. */
 export type Command =
-  | { readonly type: 'entry'; readonly entry: EntryState }
-  | { readonly type: 'drop'; readonly stag: number }
-  | { readonly type: 'operation'; readonly operation: OperationState }
+  | { readonly type: 'entry'; readonly entry: StagState }
+  | { readonly type: 'share' | 'invalidate' | 'drop'; readonly stag: number }
+  /** A work request (`records.ts`): one with an operation on our own memory, or one that is too long for the ring. */
+  | { readonly type: 'record'; readonly words: Int32Array; readonly operation: OperationState | null }
   | { readonly type: 'endpoint'; readonly link: number; readonly endpoint: EndpointState }
   | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }
   | { readonly type: 'resize'; readonly link: number; readonly send: number; readonly receive: number }
   | { readonly type: 'resize-shared'; readonly srq: number; readonly depth: number }
-  | { readonly type: 'fail-shared'; readonly srq: number }
+  | { readonly type: 'fail-shared' | 'drop-shared'; readonly srq: number }
   | {
       readonly type: 'connect'; readonly link: number; readonly target: ConnectTarget; readonly policy: ConnectionPolicy; readonly confirm: boolean;
       readonly privateData: Uint8Array; readonly wishes: DepthWishes;

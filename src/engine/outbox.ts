@@ -24,6 +24,8 @@ export class Outbox {
   /** Records that found no room. */
   #waiting: Waiting[] = [];
   #first = 0;
+  /** Some that had waited are in the ring and not published: whoever wanted them to ring has been here long before. */
+  #owed = false;
 
   constructor(ring: RingWriter, doorbell: MessagePort, objects: MessagePort) {
     this.ring = ring;
@@ -43,15 +45,10 @@ export class Outbox {
     this.flush(); // there may be room by now, and then nobody would ring for it
   }
 
-  /** An object for the port; `type` is the record that marks its place. */
+  /** An object for the port; `type` is the record that marks its place. The object first: one that cannot be copied throws, and leaves no mark. */
   send(type: number, object: unknown): void {
-    this.put(type, 0);
-    this.attach(object);
-  }
-
-  /** An object that belongs to the record written last. It must not have been published yet. */
-  attach(object: unknown): void {
     this.#objects.postMessage(object);
+    this.put(type, 0);
   }
 
   #write(type: number, count: number, a: number, b: number, c: number, d: number, e: number, f: number): boolean {
@@ -77,6 +74,7 @@ export class Outbox {
       const record = this.#waiting[this.#first]!;
       if (!this.#writeWaiting(record) && (this.waitForRoom(record.count + 1) || !this.#writeWaiting(record))) return false;
       this.#first++;
+      this.#owed = true;
     }
     this.#waiting = [];
     this.#first = 0;
@@ -92,12 +90,14 @@ export class Outbox {
 
   /** Let the other side see it all. */
   publish(): void {
+    this.#owed = false;
     if (this.ring.publish()) this.ringBell();
   }
 
-  /** Let the other side see it all when it wakes. */
+  /** Let the other side see it all when it wakes. What has waited for room rings all the same. */
   publishQuietly(): void {
-    this.ring.publishQuietly();
+    if (this.#owed) this.publish();
+    else this.ring.publishQuietly();
   }
 
   /** Wake the other side if it sleeps. */

@@ -7,8 +7,8 @@
  */
 import { IwarpError } from '../base/errors.ts';
 import type { ConnectRequest, LinkHandler, ListenHandler, ListenRequest, Progress, StreamLink } from '../cm/link.ts';
-import type { StagEntry } from '../ddp/stag-table.ts';
-import type { LocalWork } from '../rdmap/work.ts';
+import { stateOf, type StagEntry } from '../ddp/stag-table.ts';
+import { repeatLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import type { StreamEndpoint } from '../rdmap/stream-types.ts';
 import type { ReceiveQueue } from '../rdmap/work.ts';
 import { BusyPoll } from '../transport/busy-poll.ts';
@@ -17,7 +17,7 @@ import type { Device, StagMirror } from '../verbs/device.ts';
 import { EngineLink } from './engine-link.ts';
 import { EngineHost, type EngineOptions, type EngineUser } from './host.ts';
 import { EngineListener, type EngineListenHandler, type ListeningEngine } from './listener.ts';
-import { unpackError, type Command, type EngineEvent, type EngineSettings, type EntryState } from './messages.ts';
+import { unpackError, type Command, type EngineEvent, type EngineSettings } from './messages.ts';
 import { RECEIVED } from './records.ts';
 import { SharedQueue } from './shared-queue.ts';
 
@@ -37,9 +37,7 @@ export class WorkerProgress implements Progress, StagMirror {
     const poll = new BusyPoll(options.busyPoll);
     this.engines = Array.from({ length: count }, () => new Engine(this, device, options, poll));
     device.mirror = this;
-    device.onClose = () => {
-      for (const engine of this.engines) engine.host.stop();
-    };
+    device.onClose = () => this.retire();
   }
 
   connect(request: ConnectRequest, handler: LinkHandler): StreamLink {
@@ -64,7 +62,7 @@ export class WorkerProgress implements Progress, StagMirror {
     return best;
   }
 
-  /** Nothing new will be opened: the threads end with what is open on them. */
+  /** Nothing new will be opened: the threads end with what is open on them, connections that are being reset and listeners. */
   retire(): void {
     for (const engine of this.engines) engine.host.retire();
   }
@@ -78,42 +76,41 @@ export class WorkerProgress implements Progress, StagMirror {
   // ------------------------------------------------------------------------------------------------------ StagMirror
 
   put(entry: StagEntry): void {
-    this.#put(entry, null);
+    this.#tell({ type: 'entry', entry: stateOf(entry) }, null);
+  }
+
+  share(entry: StagEntry): void {
+    this.#tell({ type: 'share', stag: entry.stag }, null);
+  }
+
+  settle(): void {
+    for (const { host } of this.engines) host.settle();
   }
 
   change(entry: StagEntry): void {
-    this.#put(entry, null);
+    this.put(entry);
     this.#fence(null);
   }
 
   drop(entry: StagEntry): void {
-    for (const { host } of this.engines) host.command({ type: 'drop', stag: entry.stag });
+    this.#tell({ type: 'drop', stag: entry.stag }, null);
     this.#fence(null);
   }
 
-  /** `source` has changed the entry by itself: the others have to follow before anybody here learns of it. */
-  spread(entry: StagEntry, source: Engine): void {
+  /** `source` has changed an entry by itself: the others have to follow before anybody here learns of it. All of them if it is null. */
+  spread(command: Command, source: Engine | null): void {
     if (this.engines.length === 1) return;
-    this.#put(entry, source);
+    this.#tell(command, source);
     this.#fence(source);
   }
 
-  #put(entry: StagEntry, except: Engine | null): void {
-    const command: Command = { type: 'entry', entry: entryState(entry) };
+  #tell(command: Command, except: Engine | null): void {
     for (const engine of this.engines) if (engine !== except) engine.host.command(command);
   }
 
   #fence(except: Engine | null): void {
     for (const engine of this.engines) if (engine !== except) engine.host.fence();
   }
-}
-
-function entryState(entry: StagEntry): EntryState {
-  const { stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared, bytes, region } = entry;
-  return {
-    stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared,
-    bytes: bytes.length === 0 ? null : bytes, region: region === null ? 0 : region.stag,
-  };
 }
 
 /** A listener and what it is waiting for. */
@@ -136,6 +133,7 @@ export class Engine implements EngineUser, ListeningEngine {
   readonly #stalled = new Set<{ forward(): boolean }>();
   readonly #shared = new Map<ReceiveQueue, SharedQueue>();
   #nextLink = 2;
+  #nextShared = 1;
   #error: IwarpError | null = null;
   /** What the engine says it works with, as soon as it is up. */
   settings: EngineSettings | null = null;
@@ -156,8 +154,8 @@ export class Engine implements EngineUser, ListeningEngine {
     this.#nextLink += 2;
     const link = new EngineLink(this, id, handler);
     const { endpoint, target, policy, confirm, privateData, wishes } = request;
-    if (this.#error !== null) {
-      const error = this.#error;
+    const error = this.#refusal();
+    if (error !== null) {
       this.#device.defer(() => handler.failed(error));
       return link;
     }
@@ -168,8 +166,8 @@ export class Engine implements EngineUser, ListeningEngine {
   }
 
   listen(id: number, request: ListenRequest, handler: EngineListenHandler, ready: ListenReady): void {
-    if (this.#error !== null) {
-      const error = this.#error;
+    const error = this.#refusal();
+    if (error !== null) {
       this.#device.defer(() => ready(undefined, error));
       return;
     }
@@ -178,30 +176,44 @@ export class Engine implements EngineUser, ListeningEngine {
     this.host.command({ type: 'listen', listener: id, ...request });
   }
 
+  /** Why nothing can be opened here, or null. */
+  #refusal(): IwarpError | null {
+    if (this.#error !== null || this.host.state === 'running') return this.#error;
+    return new IwarpError('ERR_DESTROYED', 'the device has been closed, and its engine has stopped');
+  }
+
   // ----------------------------------------------------------------------------------------------------- for links
 
   hasShared(queue: ReceiveQueue): boolean {
     return this.#shared.has(queue);
   }
 
-  /** The engine's number for a shared receive queue, which belongs to the engine where it was used first. */
+  /** A shared receive queue belongs to the engine where it was used first. */
+  checkShared(queue: ReceiveQueue): void {
+    if (queue.forwarder === null || this.#shared.has(queue)) return;
+    throw new IwarpError('ERR_NOT_SUPPORTED', 'the shared receive queue is used on another engine: its queue pairs have to be on one');
+  }
+
+  /** The engine's number for a shared receive queue, which {@link checkShared} takes. */
   sharedNumber(queue: ReceiveQueue): number {
     let shared = this.#shared.get(queue);
     if (shared === undefined) {
-      if (queue.onPosted !== null) {
-        throw new IwarpError('ERR_NOT_SUPPORTED', 'the shared receive queue is used on another engine: its queue pairs have to be on one');
-      }
-      shared = new SharedQueue(this, this.#shared.size + 1, queue);
+      shared = new SharedQueue(this, this.#nextShared++, queue);
       this.#shared.set(queue, shared);
     }
     return shared.number;
+  }
+
+  forgetShared(shared: SharedQueue, queue: ReceiveQueue): void {
+    this.#stalled.delete(shared);
+    this.#shared.delete(queue);
   }
 
   stall(link: { forward(): boolean }): void {
     const { outbox } = this.host;
     this.#stalled.add(link);
     // If there is room after all, nobody will ring for it.
-    if (!outbox.waitForRoom(outbox.ring.maxRecord >> 1)) this.#device.defer(() => this.room());
+    if (!outbox.waitForRoom(outbox.ring.maxRecord)) this.#device.defer(() => this.room());
   }
 
   forget(link: EngineLink): void {
@@ -209,18 +221,26 @@ export class Engine implements EngineUser, ListeningEngine {
     if (this.#links.delete(link.id)) this.host.closed(link.held);
   }
 
-  /** An operation has gone well there: it holds here too, and on the other engines. */
-  apply({ operation, run }: LocalWork): void {
-    run();
-    this.#progress.spread(operation.entry, this);
+  /** An operation has been done there: it holds here too, and on the other engines. */
+  apply(operation: LocalOperation): void {
+    if (operation.type === 'invalidate') {
+      this.invalidated(operation.stag);
+      return;
+    }
+    const { stags } = this.#device;
+    const { entry } = operation;
+    if (!stags.holds(entry)) return;
+    repeatLocal(stags, operation);
+    this.#progress.spread({ type: 'entry', entry: stateOf(entry) }, this);
   }
 
   invalidated(stag: number): void {
     const { stags } = this.#device;
     const entry = stags.find(stag);
     if (entry === null) return;
+    const windows = entry.windows > 0; // bound through another engine, before this one knew of it; now it does
     stags.invalidate(entry);
-    this.#progress.spread(entry, this);
+    this.#progress.spread({ type: 'invalidate', stag }, windows ? null : this);
   }
 
   // ---------------------------------------------------------------------------------------------------- EngineUser

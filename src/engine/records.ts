@@ -1,13 +1,15 @@
 /**
  * What goes through the two rings of an engine, and how. Frequent things (work requests, completions) are records of a few words; a rare
- * thing is an object on a message port, and a record that marks its place: whoever reads the record takes the object from the port.
+ * thing is an object on a message port, and a record that marks its place: whoever reads the record takes the object from the port. So do work requests
+ * that operate on our own memory, and those that are too long for a ring: there the record lies in the object.
  *
  * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
  */
 import { copyBytes } from '../base/copy.ts';
-import type { StagEntry, StagTable } from '../ddp/stag-table.ts';
 import { IMMEDIATE, WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
-import type { RingReader, RingWriter } from './ring.ts';
+import { operationState, type Command } from './messages.ts';
+import type { Outbox } from './outbox.ts';
+import type { RecordMemory } from './ring.ts';
 
 /** Types of the records towards the engine. */
 export const TO_ENGINE = { SEND: 1, RECEIVE: 2, SHARED_RECEIVE: 3, COMMAND: 4, FENCE: 5, COUNTERS: 6 } as const;
@@ -32,46 +34,83 @@ const WIRE_SHIFT = 7;
 const FENCE_BIT = 1 << 12;
 const SOLICITED_BIT = 1 << 13;
 const IMMEDIATE_SHIFT = 14;
-const OPERATION_BIT = 1 << 16;
-const INLINE_BIT = 1 << 17;
-const COUNT_SHIFT = 20;
+const INLINE_BIT = 1 << 16;
 const FOUR_BITS = 15;
 
 const SEND_WORDS = 6;
 const OPERAND_WORDS = 8;
 const SGE_WORDS = 3;
-const RECEIVE_WORDS = 3;
+const RECEIVE_WORDS = 2;
 
-/** An entry that is in no table: what an element refers to whose region has gone. */
+/** Finds the regions that elements name. */
 export interface Elements {
-  readonly stags: StagTable;
-  /** Memory that a queued fast registration will give to this STag. */
-  readonly promised: Map<number, Uint8Array>;
-  readonly gone: StagEntry;
+  /** Add an element of `length` octets from `offset` of the region with this STag. */
+  add(sges: SgeList, stag: number, offset: number, length: number): void;
 }
 
 /** An Atomic, or Immediate Data alone or behind a Write. */
 const hasOperands = ({ kind, immediate }: SendWqe): boolean => kind === WORK.ATOMIC || immediate !== IMMEDIATE.NONE;
 
-/** Write a send-side request; false if the ring has no room. */
-export function writeSend(ring: RingWriter, link: number, wqe: SendWqe): boolean {
+const isInline = ({ sges }: SendWqe): boolean => sges.count > 0 && sges.first.entry === null;
+
+/** Hand a send-side request on; false if the ring has no room. */
+export function putSend(outbox: Outbox, link: number, wqe: SendWqe): boolean {
+  const { ring } = outbox;
   const { sges } = wqe;
-  const inline = sges.count > 0 && sges.first.entry === null;
-  const operated = hasOperands(wqe);
-  const payload = inline ? 1 + ((sges.total + 3) >> 2) : sges.count * SGE_WORDS;
-  const at = ring.begin(TO_ENGINE.SEND, SEND_WORDS + (operated ? OPERAND_WORDS : 0) + payload);
+  const payload = isInline(wqe) ? 1 + ((sges.total + 3) >> 2) : sges.count * SGE_WORDS;
+  const words = SEND_WORDS + (hasOperands(wqe) ? OPERAND_WORDS : 0) + payload;
+  if (wqe.local !== null || words > ring.maxRecord) {
+    const record = memoryFor(TO_ENGINE.SEND, words);
+    writeSend(record, 0, link, wqe);
+    putObject(outbox, { type: 'record', words: record.words, operation: wqe.local === null ? null : operationState(wqe.local.operation) });
+    return true;
+  }
+  const at = ring.begin(TO_ENGINE.SEND, words);
   if (at < 0) return false;
-  const { words } = ring;
+  writeSend(ring, at, link, wqe);
+  return true;
+}
+
+/** Hand a receive of a queue pair, or of a shared queue, on; false if the ring has no room. */
+export function putReceive(outbox: Outbox, type: number, queue: number, wqe: ReceiveWqe): boolean {
+  const { ring } = outbox;
+  const words = RECEIVE_WORDS + wqe.sges.count * SGE_WORDS;
+  if (words > ring.maxRecord) {
+    const record = memoryFor(type, words);
+    writeReceive(record, 0, queue, wqe);
+    putObject(outbox, { type: 'record', words: record.words, operation: null });
+    return true;
+  }
+  const at = ring.begin(type, words);
+  if (at < 0) return false;
+  writeReceive(ring, at, queue, wqe);
+  return true;
+}
+
+/** For a record that goes as an object; its first word is the type alone. */
+function memoryFor(type: number, count: number): RecordMemory {
+  const words = new Int32Array(count);
+  words[0] = type;
+  return { words, bytes: new Uint8Array(words.buffer) };
+}
+
+function putObject(outbox: Outbox, command: Command): void {
+  outbox.send(TO_ENGINE.COMMAND, command);
+}
+
+function writeSend(memory: RecordMemory, at: number, link: number, wqe: SendWqe): void {
+  const { sges } = wqe;
+  const inline = isInline(wqe);
+  const { words } = memory;
   words[at + 1] = link;
   words[at + 2] =
     wqe.kind | (OPCODE_NUMBERS.get(wqe.opcode)! << OPCODE_SHIFT) | (wqe.wireOpcode << WIRE_SHIFT) | (wqe.fence ? FENCE_BIT : 0) |
-    (wqe.solicited ? SOLICITED_BIT : 0) | (wqe.immediate << IMMEDIATE_SHIFT) | (wqe.local === null ? 0 : OPERATION_BIT) |
-    (inline ? INLINE_BIT : 0) | (sges.count << COUNT_SHIFT);
+    (wqe.solicited ? SOLICITED_BIT : 0) | (wqe.immediate << IMMEDIATE_SHIFT) | (inline ? INLINE_BIT : 0);
   words[at + 3] = wqe.stag;
   words[at + 4] = wqe.toHi;
   words[at + 5] = wqe.toLo;
   let next = at + SEND_WORDS;
-  if (operated) {
+  if (hasOperands(wqe)) {
     const { operands } = wqe;
     words[next] = operands.dataHi;
     words[next + 1] = operands.dataLo;
@@ -85,22 +124,15 @@ export function writeSend(ring: RingWriter, link: number, wqe: SendWqe): boolean
   }
   if (!inline) {
     writeElements(words, next, sges);
-    return true;
+    return;
   }
   words[next] = sges.total;
-  copyBytes(sges.first.bytes, sges.first.offset, ring.bytes, (next + 1) << 2, sges.total);
-  return true;
+  copyBytes(sges.first.bytes, sges.first.offset, memory.bytes, (next + 1) << 2, sges.total);
 }
 
-/** Write a receive of a queue pair, or of a shared queue; false if the ring has no room. */
-export function writeReceive(ring: RingWriter, type: number, queue: number, wqe: ReceiveWqe): boolean {
-  const { sges } = wqe;
-  const at = ring.begin(type, RECEIVE_WORDS + sges.count * SGE_WORDS);
-  if (at < 0) return false;
-  ring.words[at + 1] = queue;
-  ring.words[at + 2] = sges.count;
-  writeElements(ring.words, at + RECEIVE_WORDS, sges);
-  return true;
+function writeReceive({ words }: RecordMemory, at: number, queue: number, { sges }: ReceiveWqe): void {
+  words[at + 1] = queue;
+  writeElements(words, at + RECEIVE_WORDS, sges);
 }
 
 function writeElements(words: Int32Array, at: number, sges: SgeList): void {
@@ -112,18 +144,13 @@ function writeElements(words: Int32Array, at: number, sges: SgeList): void {
   }
 }
 
-function readElements(words: Int32Array, at: number, count: number, sges: SgeList, elements: Elements): void {
-  for (let i = 0; i < count; i++, at += SGE_WORDS) {
-    const stag = words[at]! >>> 0;
-    const entry = elements.stags.withIndex(stag) ?? elements.gone;
-    const bytes = elements.promised.size === 0 ? entry.bytes : (elements.promised.get(stag) ?? entry.bytes);
-    sges.add(entry, bytes, words[at + 1]! >>> 0, words[at + 2]! >>> 0, stag);
-  }
+function readElements(words: Int32Array, at: number, end: number, sges: SgeList, elements: Elements): void {
+  for (; at < end; at += SGE_WORDS) elements.add(sges, words[at]! >>> 0, words[at + 1]! >>> 0, words[at + 2]! >>> 0);
 }
 
-/** Read a send-side request into the queue; returns the entry, whose operation the caller has to add if `hasOperation` says so. */
-export function readSend(ring: RingReader, at: number, queue: SendQueue, elements: Elements): SendWqe {
-  const { words } = ring;
+/** Read a send-side request, `words[at..end)`, into the queue; returns the entry. */
+export function readSend(memory: RecordMemory, at: number, end: number, queue: SendQueue, elements: Elements): SendWqe {
+  const { words } = memory;
   const wqe = queue.peekFree()!;
   const bits = words[at + 2]!;
   wqe.kind = bits & KIND_MASK;
@@ -149,26 +176,21 @@ export function readSend(ring: RingReader, at: number, queue: SendQueue, element
     next += OPERAND_WORDS;
   }
   if ((bits & INLINE_BIT) === 0) {
-    readElements(words, next, bits >>> COUNT_SHIFT, wqe.sges, elements);
+    readElements(words, next, end, wqe.sges, elements);
   } else {
     const length = words[next]!;
     const inline = wqe.inlineMemory(length);
-    copyBytes(ring.bytes, (next + 1) << 2, inline, 0, length);
+    copyBytes(memory.bytes, (next + 1) << 2, inline, 0, length);
     wqe.sges.add(null, inline, 0, length);
   }
   queue.push();
   return wqe;
 }
 
-/** Whether the record at `at` is a request on our own memory, whose operation is on the port. */
-export function hasOperation(words: Int32Array, at: number): boolean {
-  return (words[at + 2]! & OPERATION_BIT) !== 0;
-}
-
-/** Read a receive into the queue. */
-export function readReceive(words: Int32Array, at: number, queue: ReceiveQueue, elements: Elements): void {
+/** Read a receive, `words[at..end)`, into the queue. */
+export function readReceive({ words }: RecordMemory, at: number, end: number, queue: ReceiveQueue, elements: Elements): void {
   const wqe = queue.peekFree()!;
-  readElements(words, at + RECEIVE_WORDS, words[at + 2]!, wqe.sges, elements);
+  readElements(words, at + RECEIVE_WORDS, end, wqe.sges, elements);
   queue.push();
 }
 

@@ -22,16 +22,22 @@ const ASLEEP = 32;
 const WANTS_ROOM = 48;
 const FIRST_WORD = 64;
 
+/** Where records are. */
+export interface RecordMemory {
+  /** `at` of a record is an index into them. */
+  readonly words: Int32Array;
+  /** The same as octets, for payloads in a record. */
+  readonly bytes: Uint8Array;
+}
+
 /** Memory for a ring of this many words, a power of two. */
 export function createRing(words: number): Int32Array {
   return new Int32Array(new SharedArrayBuffer((FIRST_WORD + words) * Int32Array.BYTES_PER_ELEMENT));
 }
 
 /** The side that writes. */
-export class RingWriter {
-  /** The ring's words; `at` of a record is an index into them. */
+export class RingWriter implements RecordMemory {
   readonly words: Int32Array;
-  /** The same as octets, for payloads in a record. */
   readonly bytes: Uint8Array;
   readonly #mask: number;
   #head = 0;
@@ -44,7 +50,10 @@ export class RingWriter {
     this.#mask = ring.length - FIRST_WORD - 1;
   }
 
-  /** Words that a record can have at most: so that a ring of several of them is never stuck. */
+  /**
+   * Words that a record can have at most. From more than half a ring on one might not even fit into an empty ring, depending on where that stands; a
+   * quarter lets one be written while the one before is read.
+   */
   get maxRecord(): number {
     return (this.#mask + 1) >> 2;
   }
@@ -71,12 +80,10 @@ export class RingWriter {
     return ((this.#head - this.#tail) | 0) + words <= this.#mask + 1;
   }
 
-  /** Ask to be rung when there is room. False if there is some by now, after all. */
+  /** Ask to be rung when there is room. False if there is some by now, after all; the wish stays, for it may be an earlier one's too. */
   waitForRoom(words: number): boolean {
     Atomics.store(this.words, WANTS_ROOM, 1);
-    if (!this.#hasRoom(2 * words)) return true;
-    Atomics.store(this.words, WANTS_ROOM, 0);
-    return false;
+    return !this.#hasRoom(2 * words);
   }
 
   /** Let the reader see what has been written. True if it sleeps and has to be rung. */
@@ -101,7 +108,7 @@ export class RingWriter {
 }
 
 /** The side that reads. */
-export class RingReader {
+export class RingReader implements RecordMemory {
   readonly words: Int32Array;
   readonly bytes: Uint8Array;
   readonly #mask: number;
@@ -130,6 +137,11 @@ export class RingReader {
   /** Type of the record at `at`. */
   typeOf(at: number): number {
     return this.words[at]! & TYPE_MASK;
+  }
+
+  /** Where the record at `at` ends. */
+  endOf(at: number): number {
+    return at + (this.words[at]! >>> TYPE_BITS);
   }
 
   /** Done with the record at `at`. */

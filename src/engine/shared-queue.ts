@@ -1,10 +1,10 @@
 /** A shared receive queue whose streams are in an engine: what is posted to it is handed on, as fast as the ring takes it. */
-import type { ReceiveQueue } from '../rdmap/work.ts';
+import type { QueueForwarder, ReceiveQueue } from '../rdmap/work.ts';
 import type { Engine } from './progress.ts';
-import { TO_ENGINE, writeReceive } from './records.ts';
+import { putReceive, TO_ENGINE } from './records.ts';
 
 /** A shared receive queue on its engine. */
-export class SharedQueue {
+export class SharedQueue implements QueueForwarder {
   readonly number: number;
   readonly #engine: Engine;
   readonly #queue: ReceiveQueue;
@@ -16,8 +16,18 @@ export class SharedQueue {
     this.#queue = queue;
     this.#depth = queue.depth;
     engine.host.command({ type: 'shared-queue', srq: number, depth: queue.depth });
-    queue.onPosted = () => void this.forward();
+    queue.forwarder = this;
     this.forward();
+  }
+
+  posted(): void {
+    this.forward();
+  }
+
+  destroyed(): void {
+    this.#queue.forwarder = null;
+    this.#engine.forgetShared(this, this.#queue);
+    this.#engine.host.command({ type: 'drop-shared', srq: this.number });
   }
 
   forward(): boolean {
@@ -29,7 +39,7 @@ export class SharedQueue {
       host.command({ type: 'resize-shared', srq: this.number, depth: this.#depth });
     }
     for (let wqe = this.#queue.handOn(); wqe !== null; wqe = this.#queue.handOn()) {
-      if (host.outbox.open && writeReceive(host.outbox.ring, TO_ENGINE.SHARED_RECEIVE, this.number, wqe)) continue;
+      if (host.outbox.open && putReceive(host.outbox, TO_ENGINE.SHARED_RECEIVE, this.number, wqe)) continue;
       this.#queue.handBack(false);
       host.outbox.publish();
       this.#engine.stall(this);

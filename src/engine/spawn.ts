@@ -8,9 +8,18 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /** Start the worker of an engine. */
 export function spawnWorker(options: WorkerOptions): Worker {
-  if (!import.meta.url.endsWith('.ts')) return new Worker(new URL('./worker.js', import.meta.url), options);
+  if (!import.meta.url.endsWith('.ts')) return startCompiled(new URL('./worker.js', import.meta.url), options);
   const entry = new URL('./worker.ts', import.meta.url).href;
   const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx/esm/api')).href.replace(/\.cjs$/, '.mjs');
   const code = `import { register } from ${JSON.stringify(loader)}; register(); await import(${JSON.stringify(entry)});`;
   return new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), { ...options, execArgv: [] });
+}
+
+/**
+ * Start a worker from a JavaScript file. It inherits the flags of the process, and where one of them is the type of a program on the command line, Node
+ * starts no file: then a program of one line does. Flags cannot be left out instead, for those of the process alone may not be named.
+ */
+export function startCompiled(file: URL, options: WorkerOptions): Worker {
+  const typed = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].some((words) => words.includes('--input-type'));
+  return typed ? new Worker(`import(${JSON.stringify(file.href)})`, { ...options, eval: true }) : new Worker(file, options);
 }

@@ -58,6 +58,18 @@ export function executeLocal(stags: StagTable, operation: LocalOperation): WcSta
   }
 }
 
+/**
+ * Do here what has been done some time ago on another thread's copy of the table, and is heard of only now. What a later call here has overtaken stays
+ * as that call has left it, for the other thread has been told of the call behind this.
+ */
+export function repeatLocal(stags: StagTable, operation: LocalRegister | LocalBind): void {
+  const { entry } = operation;
+  if (entry.valid) return;
+  if (operation.type === 'register') give(stags, operation);
+  // If its region has ended meanwhile, so has the window; but the key has been used.
+  else if (bind(stags, operation) !== 'success') stags.rekey(entry, operation.key);
+}
+
 function invalidate(stags: StagTable, { entry, stag, qp }: LocalInvalidate): WcStatus {
   const foreign = entry.kind === 'window' && entry.valid && entry.qp !== qp; // VERBS-166
   if (!stags.holds(entry) || entry.stag !== stag || entry.shared || entry.windows > 0 || foreign) return 'local-invalidate-error';
@@ -68,10 +80,14 @@ function invalidate(stags: StagTable, { entry, stag, qp }: LocalInvalidate): WcS
 function register(stags: StagTable, o: LocalRegister): WcStatus {
   const { entry } = o;
   if (!stags.holds(entry) || entry.valid || entry.shared) return 'fast-register-error';
-  stags.rekey(entry, o.key);
-  fill(entry, o.bytes, o);
-  entry.zeroBased = o.zeroBased;
+  give(stags, o);
   return 'success';
+}
+
+function give(stags: StagTable, o: LocalRegister): void {
+  stags.rekey(o.entry, o.key);
+  fill(o.entry, o.bytes, o);
+  o.entry.zeroBased = o.zeroBased;
 }
 
 function bind(stags: StagTable, o: LocalBind): WcStatus {

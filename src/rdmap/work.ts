@@ -400,6 +400,14 @@ export class ReceiveWqe extends SgeList {
   }
 }
 
+/** Hands the entries of a shared queue on to where it is worked off. */
+export interface QueueForwarder {
+  /** Told behind each list of posts. */
+  posted(): void;
+  /** The queue has been destroyed. */
+  destroyed(): void;
+}
+
 /** Where a stream gets receive entries: its own queue, or one shared by many. Entries are made when they are first needed. */
 export class ReceiveQueue {
   #depth: number;
@@ -414,8 +422,8 @@ export class ReceiveQueue {
   #tail = 0;
   /** Next entry to hand on, where the queue is worked off elsewhere. */
   #handed = 0;
-  /** Told behind each list of posts, where a shared queue is worked off elsewhere. */
-  onPosted: (() => void) | null = null;
+  /** Where a shared queue is worked off elsewhere: what hands its entries on. */
+  forwarder: QueueForwarder | null = null;
   /** The queue has failed: a stream that wants an entry is terminated (VERBS-137). */
   failed = false;
 

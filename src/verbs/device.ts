@@ -81,8 +81,12 @@ export interface DeviceObjects {
 
 /** Keeps copies of the STag table where streams run in other threads. */
 export interface StagMirror {
-  /** The entry is new, or a call has changed what no stream depends on. */
+  /** The entry is new. */
   put(entry: StagEntry): void;
+  /** The entry has become a shared one; nothing else of it has changed. */
+  share(entry: StagEntry): void;
+  /** From the return of this call on the table here shows what the streams have done to it so far. */
+  settle(): void;
   /** A call has changed the entry: from its return on nobody uses it as it was (VERBS-149). */
   change(entry: StagEntry): void;
   /** The entry is about to leave the table: from the return of this call on nobody uses it (VERBS-151). */

@@ -204,7 +204,7 @@ export class MemoryRegion implements PostedMemory {
     const pd = options.pd === undefined ? this.#pd : this.#checkPd(options.pd);
     const region = pd.registerMemory(this.entry.bytes, access, { ...options, shared: true });
     this.entry.shared = true;
-    this.#pd.device.mirror?.put(this.entry);
+    this.#pd.device.mirror?.share(this.entry);
     return region;
   }
 
@@ -262,8 +262,8 @@ export class MemoryRegion implements PostedMemory {
    * @throws ERR_IN_USE while windows are bound to it; ERR_INVALID_REGION the second time
    */
   deregister(): void {
-    this.#checkNoWindows();
     this.checkAlive('the memory region');
+    this.#checkNoWindows();
     const { device } = this.#pd;
     device.mirror?.drop(this.entry);
     device.stags.free(this.entry);
@@ -291,7 +291,10 @@ export class MemoryRegion implements PostedMemory {
     this.#pd.device.objects.mr.delete(this);
   }
 
+  /** Streams in another thread may have bound one by now, whose completion is still on its way. */
   #checkNoWindows(): void {
+    const access = this.entry.access | (this.posted?.access ?? 0);
+    if ((access & ACCESS.MW_BIND) !== 0) this.#pd.device.mirror?.settle();
     if (this.entry.windows > 0) throw new IwarpError('ERR_IN_USE', `${this.entry.windows} memory windows are bound to the region`);
   }
 

@@ -330,6 +330,11 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
     this.#drains?.settle();
   }
 
+  /** @internal A call has asked another thread for this: the state changes with the call (VERBS-023), the events follow when it is done. */
+  anticipate(input: 'llp-close' | 'terminate'): void {
+    if (this.#state === 'rts') this.#step(input);
+  }
+
   /** @internal What happened on the stream. */
   handleStreamEvent(event: StreamEvent): void {
     const { device } = this.pd;

@@ -31,7 +31,6 @@ export interface SrqAttributes {
 }
 
 const DEFAULT_SGE = 4;
-const NOTHING = (): void => undefined;
 
 /**
  * Receives for many queue pairs. Every one of them can use all its entries (VERBS-129).
@@ -130,10 +129,13 @@ export class SharedReceiveQueue {
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
     this.#checkAlive();
     const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
-    const { onPosted } = this.queue;
-    const posted = postList(this, Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, onPosted ?? NOTHING);
-    onPosted?.();
+    const posted = postList(this, Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, this.#afterPost);
+    this.#afterPost();
     return posted;
+  }
+
+  #afterPost(): void {
+    this.queue.forwarder?.posted();
   }
 
   #postOne(name: string, request: ReceiveWorkRequest): void {
@@ -149,6 +151,7 @@ export class SharedReceiveQueue {
     if (this.users > 0) throw new IwarpError('ERR_IN_USE', `${this.users} queue pairs use the shared receive queue`);
     if (this.#destroyed) return;
     this.#destroyed = true;
+    this.queue.forwarder?.destroyed();
     this.pd.users--;
     this.pd.device.forget('srq', this);
   }

@@ -1,12 +1,12 @@
 // Options, several engines on one device, and what keeps a process alive.
 import { execFile } from 'node:child_process';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { connect, createServer, openRnic, type Connection, type Rnic } from '../../src/index.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { ACCESS } from '../../src/verbs/index.ts';
 import { ROOT } from '../examples/support.ts';
-import { End, enginesOf, join, openWorkers, stop } from './support.ts';
+import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
 
 describe('options', () => {
   it.each<[string, () => unknown]>([
@@ -126,6 +126,49 @@ describe('several engines', () => {
     for (const { qp } of clients) qp.postSend({ opcode: 'send' });
     const taken = [...(await servers[0]!.completed(1)), ...(await servers[1]!.completed(1))];
     expect(taken.map(({ wrId }) => wrId as number).toSorted()).toEqual([1, 2]);
+    await stop(near, far);
+  });
+
+  it('VERBS-129: an accept onto one of another engine throws before anything has happened: the request may be answered in another way', async () => {
+    const near = openWorkers();
+    const far = openWorkers({ engines: 2 });
+    const pd = far.device.allocatePd();
+    const srq = pd.createSrq({ maxWr: 16 });
+    await join(new End(far, { srq }, pd), new End(near)); // the engine with the fewest connections, where listeners come next, is now the other one
+    const [client, server] = [new End(near), new End(far, { srq }, pd)];
+    let code: unknown;
+    const listener = await far.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
+      try {
+        request.accept(server.qp);
+      } catch (error) {
+        ({ code } = error as { code: string });
+        request.reject(Uint8Array.of(7));
+      }
+    });
+    client.watch(near.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port }));
+    await until(() => client.connection!.finished);
+    expect([code, client.event('rejected')?.parameters.privateData[0], listener.pending]).toEqual(['ERR_NOT_SUPPORTED', 7, 0]);
+    listener.close();
+    await join(server, new End(near)); // the queue pair is free
+    await stop(near, far);
+  });
+});
+
+describe('a program that replaces the timers', () => {
+  it('still hears of its engine: of its listener, and of more than is taken in one turn', async () => {
+    const DEPTH = 6000;
+    const [near, far] = [openWorkers(), openWorkers()];
+    vi.useFakeTimers({ toFake: ['setImmediate'] });
+    try {
+      const [client, server] = [new End(near, { maxSendWr: DEPTH, signalAll: false }), new End(far, { maxRecvWr: DEPTH })];
+      await join(client, server);
+      server.qp.postRecv(Array.from({ length: DEPTH }, (_, wrId) => ({ wrId })));
+      client.qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const })));
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+      expect(await server.completed(DEPTH)).toHaveLength(DEPTH);
+    } finally {
+      vi.useRealTimers();
+    }
     await stop(near, far);
   });
 });

@@ -1,16 +1,19 @@
 /** Work requests on their way through a ring: what comes out at the other end, and what it costs in memory. */
+import type { MessagePort } from 'node:worker_threads';
 import { expect, it } from 'vitest';
-import { seededRandom } from '../../src/base/random.ts';
-import { StagEntry, StagTable } from '../../src/ddp/stag-table.ts';
-import { readSend, TO_ENGINE, writeSend, type Elements } from '../../src/engine/records.ts';
+import { Outbox } from '../../src/engine/outbox.ts';
+import { putSend, readSend, TO_ENGINE } from '../../src/engine/records.ts';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { StagReplica } from '../../src/engine/stag-replica.ts';
 import { SendQueue } from '../../src/rdmap/work.ts';
 
 it('inline octets go from one entry to the other, again and again through the same memory', () => {
   const ring = createRing(256);
-  const [writer, reader] = [new RingWriter(ring), new RingReader(ring)];
+  const reader = new RingReader(ring);
+  const port = { postMessage: () => undefined } as unknown as MessagePort;
+  const outbox = new Outbox(new RingWriter(ring), port, port);
   const [near, far] = [new SendQueue(1), new SendQueue(1)];
-  const elements: Elements = { stags: new StagTable(seededRandom(1), 4), promised: new Map(), gone: new StagEntry(0, 'region', 0) };
+  const elements = new StagReplica(4);
   const memories = new Set<ArrayBufferLike>();
   // The longest first: no later one needs more. At 128 octets copies change their way, and 33 fills no word.
   for (const [i, octets] of [200, 1, 33, 128, 129, 200, 64].entries()) {
@@ -19,11 +22,11 @@ it('inline octets go from one entry to the other, again and again through the sa
     given.inlineMemory(256).set(payload);
     given.sges.add(null, given.inlineMemory(256), 0, octets);
     near.push();
-    expect(writeSend(writer, 5, given)).toBe(true);
-    writer.publish();
+    expect(putSend(outbox, 5, given)).toBe(true);
+    outbox.publish();
     const at = reader.peek();
     expect([reader.typeOf(at), reader.words[at + 1]]).toEqual([TO_ENGINE.SEND, 5]);
-    const { sges } = readSend(reader, at, far, elements);
+    const { sges } = readSend(reader, at, reader.endOf(at), far, elements);
     reader.next(at);
     reader.release();
     const { bytes, offset, length } = sges.first;

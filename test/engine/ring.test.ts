@@ -1,5 +1,5 @@
 // The ring alone: order, the end of the ring, a full ring, and who rings whom.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
 
 function ends(words: number): { writer: RingWriter; reader: RingReader } {
@@ -122,5 +122,36 @@ describe('the ring', () => {
     read(reader);
     expect([reader.release(), reader.release()]).toEqual([true, false]);
     expect(write(writer, 1, 8, 0)).toBe(true);
+  });
+
+  it('a wish for room holds although somebody else finds some meanwhile: between the reader giving it back and looking who waits', () => {
+    const { writer, reader } = ends(64);
+    while (write(writer, 1, 8, 0));
+    writer.publish();
+    expect(writer.waitForRoom(8)).toBe(true);
+    while (read(reader) !== null);
+    const { store } = Atomics;
+    const spy = vi.spyOn(Atomics, 'store').mockImplementationOnce((...args) => {
+      const stored = store(...args);
+      expect(writer.waitForRoom(2)).toBe(false);
+      return stored;
+    });
+    expect(reader.release()).toBe(true);
+    spy.mockRestore();
+  });
+
+  it('room of which a writer has been told is enough for the longest record, wherever the ring stands', () => {
+    for (let at = 0; at < 64; at++) {
+      for (let unread = 0; unread < 64; unread++) {
+        const { writer, reader } = ends(64);
+        for (let i = 0; i < at; i++) write(writer, 1, 1, 0);
+        writer.publish();
+        while (read(reader) !== null);
+        reader.release();
+        for (let i = 0; i < unread; i++) write(writer, 1, 1, 0);
+        const { maxRecord } = writer;
+        if (!writer.waitForRoom(maxRecord) && !write(writer, 2, maxRecord, 0)) expect.fail(`no room at ${at} behind ${unread}`);
+      }
+    }
   });
 });

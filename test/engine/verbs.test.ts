@@ -1,7 +1,7 @@
 // Verbs and the connection manager on a device whose streams run in a worker thread: the same objects, calls, completions and events.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Rnic } from '../../src/index.ts';
-import { ACCESS, type MemoryRegion, type QueuePairOptions } from '../../src/verbs/index.ts';
+import { ACCESS, type MemoryRegion, type QueuePairOptions, type SharedReceiveQueue } from '../../src/verbs/index.ts';
 import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
 
 const EVERYTHING = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
@@ -133,6 +133,49 @@ describe('work requests', () => {
     expect(await client.statuses(1)).toEqual(['send success']);
   });
 
+  it('requests that are too long for the ring, between others, in order', async () => {
+    const [INLINE, ELEMENTS] = [1 << 20, 30_000];
+    const rnic = openWorkers({ limits: { maxInline: INLINE, maxSge: ELEMENTS } });
+    const pd = rnic.device.allocatePd();
+    const srq = pd.createSrq({ maxWr: 4, maxSge: ELEMENTS });
+    const [client, server] = [
+      new End(rnic, { maxInline: INLINE, maxSendSge: ELEMENTS }, pd), new End(rnic, { maxRecvSge: ELEMENTS }, pd),
+    ];
+    await join(client, server);
+    const source = memory(client, 256);
+    source.bytes.set(source.bytes.map((_, i) => i));
+    const sink = memory(server, INLINE);
+    const each = (mr: MemoryRegion, count: number) => Array.from({ length: count }, (_, i) => ({ mr, offset: i % 256, length: 1 }));
+    for (const octets of [65_000, 65_536, 70_000, INLINE, 3]) {
+      server.qp.postRecv([{ wrId: octets, sges: [{ mr: sink }] }, { wrId: 4096 }]);
+      client.qp.postSend([{ opcode: 'send', inline: new Uint8Array(octets).fill(octets % 251) }, { opcode: 'send' }]);
+      expect((await server.completed(2)).map(({ wrId, status, byteLength }) => [wrId, status, byteLength])).toEqual([[octets, 'success', octets], [4096, 'success', 0]]);
+      expect([sink.bytes[0], sink.bytes[octets - 1]]).toEqual([octets % 251, octets % 251]);
+      await client.completed(2);
+    }
+    for (const count of [4095, 4096, 4097, ELEMENTS]) {
+      server.qp.postRecv({ sges: [{ mr: sink }] });
+      client.qp.postSend({ opcode: 'send', sges: each(source, count) });
+      expect((await server.completed(1))[0]).toMatchObject({ status: 'success', byteLength: count });
+      expect(sink.bytes[count - 1]).toBe((count - 1) % 256);
+      await client.completed(1);
+    }
+    sink.bytes.fill(0);
+    const shared = new End(rnic, { srq }, pd);
+    const other = new End(rnic, {}, pd);
+    await join(other, shared);
+    srq.postRecv([{ wrId: 1, sges: each(sink, ELEMENTS) }, { wrId: 2 }]);
+    server.qp.postRecv([{ wrId: 3, sges: each(sink, ELEMENTS) }, { wrId: 4 }]);
+    for (const end of [other, client]) {
+      end.qp.postSend([{ opcode: 'send', sges: [{ mr: source }] }, { opcode: 'send' }]);
+      expect(await end.statuses(2)).toEqual(['send success', 'send success']);
+    }
+    expect((await shared.completed(2)).map(({ wrId, byteLength }) => [wrId, byteLength])).toEqual([[1, 256], [2, 0]]);
+    expect((await server.completed(2)).map(({ wrId, byteLength }) => [wrId, byteLength])).toEqual([[3, 256], [4, 0]]);
+    expect(sink.bytes[255]).toBe(255);
+    await stop(rnic);
+  });
+
   it('depths may grow while the queue is in use', async () => {
     const { client, server } = await pair({ maxSendWr: 2, maxRecvWr: 2 });
     client.qp.modify({ maxSendWr: 64 });
@@ -141,6 +184,25 @@ describe('work requests', () => {
     client.qp.postSend(Array.from({ length: 64 }, (_, wrId) => ({ wrId, opcode: 'send' as const })));
     expect((await server.completed(64)).map(({ wrId }) => wrId)).toEqual(Array.from({ length: 64 }, (_, i) => i));
     await client.qp.drainSend();
+  });
+
+  it('depths may grow while the connect still waits behind receives that fill the ring', async () => {
+    const [BEFORE, DEPTH] = [16_000, 24_000];
+    const client = new End(near, { maxRecvWr: BEFORE });
+    const server = new End(far, { maxSendWr: DEPTH, signalAll: false });
+    const sink = memory(client, 4);
+    client.qp.postRecv(Array.from({ length: BEFORE }, (_, wrId) => ({ wrId, sges: [{ mr: sink }] })));
+    const listener = await far.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
+      server.watch(request);
+      request.accept(server.qp);
+    });
+    client.watch(near.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port }));
+    client.qp.modify({ maxRecvWr: DEPTH });
+    client.qp.postRecv(Array.from({ length: DEPTH - BEFORE }, (_, i) => ({ wrId: BEFORE + i, sges: [{ mr: sink }] })));
+    await until(() => server.event('established') !== undefined);
+    listener.close();
+    server.qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, inline: Uint8Array.of(1) })));
+    expect((await client.completed(DEPTH)).map(({ wrId }) => wrId)).toEqual(Array.from({ length: DEPTH }, (_, i) => i));
   });
 
   it('misuse throws at once, in the caller\'s thread', async () => {
@@ -276,6 +338,36 @@ describe('shared receive queues', () => {
     expect(taken.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(srq.query()).toMatchObject({ posted: 6, limit: 0 });
     expect(events.filter((type) => type === 'srq-limit')).toHaveLength(1);
+  });
+});
+
+describe('shared receive queues that are destroyed', () => {
+  it('are given back by both threads, and no number is given twice', async () => {
+    const pd = far.device.allocatePd();
+    const [engine] = enginesOf(far);
+    const used = async (): Promise<{ srq: SharedReceiveQueue; client: End; server: End }> => {
+      const srq = pd.createSrq({ maxWr: 64 });
+      const [client, server] = [new End(near), new End(far, { srq }, pd)];
+      await join(client, server);
+      return { srq, client, server };
+    };
+    const [first, second] = [await used(), await used()];
+    first.server.connection!.abort();
+    await until(() => first.server.event('disconnected') !== undefined);
+    first.server.qp.destroy();
+    expect(engine!.hasShared(first.srq.queue)).toBe(true);
+    first.srq.destroy();
+    expect([first, second].map(({ srq }) => engine!.hasShared(srq.queue))).toEqual([false, true]);
+    const third = await used();
+    for (const [i, { srq, client, server }] of [second, third].entries()) {
+      srq.postRecv({ wrId: i });
+      client.qp.postSend({ opcode: 'send' });
+      expect((await server.completed(1))[0]).toMatchObject({ wrId: i, status: 'success' });
+    }
+    // Whatever names one that has gone is passed over.
+    for (const type of ['drop-shared', 'fail-shared', 'resize-shared'] as const) engine!.host.command({ type, srq: 999, depth: 1 });
+    engine!.host.fence();
+    expect(far.device.state).toBe('open');
   });
 });
 

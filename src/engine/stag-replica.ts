@@ -1,0 +1,93 @@
+/**
+ * An engine's copy of the device's STag table. Commands bring what calls in the application's thread have changed. What streams change here (a peer
+ * invalidates, the queues invalidate, register and bind) the application hears of with the completion, repeats on its own table, and tells the other
+ * engines.
+ */
+import { NO_BYTES } from '../base/copy.ts';
+import { IwarpError } from '../base/errors.ts';
+import { StagEntry, StagTable, type StagState, type WindowBinder } from '../ddp/stag-table.ts';
+import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
+import type { LocalWork, PostedMemory, SgeList } from '../rdmap/work.ts';
+import type { OperationState } from './messages.ts';
+import type { Elements } from './records.ts';
+
+const NEVER = (): never => {
+  throw new IwarpError('ERR_INTERNAL', 'an engine allocates no STags');
+};
+
+/** Memory that a queued fast registration will give to an STag: requests posted behind it name it already. Over when that is through, done or not. */
+class PromisedMemory implements PostedMemory {
+  readonly stag: number;
+  readonly bytes: Uint8Array;
+  readonly #all: Map<number, PromisedMemory>;
+
+  constructor(stag: number, bytes: Uint8Array, all: Map<number, PromisedMemory>) {
+    this.stag = stag;
+    this.bytes = bytes;
+    this.#all = all;
+    all.set(stag, this);
+  }
+
+  settled(): void {
+    if (this.#all.get(this.stag) === this) this.#all.delete(this.stag);
+  }
+}
+
+/** See above. */
+export class StagReplica implements Elements {
+  readonly table: StagTable;
+  readonly #promised = new Map<number, PromisedMemory>();
+  /** What an element refers to whose region has gone. */
+  readonly #gone = new StagEntry(0, 'region', 0);
+
+  constructor(limit: number) {
+    this.table = new StagTable(NEVER, limit);
+    this.#gone.valid = false;
+  }
+
+  // ------------------------------------------------------------------------------------------------------- commands
+
+  put(state: StagState): void {
+    this.table.restore(state);
+  }
+
+  share(stag: number): void {
+    const entry = this.table.withIndex(stag);
+    if (entry !== undefined) entry.shared = true;
+  }
+
+  invalidate(stag: number): void {
+    const entry = this.table.find(stag);
+    if (entry !== null) this.table.invalidate(entry);
+  }
+
+  drop(stag: number): void {
+    const entry = this.table.withIndex(stag);
+    if (entry !== undefined) this.table.free(entry);
+  }
+
+  // ------------------------------------------------------------------------------------------------------- requests
+
+  add(sges: SgeList, stag: number, offset: number, length: number): void {
+    const entry = this.table.withIndex(stag) ?? this.#gone;
+    const promised = this.#promised.size === 0 ? undefined : this.#promised.get(stag);
+    sges.add(entry, promised === undefined ? entry.bytes : promised.bytes, offset, length, stag);
+  }
+
+  /** An operation on entries of this table; `settled` of its memory is for when the request is through. */
+  work(state: OperationState, binder: WindowBinder): LocalWork {
+    const { table } = this;
+    const entry = table.withIndex(state.index) ?? this.#gone;
+    if (state.type === 'register') {
+      const bytes = state.bytes ?? NO_BYTES;
+      const memory = new PromisedMemory(((state.index & 0xffff_ff00) | state.key) >>> 0, bytes, this.#promised);
+      return this.#work({ ...state, entry, bytes }, memory);
+    }
+    if (state.type === 'bind') return this.#work({ ...state, entry, region: table.withIndex(state.regionStag) ?? this.#gone, binder }, null);
+    return this.#work({ ...state, entry }, null);
+  }
+
+  #work(operation: LocalOperation, memory: PostedMemory | null): LocalWork {
+    return { run: () => executeLocal(this.table, operation), operation, memory };
+  }
+}

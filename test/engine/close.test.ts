@@ -1,0 +1,108 @@
+// A device that is closed, and calls that end something: the same in the caller's thread and in a worker.
+import { describe, expect, it } from 'vitest';
+import { openRnic, type EngineKind } from '../../src/index.ts';
+import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
+
+const KINDS: readonly EngineKind[] = ['thread', 'worker'];
+
+describe.each(KINDS)('a device that is closed while something is still open on it: %s', (engine) => {
+  it('every connection is told its end, the peer of a reset, the listener closes, and then its thread ends', async () => {
+    const rnic = openRnic({ engine });
+    const peer = openRnic({ engine: 'thread' });
+    const [a, b] = [new End(rnic), new End(peer)];
+    await join(a, b);
+    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined);
+    const ended = engine === 'thread' ? [] : enginesOf(rnic).map(({ host }) => host.gone);
+    a.qp.destroy();
+    a.cq.destroy();
+    a.pd.deallocate();
+    rnic.device.close();
+    await until(() => a.event('disconnected') !== undefined && b.event('disconnected') !== undefined);
+    expect([a.event('disconnected')!.cause, b.event('disconnected')!.cause, rnic.cm.connections.size]).toEqual(['reset', 'reset', 0]);
+    await new Promise<void>((resolve) => listener.close(resolve));
+    await Promise.all(ended);
+    const next = await peer.cm.listen({ host: '127.0.0.1', port: listener.address.port }, () => undefined);
+    next.close();
+  });
+
+  it('nobody can listen on it any more', () => {
+    const { device, cm } = openRnic({ engine });
+    device.close();
+    expect(() => cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined)).toThrow(expect.objectContaining({ code: 'ERR_DESTROYED' }));
+  });
+
+  it('a listener that was asked for before still comes, and closes', async () => {
+    const { device, cm } = openRnic({ engine });
+    const listening = cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined);
+    device.close();
+    const listener = await listening;
+    await new Promise<void>((resolve) => listener.close(resolve));
+  });
+});
+
+it('an engine whose thread has been stopped because nothing was open refuses what comes later', async () => {
+  const rnic = openWorkers();
+  const [engine] = enginesOf(rnic);
+  engine!.host.retire();
+  await expect(rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined)).rejects.toMatchObject({ cause: { code: 'ERR_DESTROYED' } });
+  const end = new End(rnic);
+  end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port: 1 }));
+  await until(() => end.event('unreachable') !== undefined);
+  expect([end.event('unreachable')!.error, end.qp.state]).toEqual([expect.objectContaining({ code: 'ERR_DESTROYED' }), 'idle']);
+  await stop(rnic);
+});
+
+describe.each(KINDS)('a call that asks for another state: %s', (engine) => {
+  async function pair(): Promise<{ a: End; b: End; codeOf: (call: () => unknown) => unknown }> {
+    const [a, b] = [new End(openRnic({ engine })), new End(openRnic({ engine: 'thread' }))];
+    await join(a, b);
+    return {
+      a, b,
+      codeOf: (call) => {
+        try {
+          return call();
+        } catch (error) {
+          return (error as { code: string }).code;
+        }
+      },
+    };
+  }
+
+  const close = async (...ends: readonly End[]): Promise<void> => {
+    await until(() => ends.every((end) => end.event('disconnected') !== undefined));
+    for (const { qp, cq, pd, rnic } of ends) {
+      qp.destroy();
+      cq.destroy();
+      pd.deallocate();
+      rnic.device.close();
+    }
+  };
+
+  it.each<[string, (end: End) => unknown]>([
+    ['modify', ({ qp }) => qp.modify({ state: 'closing' })],
+    ['disconnect', ({ connection }) => connection!.disconnect()],
+  ])('VERBS-023: it is Closing when %s returns, and every further change is refused', async (_name, call) => {
+    const { a, b, codeOf } = await pair();
+    a.qp.postRecv({ wrId: 1 });
+    call(a);
+    expect(a.qp.state).toBe('closing');
+    expect([codeOf(() => a.qp.modify({ state: 'closing' })), codeOf(() => a.qp.modify({ ord: 1 }))]).toEqual(['ERR_INVALID_STATE', 'ERR_INVALID_STATE']);
+    a.connection!.disconnect(); // once more does no harm
+    a.qp.postSend({ wrId: 2, opcode: 'send' });
+    a.qp.postRecv({ wrId: 3 });
+    await until(() => a.event('disconnected') !== undefined);
+    expect((await a.completed(3)).map(({ wrId, status }) => [wrId, status])).toEqual([[1, 'flushed'], [3, 'flushed'], [2, 'flushed']]);
+    expect([a.qp.state, a.events.map(({ type }) => type), b.event('disconnected')?.cause]).toEqual(['idle', ['established', 'closing', 'disconnected'], 'graceful']);
+    expect(a.asyncEvents.map(({ type }) => type)).toEqual(['llp-closing', 'llp-close-complete']);
+    await close(a, b);
+  });
+
+  it('VERBS-023: it is Terminate when the call returns', async () => {
+    const { a, b, codeOf } = await pair();
+    a.qp.modify({ state: 'terminate' });
+    expect([a.qp.state, codeOf(() => a.qp.modify({ ord: 1 }))]).toEqual(['terminate', 'ERR_INVALID_STATE']);
+    await until(() => a.event('disconnected') !== undefined);
+    expect([a.qp.state, a.qp.query().terminate?.origin, a.asyncEvents.map(({ type }) => type)]).toEqual(['error', 'local', ['terminate-sent']]);
+    await close(a, b);
+  });
+});

@@ -1,0 +1,92 @@
+// Links that have gone in the engine before the application has heard of it, or that never came to be: whatever is said for them still, the engine
+// passes it over, and everything posted comes back.
+import { connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CmListener, PassiveConnection } from '../../src/cm/index.ts';
+import type { Rnic } from '../../src/index.ts';
+import { ACCESS } from '../../src/verbs/index.ts';
+import { encodeStartup } from '../support/naive/encoder.ts';
+import { End, join, openWorkers, stop, until } from './support.ts';
+
+let rnic: Rnic;
+let peer: Rnic;
+beforeAll(() => {
+  rnic = openWorkers();
+  peer = openWorkers();
+});
+afterAll(() => stop(rnic, peer));
+
+/** A peer that has sent its Request and resets: gone for the engine, while nobody here can have heard of it. */
+async function requestOfGonePeer(): Promise<{ request: PassiveConnection; listener: CmListener }> {
+  let socket: Socket;
+  const [request, listener] = await new Promise<[PassiveConnection, CmListener]>((resolve) => {
+    let bound: Promise<CmListener>;
+    const arrived = (connection: PassiveConnection): void => void bound.then((it) => resolve([connection, it]));
+    bound = rnic.cm.listen({ host: '127.0.0.1', port: 0 }, arrived);
+    void bound.then(({ address }) => {
+      socket = connect(address.port, '127.0.0.1', () => socket.write(encodeStartup({ kind: 'request' })));
+    });
+  });
+  expect(request.counters().octetsIn).toBeGreaterThan(0);
+  socket!.resetAndDestroy();
+  while (request.counters().octetsIn > 0); // the engine counts nothing for a link that it has forgotten
+  return { request, listener };
+}
+
+describe('a peer that has reset its connection before it is answered', () => {
+  it('with accept: the queue pair is free again with what was posted, and the engine lives', async () => {
+    const { request, listener } = await requestOfGonePeer();
+    const end = new End(rnic);
+    const mr = end.pd.registerMemory(rnic.device.newMemory(8), ACCESS.LOCAL_WRITE);
+    end.watch(request);
+    end.qp.postRecv({ wrId: 1, sges: [{ mr }] });
+    request.accept(end.qp);
+    end.qp.postRecv({ wrId: 2, sges: [{ mr }] });
+    end.qp.postSend({ wrId: 3, opcode: 'send', sges: [{ mr }] });
+    await until(() => end.event('disconnected') !== undefined);
+    expect([rnic.device.state, end.qp.state, listener.pending]).toEqual(['open', 'idle', 0]);
+    expect(end.qp.query()).toMatchObject({ recvPosted: 2, sendOutstanding: 1 });
+    end.events.length = 0;
+    const other = new End(peer);
+    other.qp.postRecv({ sges: [{ mr: other.pd.registerMemory(peer.device.newMemory(8), ACCESS.LOCAL_WRITE) }] });
+    await join(end, other);
+    other.qp.postSend({ opcode: 'send', inline: Uint8Array.of(1) });
+    expect((await end.completed(2)).map(({ wrId }) => wrId as number).toSorted()).toEqual([1, 3]);
+    listener.close();
+  });
+
+  it('with accept onto a queue pair that is destroyed at once: every request is over', async () => {
+    const { request, listener } = await requestOfGonePeer();
+    const end = new End(rnic);
+    end.watch(request);
+    end.qp.postRecv({ wrId: 1 });
+    request.accept(end.qp);
+    end.qp.destroy();
+    await until(() => end.event('disconnected') !== undefined);
+    expect([rnic.device.state, end.qp.query().recvPosted]).toEqual(['open', 0]);
+    listener.close();
+  });
+
+  it('with reject', async () => {
+    const { request, listener } = await requestOfGonePeer();
+    request.reject();
+    await until(() => request.finished);
+    expect(rnic.device.state).toBe('open');
+    listener.close();
+  });
+});
+
+describe('a connection that is given up before the engine has been told of it', () => {
+  it('because its receives fill the ring: the queue pair is free, and the engine lives', async () => {
+    const DEPTH = 16_384; // six words each: more than there is room for
+    const end = new End(rnic, { maxRecvWr: DEPTH });
+    const mr = end.pd.registerMemory(rnic.device.newMemory(8), ACCESS.LOCAL_WRITE);
+    end.qp.postRecv(Array.from({ length: DEPTH }, (_, wrId) => ({ wrId, sges: [{ mr }] })));
+    end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port: 1 }));
+    end.connection!.abort();
+    expect(() => rnic.cm.counters()).not.toThrow();
+    mr.deregister(); // the engine has answered: it has taken in everything before
+    expect([rnic.device.state, end.qp.state, end.qp.query().recvPosted]).toEqual(['open', 'idle', DEPTH]);
+    end.qp.destroy();
+  });
+});

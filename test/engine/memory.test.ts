@@ -1,0 +1,267 @@
+// Registrations on a device whose streams run in a worker thread: what the program does while the engine or the peer has already gone on.
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { Rnic } from '../../src/index.ts';
+import { NO_BYTES } from '../../src/base/copy.ts';
+import { stateOf, StagEntry, StagTable } from '../../src/ddp/stag-table.ts';
+import { StagReplica } from '../../src/engine/stag-replica.ts';
+import { SgeList } from '../../src/rdmap/work.ts';
+import { ACCESS, type MemoryRegion, type MemoryWindow, type QueuePairOptions } from '../../src/verbs/index.ts';
+import { End, join, openWorkers, stop, until } from './support.ts';
+
+const { LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, MW_BIND } = ACCESS;
+const EVERYTHING = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | MW_BIND;
+let near: Rnic;
+let far: Rnic;
+
+beforeAll(() => {
+  near = openWorkers({ name: 'near' });
+  far = openWorkers({ name: 'far' });
+});
+afterAll(() => stop(near, far));
+
+async function pair(options: Partial<QueuePairOptions> = {}): Promise<{ client: End; server: End }> {
+  const client = new End(near, options);
+  const server = new End(far, options);
+  await join(client, server);
+  return { client, server };
+}
+
+function memory(end: End, octets: number, access: number = EVERYTHING, iova?: number): MemoryRegion {
+  return end.pd.registerMemory(end.rnic.device.newMemory(octets), access, iova === undefined ? {} : { iova });
+}
+
+/** Busy, hearing of nothing, until the engine has sent or received so many Sends. */
+function busyUntil(end: End, direction: 'messagesOut' | 'messagesIn', sends: number): void {
+  while (end.connection!.counters()[direction].sends < sends);
+}
+
+describe('a window that the engine has bound and the program has not heard of', () => {
+  async function bound(): Promise<{ client: End; server: End; region: MemoryRegion; mw: MemoryWindow; read: () => Promise<string[]> }> {
+    const { client, server } = await pair();
+    const region = memory(server, 64, EVERYTHING, 0x1000);
+    const mw = server.pd.allocateMw();
+    client.qp.postRecv({});
+    server.qp.postSend([
+      { opcode: 'bind-mw', mw, mr: region, access: REMOTE_READ },
+      { opcode: 'send' },
+    ]);
+    busyUntil(server, 'messagesOut', 1);
+    const sink = memory(client, 64);
+    return {
+      client, server, region, mw,
+      read: async () => {
+        await client.completed(1); // the Send
+        client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: sink }], rkey: mw.rkey, remoteAddr: mw.addr });
+        return client.statuses(1);
+      },
+    };
+  }
+
+  it('VERBS-151: keeps its region from being deregistered', async () => {
+    const { server, region, mw, read } = await bound();
+    expect(() => region.deregister()).toThrow(expect.objectContaining({ code: 'ERR_IN_USE' }));
+    expect([mw.valid, server.cq.length]).toEqual([true, 2]);
+    expect(await read()).toEqual(['rdma-read success']);
+    mw.deallocate();
+    region.deregister();
+  });
+
+  it('VERBS-149: keeps its region from being registered anew', async () => {
+    const { region, read } = await bound();
+    const before = region.rkey;
+    expect(() => region.reregister({ access: LOCAL_WRITE })).toThrow(expect.objectContaining({ code: 'ERR_IN_USE' }));
+    expect(region.rkey).toBe(before);
+    expect(await read()).toEqual(['rdma-read success']);
+  });
+
+  it.each([
+    ['deregistered', (mr: MemoryRegion) => mr.deregister()],
+    ['registered anew', (mr: MemoryRegion) => mr.reregister({ access: EVERYTHING })],
+  ])('VERBS-151: ends with its region where the bind comes between the question and this being %s', async (_how, end) => {
+    const { server, region, mw, read } = await bound();
+    const late = vi.spyOn(server.rnic.device.mirror!, 'settle').mockReturnValue();
+    const { rkey } = mw;
+    end(region);
+    late.mockRestore();
+    expect(await server.statuses(2)).toEqual(['bind-mw success', 'send success']);
+    expect([mw.valid, mw.rkey, server.qp.query().boundWindows]).toEqual([false, rkey, 0]);
+    expect(await read()).toEqual(['rdma-read remote-access-error']);
+  });
+});
+
+describe('registerShared', () => {
+  it('VERBS-150: leaves work under way alone', async () => {
+    const { client, server } = await pair();
+    const sink = memory(server, 64);
+    server.qp.postRecv({ sges: [{ mr: sink }] });
+    sink.registerShared(LOCAL_WRITE);
+    client.qp.postSend({ opcode: 'send', inline: Uint8Array.of(7) });
+    expect(await server.statuses(1)).toEqual(['receive success']);
+    expect(sink.bytes[0]).toBe(7);
+  });
+
+  it('SEC-008: of a region that the peer has just invalidated does not give it back to the peer', async () => {
+    const { client, server } = await pair();
+    const region = memory(server, 64);
+    const { rkey } = region;
+    server.qp.postRecv({});
+    client.qp.postSend({ opcode: 'send', invalidate: rkey });
+    busyUntil(server, 'messagesIn', 1);
+    region.registerShared(LOCAL_WRITE);
+    expect((await server.completed(1))[0]).toMatchObject({ invalidatedStag: rkey });
+    expect(region.valid).toBe(false);
+    await client.completed(1);
+    client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: memory(client, 64) }], rkey, remoteAddr: 0 });
+    expect(await client.statuses(1)).toEqual(['rdma-read remote-access-error']);
+  });
+
+  it('of a region that the queue has invalidated, or given other memory, meanwhile: both threads have it as the queue has left it', async () => {
+    const { client, server } = await pair();
+    const [gone, renewed] = [memory(server, 64), memory(server, 64)];
+    const page = far.device.newMemory(64).fill(3);
+    client.qp.postRecv({});
+    server.qp.postSend([
+      { opcode: 'local-invalidate', target: gone },
+      { opcode: 'local-invalidate', target: renewed },
+      { opcode: 'reg-mr', mr: renewed, memory: page, access: LOCAL_WRITE | REMOTE_READ },
+      { opcode: 'send' },
+    ]);
+    busyUntil(server, 'messagesOut', 1);
+    const { rkey } = renewed;
+    for (const region of [gone, renewed]) region.registerShared(LOCAL_WRITE);
+    await server.completed(4);
+    expect([gone.valid, renewed.valid, renewed.rkey, renewed.bytes === page]).toEqual([false, true, rkey, true]);
+    await client.completed(1);
+    const sink = memory(client, 64);
+    client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: sink }], rkey, remoteAddr: 0 });
+    expect(await client.statuses(1)).toEqual(['rdma-read success']);
+    expect(sink.bytes[63]).toBe(3);
+  });
+});
+
+describe('fast registration', () => {
+  it('that never runs leaves nothing behind: the STag may come to mean other memory', async () => {
+    const { client, server } = await pair();
+    const mr = server.pd.allocateFastRegion(64);
+    const dead = new End(far, {}, server.pd);
+    dead.qp.postSend({ opcode: 'reg-mr', mr, memory: far.device.newMemory(64), access: LOCAL_WRITE });
+    const promised = mr.rkey;
+    dead.watch(far.cm.connect(dead.qp, { host: '127.0.0.1', port: 1 }));
+    await until(() => dead.connection!.finished);
+    dead.qp.destroy();
+    mr.reregister({ memory: far.device.newMemory(64).fill(5), access: LOCAL_WRITE });
+    expect(mr.rkey).toBe(promised);
+    const sink = memory(client, 64);
+    client.qp.postRecv({ sges: [{ mr: sink }] });
+    server.qp.postSend({ opcode: 'send', sges: [{ mr }] });
+    expect([await server.statuses(1), await client.statuses(1)]).toEqual([['send success'], ['receive success']]);
+    expect(sink.bytes[63]).toBe(5);
+  });
+
+  it('flushed with its connection leaves nothing behind either', async () => {
+    const { client, server } = await pair();
+    const mr = server.pd.allocateFastRegion(64);
+    // Behind a Read that the peer never answers: it is gone before it can.
+    server.qp.postSend([
+      { opcode: 'rdma-read', sges: [{ mr: memory(server, 8) }], rkey: memory(client, 8).rkey, remoteAddr: 0 },
+      { opcode: 'reg-mr', mr, memory: far.device.newMemory(64), access: LOCAL_WRITE, fence: true },
+    ]);
+    server.connection!.abort();
+    await until(() => server.event('disconnected') !== undefined);
+    expect((await server.statuses(2))[1]).toBe('reg-mr flushed');
+    mr.reregister({ memory: far.device.newMemory(64).fill(6), access: LOCAL_WRITE });
+    const other = new End(far, {}, server.pd);
+    const reader = new End(near);
+    await join(reader, other);
+    reader.qp.postRecv({ sges: [{ mr: memory(reader, 64) }] });
+    other.qp.postSend({ opcode: 'send', sges: [{ mr }] });
+    expect(await other.statuses(1)).toEqual(['send success']);
+  });
+});
+
+describe('no octets', () => {
+  /** A view of none, over memory that has been transferred away. */
+  function nothing(): Uint8Array {
+    const buffer = new ArrayBuffer(64);
+    const view = new Uint8Array(buffer);
+    structuredClone(buffer, { transfer: [buffer] });
+    return view;
+  }
+
+  it('can be registered wherever they were, by a call and through a queue, and the request behind goes out', async () => {
+    const { client, server } = await pair();
+    expect(server.pd.registerMemory(nothing(), LOCAL_WRITE).length).toBe(0);
+    const mr = server.pd.allocateFastRegion(64);
+    client.qp.postRecv({});
+    server.qp.postSend([
+      { opcode: 'reg-mr', mr, memory: nothing(), access: LOCAL_WRITE },
+      { opcode: 'send' },
+    ]);
+    expect(await server.statuses(2)).toEqual(['reg-mr success', 'send success']);
+    expect([mr.valid, mr.length, far.device.state]).toEqual([true, 0, 'open']);
+  });
+});
+
+describe('the copy of the table', () => {
+  const PD = 1;
+  const QP = 9;
+
+  function table(): { replica: StagReplica; region: StagEntry; window: StagEntry; windowValid: () => boolean } {
+    let n = 0;
+    const device = new StagTable(() => ++n, 16);
+    const replica = new StagReplica(16);
+    const region = device.allocate('region', PD);
+    Object.assign(region, { bytes: new Uint8Array(new SharedArrayBuffer(64)), access: EVERYTHING, zeroBased: false });
+    const window = device.allocate('window', PD);
+    Object.assign(window, { valid: false });
+    for (const entry of [region, window]) replica.put(stateOf(entry));
+    return { replica, region, window, windowValid: () => replica.table.withIndex(window.stag)!.valid };
+  }
+
+  const bind = (replica: StagReplica, region: StagEntry, window: StagEntry): string => replica.work({
+    type: 'bind', index: window.stag, regionStag: region.stag, key: 1, offset: 0, length: 64, access: REMOTE_READ, baseHi: 0, baseLo: 0, qp: QP,
+  }, { boundWindows: 0 }).run();
+
+  it.each<[string, (replica: StagReplica, region: StagEntry) => void]>([
+    ['dropped', (replica, { stag }) => replica.drop(stag)],
+    ['changed', (replica, region) => replica.put({ ...stateOf(region), stag: region.stag + 1 })],
+    ['invalidated', (replica, { stag }) => replica.invalidate(stag)],
+  ])('windows on a region end when that is %s', (_how, end) => {
+    const { replica, region, window, windowValid } = table();
+    expect([bind(replica, region, window), windowValid()]).toEqual(['success', true]);
+    end(replica, region);
+    expect([windowValid(), replica.table.withIndex(window.stag)!.bytes.length]).toEqual([false, 0]);
+  });
+
+  it('a region that is shared from now on stays as it is otherwise', () => {
+    const { replica, region } = table();
+    const entry = replica.table.withIndex(region.stag)!;
+    const { bytes } = entry;
+    replica.invalidate(region.stag);
+    replica.share(region.stag);
+    expect([entry.shared, entry.valid, entry.bytes === bytes]).toEqual([true, false, true]);
+  });
+
+  it('an element behind a fast registration finds the memory that it will give, until that is through', () => {
+    const { replica, region } = table();
+    const found = (stag: number): Uint8Array => {
+      const list = new SgeList();
+      replica.add(list, stag, 0, 8);
+      return list.first.bytes;
+    };
+    const promise = (bytes: Uint8Array | null) =>
+      replica.work({ type: 'register', index: region.stag, key: 0x55, bytes, access: 0, baseHi: 0, baseLo: 0, zeroBased: true }, { boundWindows: 0 });
+    const stag = ((region.stag & 0xffff_ff00) | 0x55) >>> 0;
+    const [first, second] = [new Uint8Array(8), new Uint8Array(8)];
+    const [a, b] = [promise(first), promise(second)];
+    expect(found(stag)).toBe(second);
+    a.memory!.settled(); // of the same STag, but it is not the one that counts
+    expect(found(stag)).toBe(second);
+    b.memory!.settled();
+    expect(found(stag)).toBe(replica.table.withIndex(stag)!.bytes);
+    const empty = promise(null);
+    expect(found(stag)).toBe(NO_BYTES);
+    empty.memory!.settled();
+    expect(found(0x1234_5600)).toBe(NO_BYTES); // no such region
+  });
+});
