@@ -1,5 +1,6 @@
 // Queue pairs of an engine opposite peers made of octets: what only a peer that breaks rules, or a program between two events, can bring about.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { ActiveConnection } from '../../src/cm/index.ts';
 import type { Rnic } from '../../src/index.ts';
 import { PEER_ENHANCED, type RawPeer } from '../support/raw-peer.ts';
 import { answer, dial, End, enginesOf, openWorkers, stop, until } from './support.ts';
@@ -31,6 +32,30 @@ describe('with confirm', () => {
       expect([end.qp.state, rnic.device.state]).toEqual(['error', 'open']);
     },
   );
+
+  it.each(['end', 'reset'] as const)('MPA-021 MPA-035: %s by the peer and a confirmation cross: the connection has failed, and nothing else', async (leave) => {
+    const end = new End(rnic);
+    end.qp.postRecv({});
+    const peer = await answer((port) => end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port, confirm: true })));
+    await spoken(peer);
+    peer.reply({ revision: 1 });
+    await until(() => end.event('connect-response') !== undefined);
+    const engine = enginesOf(rnic)[0]!;
+    const news = engine.event.bind(engine);
+    let crossed = false;
+    const event = vi.spyOn(engine, 'event').mockImplementation((said) => {
+      if (said.type === 'stream' && said.event.type === 'startup-failed') {
+        (end.connection as ActiveConnection).establish();
+        crossed = true;
+      }
+      news(said);
+    });
+    peer[leave]();
+    await until(() => end.event('disconnected') !== undefined);
+    event.mockRestore();
+    expect([crossed, ...end.events.map(({ type }) => type)]).toEqual([true, 'connect-response', 'connect-error', 'disconnected']);
+    expect([end.qp.state, end.cq.length, rnic.device.state]).toEqual(['idle', 0, 'open']);
+  });
 });
 
 describe('Modify to Error', () => {

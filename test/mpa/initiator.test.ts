@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ActiveConnection } from '../../src/cm/manager.ts';
 import { TERM } from '../../src/base/terminate-codes.ts';
-import { encodeStartup, taggedUlpdu, untaggedUlpdu, type NaiveStartupInput } from '../support/naive/encoder.ts';
+import { encodeFpdus, encodeStartup, encodeTerminate, taggedUlpdu, untaggedUlpdu, type NaiveStartupInput } from '../support/naive/encoder.ts';
 import { PEER_ENHANCED, rawInitiatorUp, rawResponder, rawResponderUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
 import { count } from '../support/framing.ts';
 
@@ -171,6 +171,140 @@ describe('the Reply', () => {
     peer.end();
     bench.run();
     expect(bench.side.events.at(-1)).toMatchObject({ type: 'disconnected', cause: 'terminated' });
+  });
+});
+
+describe('while confirm waits for the program', () => {
+  const up = (): { bench: RawBench; peer: RawPeer; connection: ActiveConnection } => {
+    const { bench, peer, connection } = rawResponderUp({ connect: { confirm: true } }, { enhanced: PEER_ENHANCED, privateData: count(4) });
+    bench.side.qp.postRecv({ wrId: 1, sges: [] });
+    bench.side.qp.postSend({ wrId: 2, opcode: 'send', sges: [] });
+    expect(bench.side.events.map((event) => event.type)).toEqual(['connect-response']);
+    return { bench, peer, connection: connection as ActiveConnection };
+  };
+
+  /** Nothing was sent, nothing completed, and the queue pair waits for another connection with what is posted. */
+  function unused(bench: RawBench, peer: RawPeer, connection: ActiveConnection): void {
+    expect(() => connection.establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+    bench.run();
+    expect(peer.behind().length).toBe(0);
+    expect(bench.side.events.map((event) => event.type)).toEqual(['connect-response', 'connect-error', 'disconnected']);
+    expect([bench.side.qp.state, ...bench.side.sent(), ...bench.side.received()]).toEqual(['idle']);
+    expect(bench.time.pending).toBe(0);
+    const { time, side } = bench;
+    const again = side.cm.connect(side.qp, { host: '10.0.0.2', port: 4711 });
+    time.advance(1);
+    again.abort();
+    time.run();
+  }
+
+  it.each(['end', 'reset'] as const)('MPA-021 MPA-035 ENH-047: %s by the peer fails the connection', (leave) => {
+    const { bench, peer, connection } = up();
+    peer[leave]();
+    bench.settle();
+    expect(bench.side.event('connect-error')).toMatchObject({ reason: 'truncated' });
+    unused(bench, peer, connection);
+  });
+
+  it('MPA-021 MPA-035: a FIN takes with it what came in front of it', () => {
+    const { bench, peer, connection } = up();
+    peer.sendFpdus([send(1)]);
+    peer.end();
+    bench.settle();
+    unused(bench, peer, connection);
+  });
+
+  it('MPA-037 SEC-033: 64 KiB are kept, one octet more ends the connection', () => {
+    const { bench, peer, connection } = up();
+    for (let i = 0; i < 16; i++) peer.sendRaw(new Uint8Array(4096));
+    bench.settle();
+    expect(peer.ending).toBe('open');
+    peer.sendRaw([1]);
+    bench.settle();
+    expect([bench.side.event('connect-error')!.reason, peer.ending]).toEqual(['extra-octets', 'fin']);
+    unused(bench, peer, connection);
+  });
+
+  it('MPA-008 MPA-035: no time-out runs, for the Reply is there', () => {
+    const { bench, connection } = up();
+    bench.settle(100_000);
+    connection.establish();
+    bench.settle();
+    expect(bench.side.event('established')).toBeDefined();
+    expect(bench.side.sent()).toMatchObject([{ wrId: 2, status: 'success' }]);
+  });
+
+  const garbage: readonly (readonly [string, Uint8Array, string])[] = [
+    ['octets that are no FPDU', Uint8Array.from([0, 16, ...count(22)]), '2/0/02'],
+    ['a whole ULPDU that is too short', encodeFpdus([count(3)], { markers: false, crc: true }), '1/0/00'],
+    ['an unknown opcode', encodeFpdus([untaggedUlpdu({ opcode: 13, qn: 0, msn: 1 })], { markers: false, crc: true }), '0/2/06'],
+  ];
+  it.each(garbage)('MPA-037 MPA-036: %s, in the delivery of the Reply or alone, count only when the program has confirmed', (_name, octets, code) => {
+    for (const together of [true, false]) {
+      for (const confirms of [true, false]) {
+        const { bench, peer, connection } = rawResponder({ connect: { confirm: true } });
+        const reply = encodeStartup({ kind: 'reply', revision: 2, enhanced: PEER_ENHANCED });
+        peer.claim(reply);
+        if (together) peer.sendRaw([...reply, ...octets]);
+        else for (const piece of [reply, octets.slice(0, 1), octets.slice(1)]) peer.sendRaw(piece);
+        bench.settle(1000);
+        expect(bench.side.events.map((event) => event.type)).toEqual(['connect-response']);
+        expect(peer.behind().length).toBe(0);
+        if (confirms) (connection as ActiveConnection).establish();
+        else connection.disconnect();
+        bench.settle();
+        expect(peer.terminates()).toEqual(confirms ? [code] : []);
+        expect([peer.problems(), peer.ending]).toEqual([[], 'fin']);
+        peer.end();
+        bench.run();
+        expect(bench.side.events.at(-1)).toMatchObject({ type: 'disconnected', cause: confirms ? 'terminated' : 'graceful' });
+        expect(bench.side.qp.state).toBe(confirms ? 'error' : 'idle');
+      }
+    }
+  });
+
+  it('RDMAP-079 MPA-036: a Terminate that came meanwhile is told behind the confirmation, and not answered', () => {
+    const { bench, peer, connection } = up();
+    peer.sendFpdus([untaggedUlpdu({ opcode: 7, qn: 2, msn: 1 }, encodeTerminate({ layer: 2, etype: 0, code: 5, m: false, d: false, r: false, reserved: 0 }))]);
+    bench.settle();
+    expect(bench.side.event('terminate')).toBeUndefined();
+    connection.establish();
+    bench.settle();
+    expect(bench.side.event('terminate')!.terminate).toMatchObject({ origin: 'remote', layer: 2, type: 0, code: 5 });
+    expect([peer.terminates(), peer.ending]).toEqual([[], 'fin']);
+    peer.end();
+    bench.run();
+    expect([bench.side.events.at(-1)!.type, bench.side.qp.state]).toEqual(['disconnected', 'error']);
+  });
+
+  it('VERBS-037 VERBS-056: Modify to Error resets and flushes what is posted', () => {
+    const { bench, peer, connection } = up();
+    bench.side.qp.modify({ state: 'error' });
+    bench.settle();
+    expect(peer.ending).toBe('reset');
+    expect(() => connection.establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+    bench.run();
+    expect([...bench.side.sent(), ...bench.side.received()].map((wc) => [wc.wrId, wc.status])).toEqual([[2, 'flushed'], [1, 'flushed']]);
+    expect(bench.side.events.map((event) => event.type)).toEqual(['connect-response', 'disconnected']);
+  });
+
+  it('MPA-008 MPA-019 MPA-033: a Reply that is none, or refuses, is told as without confirm, and nothing is held', () => {
+    const rows = [
+      ['timeout', (peer: RawPeer) => peer.sendRaw(encodeStartup({ kind: 'reply', privateData: count(10) }).slice(0, 25))],
+      ['private-data-too-long', (peer: RawPeer) => peer.reply({ pdLength: 513 })],
+      ['rejected', (peer: RawPeer) => peer.reply({ reject: true, privateData: count(9) })],
+    ] as const;
+    for (const [reason, speak] of rows) {
+      const { bench, peer, connection } = rawResponder({ ...PLAIN, connect: { confirm: true } });
+      speak(peer);
+      bench.settle(11_000);
+      expect(() => (connection as ActiveConnection).establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+      if (reason === 'rejected') expect(bench.side.event('rejected')!.parameters.privateData).toEqual(count(9));
+      else expect(bench.side.event('connect-error')).toMatchObject({ reason });
+      bench.run();
+      expect(bench.side.events.length).toBe(2);
+      expect([bench.side.event('disconnected') !== undefined, bench.side.qp.state]).toEqual([true, 'idle']);
+    }
   });
 });
 
