@@ -93,9 +93,9 @@ export function openPcapFile(path: string): PcapFile {
   };
 }
 
-/** @internal A layer that writes all that passes it to `file`, with the times of the real clock. */
+/** @internal A layer that writes all that passes it to `file`, at the times of the day. */
 export function pcapLayer(file: PcapFile): PortMiddleware {
-  return tap(realScheduler, pcapTap((bytes) => file.output(bytes)));
+  return tap(realScheduler, pcapTap((bytes) => file.output(bytes), { epoch: Date.now() - realScheduler.now() }));
 }
 
 function fileHeader(): Uint8Array {

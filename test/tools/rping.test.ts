@@ -1,6 +1,10 @@
 /** rping against itself: data, words, exit statuses, wrong flags, peers that leave or fall silent. */
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { readCaptureFile } from '../../src/inspect/capture-file.ts';
 import { pingData, run as rping } from '../../src/tools/rping.ts';
 import { runAlone, runPair, Side } from './pair.ts';
 
@@ -44,6 +48,27 @@ describe('rping', () => {
     [['-s', '-C', '-1'], 'Invalid count -1\n'],
   ])('answers %j in the stock words and status 22, without usage', async (args, words) => {
     expect(await runAlone(rping, args)).toMatchObject({ err: words, out: '', code: 22 });
+  });
+
+  it.each(['thread', 'worker'])('--pcap writes at the times of the day, with the engine in a %s', async (engine) => {
+    vi.stubEnv('IWARP_ENGINE', engine);
+    const folder = mkdtempSync(join(tmpdir(), 'rping-'));
+    onTestFinished(() => {
+      vi.unstubAllEnvs();
+      rmSync(folder, { recursive: true });
+    });
+    const file = join(folder, 'run.pcap');
+    const began = Date.now();
+    expect((await runPair(rping, SERVER, rping, client('-C', '1', '--pcap', file))).statuses).toEqual([0, 0]);
+    const times: number[] = [];
+    readCaptureFile(file, {
+      packet: ({ seconds, nanos }) => times.push(seconds * 1000 + nanos / 1e6),
+      remark: (_offset, message) => expect.unreachable(message),
+    });
+    expect(times.length).toBeGreaterThan(5);
+    // The two clocks may part by some milliseconds.
+    expect(Math.min(...times)).toBeGreaterThan(began - 50);
+    expect(Math.max(...times)).toBeLessThan(Date.now() + 50);
   });
 
   it('tells that nobody listens', async () => {
