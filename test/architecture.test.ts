@@ -19,7 +19,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   rdmap: ['base', 'crc32c', 'mpa', 'ddp'],
   verbs: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap'],
   transport: ['base'],
-  cm: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'transport/port.ts'],
+  cm: ['base', 'crc32c', 'mpa', 'ddp', 'rdmap', 'verbs', 'transport/port.ts', 'transport/ip-address.ts'],
   // What a process shows of itself: below the promise layer, whose devices it is told of when they are opened.
   observe: ['base', 'mpa', 'ddp', 'rdmap', 'verbs', 'cm', 'inspect', 'transport'],
   // The promise layer is where the stack meets the machine, in the one file environment.ts.

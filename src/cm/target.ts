@@ -1,5 +1,6 @@
 /** Where a connection goes, and where one is waited for, as everything that connects or listens takes it. */
 import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { isIpAddress } from '../transport/ip-address.ts';
 import type { ListenTarget } from '../transport/port.ts';
 
 /** The peer's address, and our own. */
@@ -8,7 +9,7 @@ export interface TargetOptions {
   readonly host?: string;
   /** TCP port of the peer, 1 to 65535. */
   readonly port: number;
-  /** Address to bind to before connecting; the system picks one by default. */
+  /** IP address to bind to before connecting, no name; the system picks one by default. */
   readonly localAddress?: string;
   /** Port to bind to before connecting; 0, the default, lets the system pick. */
   readonly localPort?: number;
@@ -29,7 +30,7 @@ export function checkTarget(options: TargetOptions, host?: string): Target {
   if (family !== undefined && family !== 4 && family !== 6) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options.family must be 4 or 6, got ${show(family)}`);
   }
-  if (localAddress !== undefined) checkHost('options.localAddress', localAddress);
+  if (localAddress !== undefined) checkAddress('options.localAddress', localAddress);
   return {
     host: target,
     port,
@@ -70,6 +71,11 @@ export function checkBind({ host, port = 0, backlog = DEFAULT_BACKLOG, ipv6Only,
     ...(ipv6Only === undefined ? {} : { ipv6Only: checkBoolean('options.ipv6Only', ipv6Only) }),
     ...(reusePort === undefined ? {} : { reusePort: checkBoolean('options.reusePort', reusePort) }),
   };
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `address` is an IP address: a name is not looked up here. */
+function checkAddress(name: string, address: unknown): void {
+  if (typeof address !== 'string' || !isIpAddress(address)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an IP address, got ${show(address)}`);
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `host` is a string with something in it. */

@@ -147,7 +147,7 @@ for (const [call, make] of Object.entries(doors)) {
 add('connect', 'options', INVALID, [undefined, ...NOT_OBJECT], (v) => connect(v));
 add('connect', 'port', INVALID, [...NOT_INTEGER, undefined, 0, 65_536], (v) => connect({ host: 'localhost', port: v }));
 add('connect', 'host', INVALID, [null, 1, {}, ''], (v) => connect({ ...PORT, host: v }));
-add('connect', 'localAddress', INVALID, [null, 1, {}], (v) => connect({ ...PORT, localAddress: v }));
+add('connect', 'localAddress', INVALID, [null, 1, {}, '', 'localhost', '127.0.0.1:80', '[::1]', '1.2.3'], (v) => connect({ ...PORT, localAddress: v }));
 add('connect', 'localPort', INVALID, [...NOT_INTEGER, 65_536], (v) => connect({ ...PORT, localPort: v }));
 add('connect', 'family', INVALID, [null, 5, '4'], (v) => connect({ ...PORT, family: v }));
 add('connect', 'privateData', INVALID, NOT_VIEW, (v) => connect({ ...PORT, privateData: v }));
