@@ -9,7 +9,7 @@ import { Connection } from './connection.ts';
 import {
   checkEndpoint, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { closeError, isEngineFailure, RejectedError, startupError } from './errors.ts';
+import { closeError, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
 
 /** Options of {@link connect}. */
@@ -25,7 +25,7 @@ export interface ConnectOptions extends EndpointOptions, TargetOptions {
 /**
  * Connect to an iWARP peer: our own server, Linux siw, or an adapter.
  *
- * Rejects with ERR_CONNECT (no TCP connection), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
+ * Rejects with ERR_CONNECT (no TCP connection; the `cause` is the system's error, as `net.connect` gives it), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
  * ERR_INVALID_ARGUMENT and the like for wrong options.
  *
  * @example
@@ -95,7 +95,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
           failure ??= startupError(event.reason);
           break;
         case 'unreachable':
-          fail(isEngineFailure(event.error) ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
+          fail(event.error instanceof IwarpError ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
           break;
         case 'disconnected':
           fail(closeError(event.cause, event.error, event.terminate));

@@ -98,7 +98,7 @@ export class Server {
   /**
    * Bind and listen.
    *
-   * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
+   * Rejects with ERR_CONNECT if the address cannot be had (the `cause` is the system's error), ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
     checkObject('options', where);

@@ -91,7 +91,8 @@ export class ConnectionManager {
   /**
    * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` gets each connection whose Request is good; answer it with `accept`
    * or `reject`. Settles when the address is bound.
-   * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know.
+   * Rejects with ERR_CONNECT if the address cannot be had (its `cause` is the system's error, with `code`, `errno`, `syscall`, `address` and `port`),
+   * ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know, ERR_ENGINE_FAILED.
    *
    * @throws ERR_INVALID_ARGUMENT
    *
@@ -113,8 +114,8 @@ export class ConnectionManager {
     return new Promise((resolve, reject) => {
       this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {
         if (bound === undefined) {
-          const unable = error instanceof IwarpError && error.code === 'ERR_NOT_SUPPORTED';
-          reject(unable ? error : new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
+          // A transport of ours, and an engine that has failed, say all there is to say.
+          reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
           return;
         }
         listener.bound(bound);
