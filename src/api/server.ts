@@ -11,7 +11,7 @@ import {
   checkEndpoint, createResources, destroyResources, helloOf, withHello,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { closeError, RejectedError, startupError, type ServerFailure } from './errors.ts';
+import { closeError, isEngineFailure, RejectedError, startupError, type ServerFailure } from './errors.ts';
 import { decodeHello, type Hello } from './hello.ts';
 import type { OperationOptions } from './operations.ts';
 import { Waiters } from '../base/waiters.ts';
@@ -77,6 +77,8 @@ export class Server {
   readonly #accepted: Connection[] = [];
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
+  /** What the engine under the listener has failed with. */
+  #lost: IwarpError | null = null;
   #state: 'new' | 'binding' | 'listening' | 'closed' = 'new';
 
   /** @internal Use {@link createServer}. */
@@ -150,12 +152,16 @@ export class Server {
     await this.close();
   }
 
-  /** The next connection, for a server without a function; null when the server is closed. */
+  /** The next connection, for a server without a function; null when the server is closed. Rejects with ERR_ENGINE_FAILED where none can come. */
   async accept(options: OperationOptions = {}): Promise<Connection | null> {
     checkObject('options', options);
     const signal = checkSignal(options.signal);
     if (signal?.aborted === true) throw abortError(signal);
-    return this.#accepted.shift() ?? (this.#state === 'closed' ? null : await this.#waiting.wait(signal));
+    const next = this.#accepted.shift();
+    if (next !== undefined) return next;
+    if (this.#state === 'closed') return null;
+    if (this.#lost !== null) throw this.#lost;
+    return await this.#waiting.wait(signal);
   }
 
   /** Connections as they come, as {@link Server.accept} gives them; ends when the server is closed. */
@@ -247,6 +253,10 @@ export class Server {
         this.#fail({ kind: 'refused', error: new IwarpError('ERR_LIMIT', 'maxPending connections are in start-up'), remoteAddress });
         break;
       case 'accept-error':
+        if (isEngineFailure(error)) {
+          this.#lost = error;
+          this.#waiting.rejectAll(error);
+        }
         this.#fail({
           kind: 'accept', error: error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', String(error), { cause: error }), remoteAddress,
         });
@@ -313,7 +323,7 @@ export type ConnectionFunction = (connection: Connection) => void | Promise<void
 
 /** Codes with which a connection's calls fail because it has ended, or because the peer ended it by refusing them. */
 const CONNECTION_ENDS: ReadonlySet<string> = new Set([
-  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED', 'ERR_WORK_COMPLETION',
+  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED', 'ERR_WORK_COMPLETION', 'ERR_ENGINE_FAILED',
 ]);
 
 /** Looked at again after a wait: the compiler takes the first look for good. */

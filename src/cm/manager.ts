@@ -45,7 +45,7 @@ export interface ListenFailure {
   readonly reason: StartupFailure | 'too-many-pending' | 'accept-error';
   /** Who it was; undefined if the connection was gone before it could be asked. */
   readonly remoteAddress: PortAddress | undefined;
-  /** What the system said, with `accept-error`. */
+  /** What the system said, with `accept-error`; ERR_ENGINE_FAILED where nothing will be accepted any more. */
   readonly error?: Error;
 }
 
@@ -372,7 +372,7 @@ export class CmListener implements ListenHandler {
 
   /** @internal */
   acceptFailed(error: Error): void {
-    this.#report({ reason: 'accept-error', remoteAddress: undefined, error });
+    if (!this.#closed) this.#report({ reason: 'accept-error', remoteAddress: undefined, error });
   }
 
   /** The user's code runs behind the present stack. */

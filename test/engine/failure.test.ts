@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { NO_BYTES } from '../../src/base/copy.ts';
 import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress } from '../../src/cm/link.ts';
 import type { WorkerProgress } from '../../src/engine/progress.ts';
-import { connect, createServer, openRnic, type Connection, type Rnic } from '../../src/index.ts';
+import { connect, createServer, openRnic, type CloseInfo, type Connection, type Rnic, type ServerFailure } from '../../src/index.ts';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
@@ -123,6 +123,29 @@ describe.each(DEATHS)('an engine that %s', (_how, die) => {
     await server.close();
     const next = await createServer({ rnic: openRnic({ engine: 'thread' }) }).listen({ host: '127.0.0.1', port });
     await next.close();
+  });
+
+  it('under a server: its functions need not know, onFailure is told once, and who waits for a connection hears of it', async () => {
+    const rnic = openWorkers();
+    const told: unknown[] = [];
+    const onFailure = ({ kind, error }: ServerFailure): void => void told.push([kind, error]);
+    const ends: Promise<CloseInfo>[] = [];
+    const server = await createServer({ rnic, onFailure, onError: (error) => told.push(error) }, async (connection) => {
+      ends.push(connection.closed);
+      for await (const message of connection) message.release();
+    }).listen({ host: '127.0.0.1', port: 0 });
+    const iterated = await createServer({ rnic, onFailure }).listen({ host: '127.0.0.1', port: 0 });
+    const client = await connect({ rnic: openRnic({ engine: 'thread' }), host: '127.0.0.1', port: server.address.port });
+    await until(() => ends.length === 1);
+    const waiting = iterated.accept().catch((error: unknown) => error);
+    die(rnic);
+    expect(await waiting).toEqual(FAILED);
+    await expect(iterated.accept()).rejects.toEqual(FAILED);
+    expect((await ends[0]!).error).toEqual(FAILED);
+    await client.closed;
+    expect(told).toEqual([['accept', FAILED], ['accept', FAILED]]);
+    await Promise.all([server.close(), iterated.close()]);
+    expect(await iterated.accept()).toBeNull();
   });
 
   it('one of two engines: the device is lost as a whole', async () => {
