@@ -142,6 +142,7 @@ export class Server {
     checkSignal(options.signal);
     this.#state = 'closed';
     while (this.#waiting.next(null));
+    this.#accepted.length = 0; // nobody has taken them, and they are among those that are closed
     const listener = this.#listener;
     if (listener !== null) await new Promise<void>((resolve) => listener.close(resolve));
     await Promise.all([...this.#connections].map((connection) => connection.close(options)));
