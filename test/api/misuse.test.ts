@@ -110,8 +110,9 @@ add('allocate', 'access', INVALID, [null, 'everything', 1 << 20], (v) => c.alloc
 add('allocate', 'options', INVALID, NOT_OBJECT, (v) => c.allocate(1, 'read', v));
 add('allocate', 'sharedMemory', INVALID, NOT_BOOLEAN, (v) => c.allocate(1, 'read', { sharedMemory: v }));
 add('share', 'memory', INVALID, [undefined, null, 1, {}, new Uint8Array(1)], (v) => c.share(v));
-add('share', 'offset', INVALID, [...NOT_INTEGER, 65], (v) => c.share(region, v));
-add('share', 'length', 'ERR_OUT_OF_RANGE', [-1, 1.5, 65, Number.NaN], (v) => c.share(region, 0, v));
+add('share', 'offset', INVALID, NOT_INTEGER, (v) => c.share(region, v));
+add('share', 'length', INVALID, NOT_INTEGER, (v) => c.share(region, 0, v));
+add('share', 'a part beyond the region', 'ERR_OUT_OF_RANGE', [[65], [0, 65], [64, 1], [2 ** 40]], (v: [number, number?]) => c.share(region, ...v));
 add('share', 'a region of another domain', 'ERR_WRONG_PD', once, () => c.share(foreign));
 add('share', 'a region that is gone', 'ERR_INVALID_REGION', once, () => c.share(gone));
 
@@ -119,7 +120,10 @@ add('share', 'a region that is gone', 'ERR_INVALID_REGION', once, () => c.share(
 add('RemoteBuffer', 'rkey', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => new RemoteBuffer(v, 0n, 1));
 add('RemoteBuffer', 'address', INVALID, NOT_U64, (v) => new RemoteBuffer(1, v, 1));
 add('RemoteBuffer', 'length', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => new RemoteBuffer(1, 0n, v));
-add('RemoteBuffer.slice', 'offset', INVALID, [...NOT_INTEGER, 65], (v) => remote.slice(v));
+add('RemoteBuffer.of', 'region', INVALID, [undefined, ...NOT_OBJECT, {}], (v) => RemoteBuffer.of(v));
+add('RemoteBuffer.slice', 'offset', INVALID, [...NOT_INTEGER, undefined], (v) => remote.slice(v));
+add('RemoteBuffer.slice', 'length', INVALID, NOT_INTEGER, (v) => remote.slice(0, v));
+add('RemoteBuffer.slice', 'a part beyond the buffer', 'ERR_OUT_OF_RANGE', [[65], [0, 65], [64, 1], [2 ** 40]], (v: [number, number?]) => remote.slice(...v));
 add('RemoteBuffer.fromBytes', 'data', INVALID, [undefined, ...NOT_VIEW, new Uint8Array(15)], (v) => RemoteBuffer.fromBytes(v));
 add('RemoteBuffer.fromJSON', 'value', INVALID, [undefined, null, 1, 'x', {}, { address: 1, rkey: 1, length: 1 }, { address: '1', rkey: 'x', length: 1 }], (v) =>
   RemoteBuffer.fromJSON(v));
@@ -174,7 +178,21 @@ add('traceTransitions', 'listener', INVALID, NOT_FUNCTION, (v) => traceTransitio
 add('traceFrames', 'listener', INVALID, NOT_FUNCTION, (v) => traceFrames(v));
 add('captureTo', 'path', INVALID, [undefined, null, 1, ''], (v) => captureTo(v));
 
+/** What the message must begin with: the caller's own name of what is wrong. */
+const named: readonly (readonly [string, () => unknown])[] = [
+  ['offset must be', () => remote.slice('1' as never)],
+  ['length must be', () => remote.slice(0, null as never)],
+  ['length must be', () => c.share(region, 0, 1.5)],
+  ['region must be', () => RemoteBuffer.of(undefined as never)],
+];
+
 describe('misuse', () => {
+  it.each(named)('says what was wrong: %s', async (words, make) => {
+    const error = await (async () => make())().then(() => 'nothing', (reason: unknown) => reason);
+    expect(error).toMatchObject({ code: INVALID, message: expect.stringContaining(words) as string });
+    expect((error as IwarpError).message.startsWith(words), (error as IwarpError).message).toBe(true);
+  });
+
   for (const { call, wrong, code, values, make } of cases) {
     it(`${call}: ${wrong} is ${code}`, async () => {
       for (const value of values) {
