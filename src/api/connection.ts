@@ -41,6 +41,8 @@ export interface SendOptions extends OperationOptions {
 const POLL_BATCH = 64;
 const ATOMIC_OCTETS = 8;
 const TEXT = new TextEncoder();
+/** What `send` takes. */
+const SENT = 'a string, a MemoryRegion, an Sge or an ArrayBufferView';
 
 /** Immediate Data that this layer keeps for itself between two of our own endpoints. */
 const isOurs = (immediate: bigint): boolean => isGrant(immediate) || isFarewell(immediate);
@@ -227,7 +229,7 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { sges, inline, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data);
+    const { sges, inline, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data, SENT);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);

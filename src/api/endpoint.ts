@@ -79,9 +79,10 @@ export interface Endpoint {
 export function checkEndpoint(options: EndpointOptions): Endpoint {
   const { pd, credits = true, extensions = true, sends = DEFAULT_SENDS } = options;
   // Only undefined means the default: null is somebody's mistake.
-  const rnic = options.rnic === undefined ? defaultRnic(options.engine) : checkRnic('options.rnic', options.rnic);
-  if (options.rnic !== undefined && options.engine !== undefined && checkEngine('options.engine', options.engine) !== engineOf(rnic)) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${options.engine}, but options.rnic works in ${engineOf(rnic)}`);
+  const engine = options.engine === undefined ? undefined : checkEngine('options.engine', options.engine);
+  const rnic = options.rnic === undefined ? defaultRnic(engine) : checkRnic('options.rnic', options.rnic);
+  if (options.rnic !== undefined && engine !== undefined && engine !== engineOf(rnic)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${engine}, but options.rnic works in ${engineOf(rnic)}`);
   }
   const { limits } = rnic.device;
   const maxMessage = checkInteger('options.maxMessage', options.maxMessage === undefined ? DEFAULT_MAX_MESSAGE : options.maxMessage, 0, limits.maxMessage);
@@ -107,7 +108,7 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
     peerExtensions: checkPeerExtensions(options),
     pd: pd ?? null,
     rnic,
-    policy: resolvePolicy(options.policy, presetPolicy(options.preset)),
+    policy: resolvePolicy(options.policy, presetPolicy(options.preset), 'options.policy'),
     ird: depth('ird', limits.maxQpRdAtom),
     ord: depth('ord', limits.maxQpInitRdAtom),
   };

@@ -9,7 +9,7 @@ import { observe } from '../observe/devices.ts';
 import { tappable } from '../observe/taps.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
-import { environmentCrc32c, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { environmentCrc32c } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
 import { WorkerProgress, type EngineOptions, type EngineSettings } from '../engine/progress.ts';
 import { resolveBusyPoll } from '../transport/busy-poll.ts';
@@ -178,7 +178,7 @@ function overEngines(device: Device, options: RnicOptions, engines: number): Con
 
 /** What the environment says is read and checked here, where a wrong word can be thrown at who has written it. */
 function engineOptions(device: Device, { crc32c, busyPoll }: RnicOptions): EngineOptions {
-  return { crc32c: crc32c ?? (environmentCrc32c() as Crc32cEngineName | 'auto'), receive: resolveReceive(), busyPoll: resolveBusyPoll(busyPoll), stagLimit: device.limits.maxMr };
+  return { crc32c: crc32c ?? environmentCrc32c(), receive: resolveReceive(), busyPoll: resolveBusyPoll(busyPoll), stagLimit: device.limits.maxMr };
 }
 
 function checkMethods(name: string, value: unknown, methods: readonly string[]): void {

@@ -5,7 +5,7 @@ import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { checkBind, checkTarget, type BindOptions, type Target, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
-import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import { DEFAULT_POLICY, privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
 import type { PortAddress, PortListener, Transport } from '../transport/port.ts';
@@ -81,7 +81,7 @@ export class ConnectionManager {
     checkQp('qp', qp);
     checkObject('options', options);
     const target = checkTarget(options);
-    const policy = resolvePolicy(options.policy);
+    const policy = resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy');
     const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
     qp.attach(connection);
     connection.open(this.#progress, target);
@@ -109,7 +109,7 @@ export class ConnectionManager {
     const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;
     if (onFailure !== undefined) checkFunction('options.onFailure', onFailure);
-    const context = this.#context(resolvePolicy(options.policy));
+    const context = this.#context(resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy'));
     const listener = new CmListener(context, maxPending, onRequest, onFailure, this.device.limits.maxQpRdAtom);
     return new Promise((resolve, reject) => {
       this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {

@@ -175,7 +175,7 @@ export class TcpTransport implements Transport {
 
 /** How sockets are read if this is asked for: IWARP_RECEIVE decides where nothing is. @throws ERR_INVALID_ARGUMENT for an unknown way */
 export function resolveReceive(asked?: ReceiveMode): 'onread' | 'data' {
-  const name = asked === undefined ? 'IWARP_RECEIVE' : 'receive';
+  const name = asked === undefined ? 'IWARP_RECEIVE' : 'options.receive';
   const mode = checkOneOf(name, asked ?? (process.env['IWARP_RECEIVE'] || 'auto') as ReceiveMode, RECEIVE_MODES);
   // A shared buffer is right only where the system fills it at the moment of the callback, as POSIX read() does.
   return mode === 'auto' ? (process.platform === 'win32' ? 'data' : 'onread') : mode;

@@ -3,7 +3,7 @@
  */
 import { checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
-import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { checkCrc32cName, createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { StagTable, type StagEntry } from '../ddp/stag-table.ts';
 import { resourcesOf } from '../rdmap/resources.ts';
@@ -323,13 +323,14 @@ function checkDeviceOptions(options: DeviceOptions): void {
   expect('limits', 'object');
   expect('random', 'function');
   expect('defer', 'function');
+  if (options.crc32c !== undefined) checkCrc32cName('options.crc32c', options.crc32c);
 }
 
 function resolveLimits(partial: Partial<DeviceLimits>): DeviceLimits {
   const limits = { ...DEFAULT_LIMITS } as Record<string, number>;
   for (const [name, value] of Object.entries(partial)) {
     if (!(name in DEFAULT_LIMITS)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.limits.${name} is not a known limit`);
-    limits[name] = checkInteger(`options.limits.${name}`, value, 1, 0xffff_ffff);
+    if (value !== undefined) limits[name] = checkInteger(`options.limits.${name}`, value, 1, 0xffff_ffff);
   }
   return limits as unknown as DeviceLimits;
 }

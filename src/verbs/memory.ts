@@ -377,6 +377,16 @@ export interface Sge {
   readonly length?: number;
 }
 
+/** @internal In the place of an element's index: the caller has given one element by itself, or a region for all of it. */
+export const ELEMENT = -1;
+/** @internal */
+export const WHOLE_REGION = -2;
+
+/** What the caller calls an element. */
+function elementName(name: string, index: number): string {
+  return index < 0 ? name : `${name}.sges[${index}]`;
+}
+
 /**
  * @internal Check an element of a work request and put it into a queue entry's list. What it refers to is the region as it will be when the work
  * queued so far has been done. A window is not a region (VERBS-088, VERBS-160).
@@ -384,7 +394,7 @@ export interface Sge {
 export function addSge(name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, list: SgeList): void {
   const mr = (sge as Sge | null | undefined)?.mr;
   if (!(mr instanceof MemoryRegion)) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges[${index}].mr must be a MemoryRegion, got ${show(mr)}`);
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${elementName(name, index)}.mr must be a MemoryRegion, got ${show(mr)}`);
   }
   const { entry } = mr;
   const face = mr.posted ?? entry;
@@ -394,24 +404,24 @@ export function addSge(name: string, index: number, sge: unknown, pd: Protection
   const { length = typeof offset === 'number' ? size - offset : 0 } = sge as Sge;
   const inside = isU32(offset) && isU32(length) && offset + length <= size;
   const usable = inside && face.valid && mr.pd === pd && (face.access & right) === right;
-  if (!usable) explainSge(`${name}.sges[${index}]`, mr, sge as Sge, pd, right);
+  if (!usable) explainSge(elementName(name, index), index === WHOLE_REGION ? name : `${elementName(name, index)}.mr`, mr, sge as Sge, pd, right);
   list.add(entry, bytes, offset, length, face.stag);
 }
 
 /** What is wrong with an element that is not plainly right; returns if it may be used all the same. */
-function explainSge(name: string, mr: MemoryRegion, sge: Sge, pd: ProtectionDomain, right: number): void {
-  if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${name}.mr belongs to another protection domain`); // VERBS-089
+function explainSge(name: string, region: string, mr: MemoryRegion, sge: Sge, pd: ProtectionDomain, right: number): void {
+  if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${region} belongs to another protection domain`); // VERBS-089
   const face = mr.posted ?? mr.entry;
   const size = face.bytes.length;
   const { offset = 0 } = sge;
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
   if (sge.length === 0) return; // VERBS-085: nothing else of a zero-length element is looked at
-  if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${name}.mr has been deregistered or invalidated`);
+  if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${region} has been deregistered or invalidated`);
   if (offset > size) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${size} octets`);
   const { length = size - offset } = sge;
   checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
   if (offset + length > size) {
     throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${size} octets`);
   }
-  if ((face.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${name}.mr does not grant LOCAL_WRITE`); // VERBS-086
+  if ((face.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${region} does not grant LOCAL_WRITE`); // VERBS-086
 }

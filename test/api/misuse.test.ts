@@ -2,10 +2,12 @@
 // that it was made on lives on.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
-  captureTo, connect, Connection, createServer, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
+  captureTo, connect, Connection, createServer, defaultRnic, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
 } from '../../src/index.ts';
+import { resolvePolicy } from '../../src/mpa/policy.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
+import { Device } from '../../src/verbs/index.ts';
 import { pairOf, rnicOf, type Ends } from './support.ts';
 
 let ends: Ends;
@@ -184,12 +186,33 @@ const named: readonly (readonly [string, () => unknown])[] = [
   ['length must be', () => remote.slice(0, null as never)],
   ['length must be', () => c.share(region, 0, 1.5)],
   ['region must be', () => RemoteBuffer.of(undefined as never)],
+  ['options.engine must be', () => connect({ ...PORT, engine: 'gpu' as never })],
+  ['engine must be', () => defaultRnic('gpu' as never)],
+  ['options.policy must be', () => createServer({ policy: 5 as never })],
+  ['options.policy.crc must be', () => connect({ ...PORT, policy: { crc: 'maybe' as never } })],
+  ['options.policy.colour is', () => connect({ ...PORT, policy: { colour: 1 } as never })],
+  ['policy.rtrOffered must be', () => resolvePolicy({ rtrOffered: [] })],
+  ['options.crc32c must be one of auto, simd, wasm, js, crc-32', () => openRnic({ crc32c: 'x' as never })],
+  ['options.crc32c must be', () => new Device({ crc32c: 'x' as never })],
+  ['data must be a string, a MemoryRegion, an Sge or an ArrayBufferView', () => c.send(5 as never)],
+  ['local must be a MemoryRegion, an Sge or an ArrayBufferView', () => c.write(5 as never, remote)],
+  ['data.offset must be', () => c.send({ mr: region, offset: '1' as never })],
+];
+
+/** The same, with other codes. */
+const elements: readonly (readonly [string, string, () => unknown])[] = [
+  ['ERR_INVALID_REGION', 'data has been deregistered', () => c.send(gone)],
+  ['ERR_INVALID_REGION', 'data.mr has been deregistered', () => c.send({ mr: gone })],
+  ['ERR_WRONG_PD', 'local belongs', () => c.write(foreign, remote)],
+  ['ERR_ACCESS', 'local does not grant', () => c.read(remote, readOnly)],
+  ['ERR_OUT_OF_RANGE', 'data.offset 65', () => c.send({ mr: region, offset: 65 })],
+  ['ERR_OUT_OF_RANGE', 'data: 5 octets', () => c.send({ mr: region, offset: 60, length: 5 })],
 ];
 
 describe('misuse', () => {
-  it.each(named)('says what was wrong: %s', async (words, make) => {
+  it.each([...named.map(([words, make]) => [INVALID, words, make] as const), ...elements])('%s says what was wrong: %s', async (code, words, make) => {
     const error = await (async () => make())().then(() => 'nothing', (reason: unknown) => reason);
-    expect(error).toMatchObject({ code: INVALID, message: expect.stringContaining(words) as string });
+    expect(error).toMatchObject({ code, message: expect.stringContaining(words) as string });
     expect((error as IwarpError).message.startsWith(words), (error as IwarpError).message).toBe(true);
   });
 
