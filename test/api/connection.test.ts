@@ -254,7 +254,10 @@ describe('AbortSignal', () => {
     const rnic = rnicOf('memory');
     const server = await createServer({ rnic, onRequest: () => new Promise(() => undefined) }).listen({ port: 0 });
     const target = { rnic, host: '127.0.0.1', port: server.address.port };
-    await expect(connect({ ...target, signal: AbortSignal.abort() })).rejects.toEqual(code('ERR_ABORTED'));
+    const why = new Error('why');
+    const aborted = await connect({ ...target, signal: AbortSignal.abort(why) }).catch((error: unknown) => error);
+    expect(aborted).toBeInstanceOf(IwarpError);
+    expect(aborted).toMatchObject({ code: 'ERR_ABORTED', name: 'AbortError', cause: why }); // the name is what other code asks for, as of Node's own
     const stop = new AbortController();
     const made = connect({ ...target, signal: stop.signal });
     setTimeout(() => stop.abort(new Error('enough')), 10);
