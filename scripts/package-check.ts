@@ -111,6 +111,8 @@ export async function fetch(ticket: Uint8Array): Promise<Uint8Array> {
 export const codeOf = (error: unknown): IwarpErrorCode | undefined => (error instanceof IwarpError ? error.code : undefined);
 export const flip: Fault = { kind: 'flip', direction: 'in', at: 3, bit: 0 };
 export const layerOf = (info: TerminateInfo): number => info.layer;
+/** What may be undefined may be handed on, under exactOptionalPropertyTypes too. */
+export const handedOn = (host?: string, signal?: AbortSignal): Promise<Connection> => connect({ port: 4711, host, signal });
 // @ts-expect-error A port is a number. This proves that the types are there, rather than any.
 void connect({ host: '127.0.0.1', port: 'http' });
 `);

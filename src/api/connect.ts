@@ -15,11 +15,11 @@ import { decodeHello } from './hello.ts';
 /** Options of {@link connect}. */
 export interface ConnectOptions extends EndpointOptions, TargetOptions {
   /** Host name or address of the peer. Default `localhost`. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Octets for the peer to see with the request. Up to 492 octets, 508 with `credits: false`. */
-  readonly privateData?: ArrayBufferView;
+  readonly privateData?: ArrayBufferView | undefined;
   /** Gives up connecting: rejects with ERR_ABORTED. A connection that is there already is not touched. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**

@@ -32,9 +32,9 @@ import { Waiters } from '../base/waiters.ts';
 /** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
   /** Mark the message for a peer that waits for solicited events only. */
-  readonly solicited?: boolean;
+  readonly solicited?: boolean | undefined;
   /** STag of the peer to invalidate when the message is delivered: the ticket has served its purpose. */
-  readonly invalidate?: number;
+  readonly invalidate?: number | undefined;
 }
 
 /** Completions taken per poll. */
@@ -244,7 +244,7 @@ export class Connection {
    * @example
    * await connection.sendImmediate(42n);
    */
-  async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean } = {}): Promise<void> {
+  async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean | undefined } = {}): Promise<void> {
     const signal = this.#checkCall(options);
     const { solicited } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
@@ -306,7 +306,7 @@ export class Connection {
    * @example
    * const before = await connection.fetchAdd(counter, 1n);
    */
-  async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint } = {}): Promise<bigint> {
+  async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint | undefined } = {}): Promise<bigint> {
     const signal = this.#checkCall(options);
     const { addMask } = options;
     checkU64('add', add);
@@ -330,7 +330,7 @@ export class Connection {
    */
   async compareSwap(
     remote: RemoteBuffer, compare: bigint, swap: bigint,
-    options: OperationOptions & { readonly compareMask?: bigint; readonly swapMask?: bigint } = {},
+    options: OperationOptions & { readonly compareMask?: bigint | undefined; readonly swapMask?: bigint | undefined } = {},
   ): Promise<bigint> {
     const signal = this.#checkCall(options);
     const { compareMask, swapMask } = options;

@@ -17,34 +17,34 @@ export interface EndpointOptions {
    * Messages that can wait unread or unreleased. Default 64; with `engine: 'worker'` 256, or as many as 4 MiB of buffers hold if those are more than
    * 64, for there a credit has to pass from thread to thread.
    */
-  readonly receives?: number;
+  readonly receives?: number | undefined;
   /** Largest message that can be received, octets. Default 16 KiB. `receives` buffers of this size are allocated. */
-  readonly maxMessage?: number;
+  readonly maxMessage?: number | undefined;
   /** Operations that can be under way at once; further ones wait in line. Default 256. */
-  readonly sends?: number;
+  readonly sends?: number | undefined;
   /** Announce and use credits between two of our own endpoints. Default true; switch off for peers that read private data closely. */
-  readonly credits?: boolean;
+  readonly credits?: boolean | undefined;
   /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits: grants are Immediate Data. */
-  readonly extensions?: boolean;
+  readonly extensions?: boolean | undefined;
   /**
    * Whether a foreign peer has Immediate Data and atomics: nothing on the wire tells. With `false` those calls reject with ERR_NOT_SUPPORTED
    * before anything is sent. Default: `false` with the presets of peers that lack them, else not known. Our own kind announces it.
    */
-  readonly peerExtensions?: boolean;
+  readonly peerExtensions?: boolean | undefined;
   /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
-  readonly pd?: ProtectionDomain;
+  readonly pd?: ProtectionDomain | undefined;
   /** Device, transport and clock; the process's own by default. */
-  readonly rnic?: Rnic;
+  readonly rnic?: Rnic | undefined;
   /** Which of the process's own devices, without `rnic`: one that works in this thread, or one in worker threads. */
-  readonly engine?: EngineKind;
+  readonly engine?: EngineKind | undefined;
   /** Start from what suits this kind of peer; `policy` then changes single points of it. */
-  readonly preset?: PresetName;
+  readonly preset?: PresetName | undefined;
   /** What this connection asks for and grants in start-up and on the wire, as a difference from the preset or from {@link DEFAULT_POLICY}. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Reads and atomics that the peer, and we, may have outstanding; what the policy says by default. */
-  readonly ird?: number;
+  readonly ird?: number | undefined;
   /** Reads and atomics that we may have outstanding at the peer (ORD); what the policy says by default. */
-  readonly ord?: number;
+  readonly ord?: number | undefined;
 }
 
 const DEFAULT_RECEIVES = 64;

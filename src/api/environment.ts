@@ -32,24 +32,24 @@ export interface Rnic {
 /** Options of {@link openRnic}. */
 export interface RnicOptions extends DeviceOptions {
   /** Default: TCP. `iwarp/testing` has an in-memory one. */
-  readonly transport?: Transport;
+  readonly transport?: Transport | undefined;
   /** Clock and timers; the real ones by default, virtual time for tests. */
-  readonly scheduler?: Scheduler;
+  readonly scheduler?: Scheduler | undefined;
   /**
    * Where the streams run: `thread`, the one that calls, or `worker`, in worker threads. There the peer can read and write the memory of a
    * process whose main thread is busy. Memory to register then has to be over a SharedArrayBuffer ({@link Device.newMemory}), the network
    * is TCP and the clock the real one. Default: the environment variable IWARP_ENGINE, else `thread`; always `thread` with a transport or
    * a scheduler of one's own.
    */
-  readonly engine?: EngineKind;
+  readonly engine?: EngineKind | undefined;
   /** Worker threads; connections are spread over them. Default 1. */
-  readonly engines?: number;
+  readonly engines?: number | undefined;
   /**
    * Microseconds for which the event loop, of the engines' threads and of this one, goes round without sleeping behind what has come from the
    * network or the other thread: the next message then meets nobody asleep. It costs processor time, of which waiting in vain is a small part: polling rests
    * where nothing comes of it. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50, with one processor 0.
    */
-  readonly busyPoll?: number;
+  readonly busyPoll?: number | undefined;
 }
 
 /** Where the streams of a device run. */
@@ -89,7 +89,8 @@ export function openRnic(options: RnicOptions = {}): Rnic {
   }
   if (transport !== undefined) checkMethods('options.transport', transport, ['connect', 'listen']);
   checkMethods('options.scheduler', scheduler, ['now', 'at', 'defer']);
-  const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
+  const { defer = (task: () => void): void => scheduler.defer(task) } = deviceOptions;
+  const device = new Device({ ...deviceOptions, defer });
   return announced({ device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler, busyPoll), scheduler });
 }
 

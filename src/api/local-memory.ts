@@ -17,7 +17,7 @@ export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | numb
 /** Options of {@link Connection.allocate}. */
 export interface AllocateOptions extends RegisterOptions {
   /** Over a SharedArrayBuffer, for use by other threads too. With `engine: 'worker'` memory is so in any case. */
-  readonly sharedMemory?: boolean;
+  readonly sharedMemory?: boolean | undefined;
 }
 
 const ACCESS_NAMES: Readonly<Record<Exclude<PeerAccess, number>, number>> = {

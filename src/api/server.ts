@@ -22,26 +22,26 @@ export interface ServerOptions extends EndpointOptions {
    * Decide on each request before it is accepted: return octets for the accepting Reply, nothing, or throw a {@link RejectedError} whose
    * private data goes into the rejecting Reply. May be async.
    */
-  readonly onRequest?: (request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>;
+  readonly onRequest?: ((request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>) | undefined;
   /**
    * Told of what goes wrong in `onRequest` (anything thrown but a RejectedError; the request is rejected) and in the connection function
    * (anything but the connection's own end; the connection is dropped). Without it such an error is thrown to the process, as Node does
    * with unhandled ones.
    */
-  readonly onError?: (error: unknown, connection: Connection | undefined) => void;
+  readonly onError?: ((error: unknown, connection: Connection | undefined) => void) | undefined;
   /**
    * Told of connections that never came to be: what peers do wrong, and what stands in the way of accepting them. None of it harms the
    * server, and without this function it is passed over; `rnic.cm.counters()` has counted it.
    */
-  readonly onFailure?: (failure: ServerFailure) => void;
+  readonly onFailure?: ((failure: ServerFailure) => void) | undefined;
   /** Connections that may be in start-up at a time. */
-  readonly maxPending?: number;
+  readonly maxPending?: number | undefined;
 }
 
 /** Where {@link Server.listen} listens. */
 export interface ServerListenOptions extends BindOptions {
   /** Closes the server when it is aborted, also while it binds: `listen` then rejects with ERR_ABORTED. Connections are closed in order. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A request as {@link ServerOptions.onRequest} sees it. */

@@ -22,11 +22,11 @@ const lastParameters = new LastEqual<ConnectionParameters>();
 /** Connection parameters of the side that connects or accepts (rdma_conn_param). */
 export interface ConnParam {
   /** Up to 512 octets on revision 1, 508 on revision 2 (ENH-004). */
-  readonly privateData?: ArrayBufferView;
+  readonly privateData?: ArrayBufferView | undefined;
   /** Reads the peer may have outstanding here (IRD). */
-  readonly responderResources?: number;
+  readonly responderResources?: number | undefined;
   /** Reads we may have outstanding there (ORD). */
-  readonly initiatorDepth?: number;
+  readonly initiatorDepth?: number | undefined;
 }
 
 /** @internal Check private data against the room in the frame it goes into (MPA-018, ENH-004). */

@@ -3,12 +3,12 @@
  */
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
-import { checkBind, checkTarget, type BindOptions, type Target, type TargetOptions } from './target.ts';
+import { checkBind, checkTarget, type BindOptions, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { DEFAULT_POLICY, privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
-import type { PortAddress, PortListener, Transport } from '../transport/port.ts';
+import type { ConnectTarget, PortAddress, PortListener, Transport } from '../transport/port.ts';
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
@@ -21,22 +21,22 @@ export interface ConnectOptions extends ConnParam, TargetOptions {
   /** Host name or address of the peer. */
   readonly host: string;
   /** Differences from {@link DEFAULT_POLICY}. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). */
-  readonly confirm?: boolean;
+  readonly confirm?: boolean | undefined;
 }
 
 /** Where and how to listen. */
 export interface ListenOptions extends BindOptions {
   /** Differences from {@link DEFAULT_POLICY}, for each connection that comes here. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /**
    * Connections that may be in start-up or waiting for the ULP's decision at a time; further ones are reset (SEC-033). The default holds
    * a burst of clients and costs at most 64 KiB each.
    */
-  readonly maxPending?: number;
+  readonly maxPending?: number | undefined;
   /** Told of each connection whose start-up ended before there was a request to answer: bad frame, time-out, loss (MPA-004, MPA-019). */
-  readonly onFailure?: (failure: ListenFailure) => void;
+  readonly onFailure?: ((failure: ListenFailure) => void) | undefined;
 }
 
 /** A connection that never became a request. */
@@ -166,7 +166,7 @@ export class ActiveConnection extends CmConnection {
   }
 
   /** @internal */
-  open(progress: Progress, target: Target): void {
+  open(progress: Progress, target: ConnectTarget): void {
     const { policy } = this.context;
     this.link = progress.connect({
       target, policy, confirm: this.#confirm, endpoint: this.#qp, privateData: this.#privateData, wishes: this.#wishes,

@@ -1,27 +1,24 @@
 /** Where a connection goes, and where one is waited for, as everything that connects or listens takes it. */
 import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
 import { isIpAddress } from '../transport/ip-address.ts';
-import type { ListenTarget } from '../transport/port.ts';
+import type { ConnectTarget, ListenTarget } from '../transport/port.ts';
 
 /** The peer's address, and our own. */
 export interface TargetOptions {
   /** Host name or address of the peer. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** TCP port of the peer, 1 to 65535. */
   readonly port: number;
   /** IP address to bind to before connecting, no name; the system picks one by default. */
-  readonly localAddress?: string;
+  readonly localAddress?: string | undefined;
   /** Port to bind to before connecting; 0, the default, lets the system pick. */
-  readonly localPort?: number;
+  readonly localPort?: number | undefined;
   /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
-  readonly family?: 4 | 6;
+  readonly family?: 4 | 6 | undefined;
 }
 
-/** What {@link TargetOptions} come to: nothing in it is undefined. */
-export type Target = TargetOptions & { readonly host: string };
-
-/** Throws ERR_INVALID_ARGUMENT for what is wrong; `host` is taken where none is given. */
-export function checkTarget(options: TargetOptions, host?: string): Target {
+/** What {@link TargetOptions} come to: nothing in it is undefined. Throws ERR_INVALID_ARGUMENT for what is wrong; `host` is taken where none is given. */
+export function checkTarget(options: TargetOptions, host?: string): ConnectTarget {
   const { port, localAddress, localPort, family } = options;
   const target = options.host === undefined ? host : options.host;
   checkHost('options.host', target);
@@ -43,20 +40,20 @@ export function checkTarget(options: TargetOptions, host?: string): Target {
 /** Where to listen (rdma_bind_addr, rdma_listen). */
 export interface BindOptions {
   /** Address to bind to; every address, IPv4 and IPv6, by default. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** TCP port; 0, the default, picks a free one. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** TCP connections that the system may hold for us before they are taken, 1 to 65535; 511 by default. */
-  readonly backlog?: number;
+  readonly backlog?: number | undefined;
   /** With an IPv6 host: do not take IPv4 connections too. */
-  readonly ipv6Only?: boolean;
+  readonly ipv6Only?: boolean | undefined;
   /**
    * Share the port with other listeners of the same user that say the same (SO_REUSEPORT), of this process or of others: the system spreads
    * connections over them by a hash of the addresses. With several engines in workers every engine listens, so that connections that come
    * in are spread over threads too. From Node 22.12 on; ERR_NOT_SUPPORTED before, ERR_CONNECT on a system without it. Off by
    * default, for a second program on the port is mostly a mistake, and then hears of it.
    */
-  readonly reusePort?: boolean;
+  readonly reusePort?: boolean | undefined;
 }
 
 const DEFAULT_BACKLOG = 511;

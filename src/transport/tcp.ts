@@ -35,14 +35,14 @@ const READ_OCTETS = 65_536;
 /** Options of a {@link TcpTransport}. */
 export interface TcpTransportOptions {
   /** Default: the environment variable IWARP_RECEIVE, else 'auto'. */
-  readonly receive?: ReceiveMode;
+  readonly receive?: ReceiveMode | undefined;
   /** Where the read buffer comes from, asked once. Its memory must neither move nor be detached while sockets live. */
-  readonly allocate?: (octets: number) => Uint8Array;
+  readonly allocate?: ((octets: number) => Uint8Array) | undefined;
   /**
    * Microseconds for which the event loop goes round without sleeping behind octets that have come; 0 for never. Default: the environment variable
    * IWARP_BUSY_POLL, else 50, with one processor 0.
    */
-  readonly busyPoll?: number;
+  readonly busyPoll?: number | undefined;
 }
 
 /**

@@ -127,15 +127,15 @@ export interface DeviceAttributes {
 /** Options of {@link Device}. */
 export interface DeviceOptions {
   /** Name to tell several devices apart; `iwarp0` by default. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** Differences from {@link DEFAULT_LIMITS}. */
-  readonly limits?: Partial<DeviceLimits>;
+  readonly limits?: Partial<DeviceLimits> | undefined;
   /** CRC32c engine by name, or `auto`. */
-  readonly crc32c?: Crc32cEngineName | 'auto';
+  readonly crc32c?: Crc32cEngineName | 'auto' | undefined;
   /** Source of STags; the operating system's generator by default. Tests give a seeded one. */
-  readonly random?: RandomU32;
+  readonly random?: RandomU32 | undefined;
   /** Runs completion and event handlers behind the present call stack; `queueMicrotask` by default. */
-  readonly defer?: (task: () => void) => void;
+  readonly defer?: ((task: () => void) => void) | undefined;
 }
 
 /**

@@ -21,31 +21,31 @@ export interface RegisterOptions {
    * Tagged offset of the region's first octet, as peers address it. Without it the region is zero-based: offsets count from 0. With it the
    * region is addressed (VERBS-140), and windows can be bound to it.
    */
-  readonly iova?: bigint | number;
+  readonly iova?: bigint | number | undefined;
   /** Limit remote use to this queue pair (DDP-067, SEC-002). */
-  readonly queuePair?: QueuePair;
+  readonly queuePair?: QueuePair | undefined;
   /** Several streams use this STag: none of their peers can invalidate it (SEC-008). Default false. */
-  readonly shared?: boolean;
+  readonly shared?: boolean | undefined;
   /** The STag's key, 0 to 255 (VERBS-138). Random by default. */
-  readonly key?: number;
+  readonly key?: number | undefined;
 }
 
 /** Options of {@link ProtectionDomain.allocateFastRegion}. */
 export interface FastRegionOptions {
   /** Whether the region may ever get remote rights (VERBS-147). Default true. */
-  readonly remote?: boolean;
+  readonly remote?: boolean | undefined;
 }
 
 /** What {@link MemoryRegion.reregister} changes; what is absent stays. */
 export interface ReregisterOptions {
   /** New memory; its octets, whatever view it is. */
-  readonly memory?: ArrayBufferView;
+  readonly memory?: ArrayBufferView | undefined;
   /** New rights: a union of {@link ACCESS}. */
-  readonly access?: number;
+  readonly access?: number | undefined;
   /** Move to another protection domain of the same device. */
-  readonly pd?: ProtectionDomain;
+  readonly pd?: ProtectionDomain | undefined;
   /** New tagged offset of the first octet; the region is then addressed. */
-  readonly iova?: bigint | number;
+  readonly iova?: bigint | number | undefined;
 }
 
 /** The answer of {@link MemoryRegion.query} (VERBS-152). */
@@ -197,7 +197,7 @@ export class MemoryRegion implements PostedMemory {
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_REGION, ERR_DESTROYED, ERR_LIMIT, ERR_WRONG_PD
    */
-  registerShared(access: number, options: RegisterOptions & { readonly pd?: ProtectionDomain } = {}): MemoryRegion {
+  registerShared(access: number, options: RegisterOptions & { readonly pd?: ProtectionDomain | undefined } = {}): MemoryRegion {
     this.checkAlive('the memory region');
     if (!this.entry.valid) throw new IwarpError('ERR_INVALID_REGION', 'the memory region is invalid');
     checkObject('options', options);
@@ -372,9 +372,9 @@ export interface Sge {
   /** Region of the queue pair's protection domain; receiving and reading into it needs LOCAL_WRITE. */
   readonly mr: MemoryRegion;
   /** First octet, counted from the start of the region. Default 0. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Octets. Default: to the end of the region. */
-  readonly length?: number;
+  readonly length?: number | undefined;
 }
 
 /** @internal In the place of an element's index: the caller has given one element by itself, or a region for all of it. */

@@ -9,9 +9,9 @@ export interface SrqOptions {
   /** Entries. */
   readonly maxWr: number;
   /** Scatter elements of an entry. */
-  readonly maxSge?: number;
+  readonly maxSge?: number | undefined;
   /** Raise one `srq-limit` event when fewer entries than this are posted; 0 for none (VERBS-133). */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
 }
 
 /** The answer of {@link SharedReceiveQueue.query}. */
@@ -92,7 +92,7 @@ export class SharedReceiveQueue {
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_IN_USE if the entries in use do not fit, ERR_DESTROYED
    */
-  modify(change: { readonly maxWr?: number; readonly limit?: number }): void {
+  modify(change: { readonly maxWr?: number | undefined; readonly limit?: number | undefined }): void {
     this.#checkAlive();
     checkObject('change', change);
     const { maxWr, limit } = change;
