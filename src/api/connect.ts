@@ -1,13 +1,13 @@
 /** `connect`: the door of the promise layer that leads out. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkObject, IwarpError } from '../base/errors.ts';
+import { checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
-import { checkTarget, type TargetOptions } from '../cm/target.ts';
+import { checkTarget, TARGET_NAMES, type TargetOptions } from '../cm/target.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
+  checkEndpoint, createResources, destroyResources, ENDPOINT_NAMES, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { closeError, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
@@ -22,6 +22,8 @@ export interface ConnectOptions extends EndpointOptions, TargetOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+const OPTIONS: Names<ConnectOptions> = { ...ENDPOINT_NAMES, ...TARGET_NAMES, privateData: true, signal: true };
+
 /**
  * Connect to an iWARP peer: our own server, Linux siw, or an adapter.
  *
@@ -34,7 +36,7 @@ export interface ConnectOptions extends EndpointOptions, TargetOptions {
  * await connection.close();
  */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const signal = checkSignal(options.signal);
   const target = checkTarget(options, 'localhost');
   const endpoint = checkEndpoint(options);

@@ -1,5 +1,5 @@
 /** What both sides of the promise layer are made of: options, and the queues and buffers of one connection. */
-import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { CompletionQueue } from '../verbs/cq.ts';
@@ -46,6 +46,12 @@ export interface EndpointOptions {
   /** Reads and atomics that we may have outstanding at the peer (ORD); what the policy says by default. */
   readonly ord?: number | undefined;
 }
+
+/** @internal */
+export const ENDPOINT_NAMES: Names<EndpointOptions> = {
+  receives: true, maxMessage: true, sends: true, credits: true, extensions: true, peerExtensions: true, pd: true, rnic: true, engine: true,
+  preset: true, policy: true, ird: true, ord: true,
+};
 
 const DEFAULT_RECEIVES = 64;
 /** In a worker a credit takes six hand-overs there and back, between threads that sleep: as many messages as pass meanwhile. */

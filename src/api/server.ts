@@ -1,14 +1,14 @@
 /** `createServer`: the door that peers come in by. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { checkFunction, checkInteger, checkObject, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
-import type { BindOptions } from '../cm/target.ts';
+import { BIND_NAMES, type BindOptions } from '../cm/target.ts';
 import { privateDataRoom } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, createResources, destroyResources, helloOf, withHello,
+  checkEndpoint, createResources, destroyResources, ENDPOINT_NAMES, helloOf, withHello,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { closeError, isEngineFailure, RejectedError, startupError, type ServerFailure } from './errors.ts';
@@ -43,6 +43,9 @@ export interface ServerListenOptions extends BindOptions {
   /** Closes the server when it is aborted, also while it binds: `listen` then rejects with ERR_ABORTED. Connections are closed in order. */
   readonly signal?: AbortSignal | undefined;
 }
+
+const OPTIONS: Names<ServerOptions> = { ...ENDPOINT_NAMES, onRequest: true, onError: true, onFailure: true, maxPending: true };
+const LISTEN_OPTIONS: Names<ServerListenOptions> = { ...BIND_NAMES, signal: true };
 
 /** A request as {@link ServerOptions.onRequest} sees it. */
 export interface ServerRequest {
@@ -83,7 +86,7 @@ export class Server {
 
   /** @internal Use {@link createServer}. */
   constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
-    checkObject('options', options);
+    checkOptions('options', options, OPTIONS);
     if (onConnection !== undefined) checkFunction('onConnection', onConnection);
     for (const name of ['onRequest', 'onError', 'onFailure'] as const) {
       if (options[name] !== undefined) checkFunction(`options.${name}`, options[name]);
@@ -103,7 +106,7 @@ export class Server {
    * Rejects with ERR_CONNECT if the address cannot be had (the `cause` is the system's error), ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
-    checkObject('options', where);
+    checkOptions('options', where, LISTEN_OPTIONS);
     const { signal: given, ...target } = where;
     const signal = checkSignal(given);
     if (this.#state !== 'new') throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);

@@ -96,6 +96,17 @@ export function checkObject(name: string, value: unknown): asserts value is obje
   if (typeof value !== 'object' || value === null) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an object, got ${show(value)}`);
 }
 
+/** The names of a bag of options, all of them. */
+export type Names<T> = { readonly [K in keyof T]-?: true };
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` is an object without other names than the known ones: a name that nobody reads is a typing error. */
+export function checkOptions<T>(name: string, value: unknown, known: Names<T>): asserts value is object {
+  checkObject(name, value);
+  for (const key in value) {
+    if (known[key as never] !== true && Object.hasOwn(value, key)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.${key} is not a known option`);
+  }
+}
+
 /** Throws ERR_INVALID_ARGUMENT unless `value` is a function. */
 export function checkFunction(name: string, value: unknown): void {
   if (typeof value !== 'function') throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a function, got ${show(value)}`);

@@ -1,5 +1,5 @@
 /** Where a connection goes, and where one is waited for, as everything that connects or listens takes it. */
-import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { isIpAddress } from '../transport/ip-address.ts';
 import type { ConnectTarget, ListenTarget } from '../transport/port.ts';
 
@@ -37,6 +37,9 @@ export function checkTarget(options: TargetOptions, host?: string): ConnectTarge
   };
 }
 
+/** @internal */
+export const TARGET_NAMES: Names<TargetOptions> = { host: true, port: true, localAddress: true, localPort: true, family: true };
+
 /** Where to listen (rdma_bind_addr, rdma_listen). */
 export interface BindOptions {
   /** Address to bind to; every address, IPv4 and IPv6, by default. */
@@ -55,6 +58,9 @@ export interface BindOptions {
    */
   readonly reusePort?: boolean | undefined;
 }
+
+/** @internal */
+export const BIND_NAMES: Names<BindOptions> = { host: true, port: true, backlog: true, ipv6Only: true, reusePort: true };
 
 const DEFAULT_BACKLOG = 511;
 

@@ -1,7 +1,7 @@
 /**
  * The device: home of protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
-import { checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
+import { checkInteger, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { checkCrc32cName, createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
@@ -312,8 +312,10 @@ export class Device {
 
 const LIMIT_NAMES = { pd: 'maxPd', cq: 'maxCq', qp: 'maxQp', srq: 'maxSrq' } as const;
 
+const OPTIONS: Names<DeviceOptions> = { name: true, limits: true, crc32c: true, random: true, defer: true };
+
 function checkDeviceOptions(options: DeviceOptions): void {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const expect = (name: 'name' | 'random' | 'defer' | 'limits', type: 'string' | 'function' | 'object'): void => {
     const value: unknown = options[name];
     if (value === undefined || (typeof value === type && value !== null)) return;

@@ -6,7 +6,7 @@
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
 import { NO_BYTES } from '../base/copy.ts';
-import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkObject, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
 import type { PostedMemory, SgeList } from '../rdmap/work.ts';
@@ -30,6 +30,8 @@ export interface RegisterOptions {
   readonly key?: number | undefined;
 }
 
+const OPTIONS: Names<RegisterOptions> = { iova: true, queuePair: true, shared: true, key: true };
+
 /** Options of {@link ProtectionDomain.allocateFastRegion}. */
 export interface FastRegionOptions {
   /** Whether the region may ever get remote rights (VERBS-147). Default true. */
@@ -47,6 +49,8 @@ export interface ReregisterOptions {
   /** New tagged offset of the first octet; the region is then addressed. */
   readonly iova?: bigint | number | undefined;
 }
+
+const CHANGE: Names<ReregisterOptions> = { memory: true, access: true, pd: true, iova: true };
 
 /** The answer of {@link MemoryRegion.query} (VERBS-152). */
 export interface RegionAttributes {
@@ -201,8 +205,9 @@ export class MemoryRegion implements PostedMemory {
     this.checkAlive('the memory region');
     if (!this.entry.valid) throw new IwarpError('ERR_INVALID_REGION', 'the memory region is invalid');
     checkObject('options', options);
-    const pd = options.pd === undefined ? this.#pd : this.#checkPd(options.pd);
-    const region = pd.registerMemory(this.entry.bytes, access, { ...options, shared: true });
+    const { pd: other, ...rest } = options;
+    const pd = other === undefined ? this.#pd : this.#checkPd(other);
+    const region = pd.registerMemory(this.entry.bytes, access, { ...rest, shared: true });
     this.entry.shared = true;
     this.#pd.device.mirror?.put(this.entry);
     return region;
@@ -216,7 +221,7 @@ export class MemoryRegion implements PostedMemory {
    */
   reregister(change: ReregisterOptions): void {
     this.checkAlive('the memory region');
-    checkObject('change', change);
+    checkOptions('change', change, CHANGE);
     this.#checkNoWindows();
     const bytes = change.memory === undefined ? this.entry.bytes : checkBytes('change.memory', change.memory);
     const access = change.access === undefined ? this.entry.access : checkAccess('change.access', change.access);
@@ -349,7 +354,7 @@ export function checkKey(name: string, key: unknown): number {
 
 /** @internal The parts of {@link RegisterOptions}, checked. */
 export function checkRegister(pd: ProtectionDomain, options: RegisterOptions): { iova: bigint | number; key: number | undefined; shared: boolean; qp: number } {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const { queuePair, key } = options;
   const owner = queuePair as { readonly number?: unknown; readonly pd?: unknown } | null | undefined;
   if (owner !== undefined && (owner === null || typeof owner !== 'object' || typeof owner.number !== 'number')) {

@@ -2,7 +2,7 @@
  * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in `qp-states.ts`.
  */
 import { signalOf, type WaitOptions } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkOneOf, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { nextState } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { Waiters } from '../base/waiters.ts';
@@ -19,6 +19,8 @@ import { QpEndpoint } from './qp-endpoint.ts';
 import { checkQpOptions } from './qp-options.ts';
 import { MODIFY_TABLE, QP_STATES, QP_TABLE, type QpInput, type QpState } from './qp-states.ts';
 import type { QpAttributes, QpChange, QpController, QueuePairOptions } from './qp-types.ts';
+
+const CHANGE: Names<QpChange> = { state: true, ord: true, maxSendWr: true, maxRecvWr: true, rqLimit: true };
 
 /**
  * A queue pair.
@@ -155,7 +157,7 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
    */
   modify(change: QpChange): void {
     this.#checkAlive();
-    checkObject('change', change);
+    checkOptions('change', change, CHANGE);
     const { state: target, ord, maxSendWr, maxRecvWr, rqLimit } = change;
     const { limits } = this.pd.device;
     if (target !== undefined) checkOneOf('change.state', target, QP_STATES);

@@ -1,5 +1,5 @@
 /** Shared receive queues: verbs draft 6.3. */
-import { checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, postList, type ReceiveWorkRequest } from './post.ts';
@@ -30,6 +30,9 @@ export interface SrqAttributes {
   readonly pd: number;
 }
 
+const OPTIONS: Names<SrqOptions> = { maxWr: true, maxSge: true, limit: true };
+const CHANGE: Names<Pick<SrqOptions, 'maxWr' | 'limit'>> = { maxWr: true, limit: true };
+
 const DEFAULT_SGE = 4;
 const NOTHING = (): void => undefined;
 
@@ -56,7 +59,7 @@ export class SharedReceiveQueue {
   /** @internal Use {@link ProtectionDomain.createSrq}. */
   constructor(pd: ProtectionDomain, options: SrqOptions) {
     const { limits } = pd.device;
-    checkObject('options', options);
+    checkOptions('options', options, OPTIONS);
     const maxWr = checkInteger('options.maxWr', options.maxWr, 1, limits.maxSrqWr);
     this.maxSge = checkInteger('options.maxSge', options.maxSge ?? Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge);
     this.#limit = checkInteger('options.limit', options.limit ?? 0, 0, maxWr); // VERBS-135
@@ -94,7 +97,7 @@ export class SharedReceiveQueue {
    */
   modify(change: { readonly maxWr?: number | undefined; readonly limit?: number | undefined }): void {
     this.#checkAlive();
-    checkObject('change', change);
+    checkOptions('change', change, CHANGE);
     const { maxWr, limit } = change;
     if (maxWr !== undefined) checkInteger('change.maxWr', maxWr, 1, this.pd.device.limits.maxSrqWr);
     if (limit !== undefined) checkInteger('change.limit', limit, 0, maxWr ?? this.maxWr); // VERBS-135
