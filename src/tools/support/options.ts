@@ -126,6 +126,11 @@ export function numberOption(options: ParsedOptions, flag: string, fallback: num
   throw new UsageError(`-${flag.length > 1 ? '-' : ''}${flag} must be a whole number from ${min} to ${max}, got '${String(value)}'`);
 }
 
+/** The port of `-p`. Whoever connects cannot take 0, which a listener has the system pick. @throws UsageError */
+export function portOption(options: ParsedOptions, fallback: number, role: 'connect' | 'listen'): number {
+  return numberOption(options, 'p', fallback, role === 'connect' ? 1 : 0, 65_535);
+}
+
 /** The value of an option as text. */
 export function textOption(options: ParsedOptions, flag: string): string | undefined {
   const value = options.flags.get(flag);
