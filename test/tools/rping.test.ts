@@ -37,6 +37,7 @@ describe('rping', () => {
     [['-Z'], "rping: invalid option -- 'Z'"], [[], 'give exactly one of -s and -c'], [['-s', '-c'], 'give exactly one of -s and -c'],
     [['-c'], 'the client needs -a ADDR'], [['-s', '-p'], "option requires an argument -- 'p'"], [['-s', '--crc', 'maybe'], 'crc'],
     [['-s', '-p', 'abc'], "-p must be a whole number from 0 to 65535, got 'abc'"],
+    [['-c', '-a', '127.0.0.1', '-I', 'localhost'], "-I must be an IP address, got 'localhost'"],
     [['-c', '-a', '127.0.0.1', '-p', '0'], "-p must be a whole number from 1 to 65535, got '0'"],
   ])('answers %j with the stock usage and status 22', async (args, words) => {
     const side = await runAlone(rping, args);
