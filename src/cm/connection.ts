@@ -11,10 +11,9 @@ import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { QueuePair } from '../verbs/qp.ts';
-import type { QpController } from '../verbs/qp-types.ts';
 import type { Census } from './census.ts';
 import type { CmEvent, ConnectionParameters } from './events.ts';
-import type { LinkHandler, StreamLink } from './link.ts';
+import type { StreamLink } from './link.ts';
 
 /** Peers that say the same without private data of their own share a record. */
 const lastParameters = new LastEqual<ConnectionParameters>();
@@ -56,7 +55,8 @@ export interface ConnectionContext {
 /**
  * A connection: events to one handler, and the calls that the state allows.
  */
-export abstract class CmConnection implements QpController, LinkHandler {
+export abstract class CmConnection {
+  // A LinkHandler to its link, a QpController to its queue pair.
   /** Which side of the connection this is. */
   abstract readonly role: 'active' | 'passive';
   /** @internal */

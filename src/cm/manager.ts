@@ -14,7 +14,7 @@ import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
 import { Census, type DeviceCounters } from './census.ts';
 import type { CmEvent } from './events.ts';
-import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress, type StreamLink } from './link.ts';
+import { ThreadProgress, type LinkHandler, type Progress, type StreamLink } from './link.ts';
 
 /** Where and how to connect. */
 export interface ConnectOptions extends ConnParam, TargetOptions {
@@ -308,7 +308,8 @@ export class PassiveConnection extends CmConnection {
 }
 
 /** A bound listener. */
-export class CmListener implements ListenHandler {
+export class CmListener {
+  // A ListenHandler to what listens for it.
   readonly #context: ConnectionContext;
   readonly #maxPending: number;
   /** @internal */

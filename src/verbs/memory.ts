@@ -9,7 +9,7 @@ import { NO_BYTES } from '../base/copy.ts';
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
-import type { PostedMemory, SgeList } from '../rdmap/work.ts';
+import type { SgeList } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 import type { QueuePair } from './qp.ts';
 
@@ -100,7 +100,8 @@ export interface PostedRegion {
  * tellPeer(mr.rkey, mr.addr, mr.length);
  * mr.deregister();
  */
-export class MemoryRegion implements PostedMemory {
+export class MemoryRegion {
+  // PostedMemory to the work that is queued for it.
   /** @internal */
   entry: StagEntry;
   /** @internal Null unless work on the region is queued. */

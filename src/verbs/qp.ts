@@ -6,7 +6,6 @@ import { checkBoolean, checkInteger, checkOneOf, checkOptions, IwarpError, type 
 import { nextState } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { Waiters } from '../base/waiters.ts';
-import type { WindowBinder } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { flushReceives } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
@@ -29,7 +28,8 @@ const CHANGE: Names<QpChange> = { state: true, ord: true, maxSendWr: true, maxRe
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair extends QpEndpoint implements WindowBinder {
+export class QueuePair extends QpEndpoint {
+  // A WindowBinder to the windows bound through it.
   /** @internal False if the peer is known to lack RFC 7306. */
   peerExtensions: boolean | undefined = undefined;
   #state: QpState = QP_TABLE.initial;
