@@ -2,12 +2,13 @@
  * Proves the package as its users get it: packs it, installs the tarball into an empty project, and uses every entry from ESM, from
  * require() and from strict TypeScript; then publint and attw look at the tarball. Needs the registry for the one dependency.
  *
- *   npm run package-check
+ *   npm run package-check               builds first
+ *   npm run package-check -- --built    takes dist as it is
  */
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -51,9 +52,58 @@ function entries(): string[] {
 
 function pack(folder: string): string {
   const listing = run(ROOT, 'npm', 'pack', '--ignore-scripts', '--json', '--pack-destination', folder);
-  const [packed] = JSON.parse(listing) as [{ filename: string; size: number; entryCount: number }];
-  say(`packed ${packed.filename}: ${packed.entryCount} files, ${Math.round(packed.size / 1024)} KiB`);
+  const [packed] = JSON.parse(listing) as [{ filename: string; size: number; unpackedSize: number; entryCount: number }];
+  const kib = (octets: number): string => `${Math.round(octets / 1024)} KiB`;
+  say(`packed ${packed.filename}: ${packed.entryCount} files, ${kib(packed.size)}, unpacked ${kib(packed.unpackedSize)}`);
   return join(folder, packed.filename);
+}
+
+/** Everything that may be in the package. */
+const SHAPES = [
+  /^(package\.json|README\.md|CHANGELOG\.md|LICENSE)$/, /^bin\/iwarp\.js$/, /^dist\/src\/[\w/-]+(\.d\.ts|\.js)$/,
+  // The suite: its modules, its golden vectors, and how to test a peer of one's own.
+  /^dist\/conformance\/(?!siw\/|mutation\/|test\/)[\w/-]+\.js$/, /^conformance\/(README\.md|vectors\/\w+\.json)$/,
+];
+/** What a module or a declaration asks for. */
+const IMPORTS = /^(?:import|export)\b[^'"]*?from\s+['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]\s*\)/gm;
+
+/** Nothing is in the package that its user cannot run or read, and nothing is missing there that a file in it asks for. */
+function checkFiles(root: string): void {
+  const files = readdirSync(root, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile()).map((entry) => relative(root, join(entry.parentPath, entry.name)).replaceAll('\\', '/'));
+  const wrong = files.filter((file) => !SHAPES.some((shape) => shape.test(file))).map((file) => `${file}: does not belong there`);
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { readonly dependencies: Readonly<Record<string, string>> };
+  for (const file of files.filter((name) => /\.(js|ts)$/.test(name))) {
+    const text = readFileSync(join(root, file), 'utf8');
+    if (text.includes('//# sourceMappingURL=')) wrong.push(`${file}: asks for a source map`);
+    if (/\.test\./.test(file)) wrong.push(`${file}: is a test`);
+    for (const [, named, loaded] of text.matchAll(IMPORTS)) {
+      const specifier = (named ?? loaded)!;
+      const found = specifier.startsWith('.')
+        ? existsSync(join(root, dirname(file), file.endsWith('.ts') ? specifier.replace(/\.[jt]s$/, '.d.ts') : specifier))
+        : specifier.startsWith('node:') || Object.keys(dependencies).some((name) => specifier === name || specifier.startsWith(`${name}/`));
+      if (!found) wrong.push(`${file}: asks for ${specifier}`);
+    }
+  }
+  if (wrong.length > 0) throw new Error(`the package is not as it should be:\n${wrong.join('\n')}`);
+  say('files: what belongs there, and all that they ask for');
+}
+
+/** The installed command: its tools, its version, the suite with its vectors; the benchmark says where it is to be found. */
+function useCommand(project: string): void {
+  const iwarp = (...args: string[]): { readonly status: number | null; readonly out: string } => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [join('node_modules', 'iwarp', 'bin', 'iwarp.js'), ...args], { cwd: project, encoding: 'utf8', timeout: LIMIT_MS });
+    return { status, out: stdout + stderr };
+  };
+  const expected: readonly (readonly [args: string, status: number, words: RegExp])[] = [
+    ['--help', 0, /rping/], ['--version', 0, /^iwarp \d+\.\d+\.\d+\n$/], ['conformance run mpa.request', 0, /\b0 failed/],
+    ['conformance vectors --check', 0, /./], ['bench --list', 1, /part of the repository/],
+  ];
+  for (const [args, status, words] of expected) {
+    const ended = iwarp(...args.split(' '));
+    if (ended.status !== status || !words.test(ended.out)) throw new Error(`iwarp ${args} has ended with ${ended.status}:\n${ended.out}`);
+  }
+  say('the installed command lists its tools, and runs the conformance suite');
 }
 
 /** An exchange over 127.0.0.1, in plain JavaScript, with whatever `load` makes of the package. */
@@ -100,6 +150,7 @@ function useFromTypeScript(project: string, specifiers: readonly string[]): void
   source.push(`
 import { connect, IwarpError, RemoteBuffer, type Connection, type IwarpErrorCode } from 'iwarp';
 import type { Fault } from 'iwarp/testing';
+import type { CompletionQueue } from 'iwarp/verbs';
 import type { TerminateInfo } from 'iwarp/wire';
 export async function fetch(ticket: Uint8Array): Promise<Uint8Array> {
   const connection: Connection = await connect({ host: '127.0.0.1', port: 4711 });
@@ -111,38 +162,44 @@ export async function fetch(ticket: Uint8Array): Promise<Uint8Array> {
 export const codeOf = (error: unknown): IwarpErrorCode | undefined => (error instanceof IwarpError ? error.code : undefined);
 export const flip: Fault = { kind: 'flip', direction: 'in', at: 3, bit: 0 };
 export const layerOf = (info: TerminateInfo): number => info.layer;
+/** What may be undefined may be handed on, under exactOptionalPropertyTypes too. */
+export const handedOn = (host?: string, signal?: AbortSignal): Promise<Connection> => connect({ port: 4711, host, signal });
+// @ts-expect-error What is marked @internal is not for users.
+export const pushOf = (cq: CompletionQueue): unknown => cq.push;
 // @ts-expect-error A port is a number. This proves that the types are there, rather than any.
 void connect({ host: '127.0.0.1', port: 'http' });
 `);
-  writeFileSync(join(project, 'use.ts'), source.join('\n'));
+  for (const file of ['use.ts', 'use.mts']) writeFileSync(join(project, file), source.join('\n'));
   const options = {
     strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, skipLibCheck: false, noEmit: true, target: 'es2023',
     lib: ['es2023', 'esnext.disposable'], types: ['node'], typeRoots: [join(ROOT, 'node_modules', '@types')],
   };
-  // The two resolutions that understand "exports": Node's, for ESM and for CommonJS sources, and bundlers'.
-  const kinds = { nodenext: { module: 'nodenext' }, bundler: { module: 'esnext', moduleResolution: 'bundler' } };
-  for (const [kind, more] of Object.entries(kinds)) {
-    writeFileSync(join(project, `tsconfig.${kind}.json`), JSON.stringify({ compilerOptions: { ...options, ...more }, files: ['use.ts'] }));
+  // The resolutions that understand "exports": Node's, and bundlers'. The older of Node's does not let a CommonJS source import ESM.
+  const kinds = {
+    node16: [['use.mts'], { module: 'node16' }], nodenext: [['use.mts', 'use.ts'], { module: 'nodenext' }],
+    bundler: [['use.ts'], { module: 'esnext', moduleResolution: 'bundler' }],
+  } as const;
+  for (const [kind, [files, more]] of Object.entries(kinds)) {
+    writeFileSync(join(project, `tsconfig.${kind}.json`), JSON.stringify({ compilerOptions: { ...options, ...more }, files }));
     run(project, process.execPath, join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', `tsconfig.${kind}.json`);
   }
-  say(`TypeScript, strict: ${specifiers.length} entries, resolved as ${Object.keys(kinds).join(' and ')}`);
+  say(`TypeScript, strict: ${specifiers.length} entries, resolved as ${Object.keys(kinds).join(', ')}`);
 }
 
 function main(): void {
   const specifiers = entries();
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-package-'));
   try {
-    run(ROOT, 'npm', 'run', 'build');
+    if (!process.argv.includes('--built')) run(ROOT, 'npm', 'run', 'build');
     const tarball = pack(folder);
     const project = join(folder, 'project');
     mkdirSync(project);
     writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'user', version: '1.0.0', private: true }));
-    run(project, 'npm', 'install', '--no-audit', '--no-fund', tarball);
+    run(project, 'npm', 'install', '--no-audit', '--no-fund', '--prefer-offline', tarball);
+    checkFiles(join(project, 'node_modules', 'iwarp'));
     useFromJavaScript(project, specifiers);
     useFromTypeScript(project, specifiers);
-    const help = run(project, process.execPath, join('node_modules', 'iwarp', 'bin', 'iwarp.js'), '--help');
-    if (!/rping/.test(help)) throw new Error('the installed command does not list its tools');
-    say('the installed command lists its tools');
+    useCommand(project);
     run(ROOT, join(BIN, 'publint'), '--strict', tarball);
     say('publint: nothing to say');
     run(ROOT, join(BIN, 'attw'), '--profile', 'esm-only', '--no-color', tarball);

@@ -1,31 +1,33 @@
 /** `connect`: the door of the promise layer that leads out. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkObject, IwarpError } from '../base/errors.ts';
+import { checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
-import { checkTarget, type TargetOptions } from '../cm/target.ts';
+import { checkTarget, TARGET_NAMES, type TargetOptions } from '../cm/target.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, createResources, destroyResources, helloOf, withHello, type EndpointOptions, type Resources,
+  checkEndpoint, createResources, destroyResources, ENDPOINT_NAMES, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { closeError, isEngineFailure, RejectedError, startupError } from './errors.ts';
+import { closeError, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends EndpointOptions, TargetOptions {
   /** Host name or address of the peer. Default `localhost`. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Octets for the peer to see with the request. Up to 492 octets, 508 with `credits: false`. */
-  readonly privateData?: ArrayBufferView;
+  readonly privateData?: ArrayBufferView | undefined;
   /** Gives up connecting: rejects with ERR_ABORTED. A connection that is there already is not touched. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
+
+const OPTIONS: Names<ConnectOptions> = { ...ENDPOINT_NAMES, ...TARGET_NAMES, privateData: true, signal: true };
 
 /**
  * Connect to an iWARP peer: our own server, Linux siw, or an adapter.
  *
- * Rejects with ERR_CONNECT (no TCP connection), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
+ * Rejects with ERR_CONNECT (no TCP connection; the `cause` is the system's error, as `net.connect` gives it), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
  * ERR_INVALID_ARGUMENT and the like for wrong options.
  *
  * @example
@@ -34,7 +36,7 @@ export interface ConnectOptions extends EndpointOptions, TargetOptions {
  * await connection.close();
  */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const signal = checkSignal(options.signal);
   const target = checkTarget(options, 'localhost');
   const endpoint = checkEndpoint(options);
@@ -95,7 +97,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
           failure ??= startupError(event.reason);
           break;
         case 'unreachable':
-          fail(isEngineFailure(event.error) ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
+          fail(event.error instanceof IwarpError ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
           break;
         case 'disconnected':
           fail(closeError(event.cause, event.error, event.terminate));

@@ -32,15 +32,17 @@ import { Waiters } from '../base/waiters.ts';
 /** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
   /** Mark the message for a peer that waits for solicited events only. */
-  readonly solicited?: boolean;
+  readonly solicited?: boolean | undefined;
   /** STag of the peer to invalidate when the message is delivered: the ticket has served its purpose. */
-  readonly invalidate?: number;
+  readonly invalidate?: number | undefined;
 }
 
 /** Completions taken per poll. */
 const POLL_BATCH = 64;
 const ATOMIC_OCTETS = 8;
 const TEXT = new TextEncoder();
+/** What `send` takes. */
+const SENT = 'a string, a MemoryRegion, an Sge or an ArrayBufferView';
 
 /** Immediate Data that this layer keeps for itself between two of our own endpoints. */
 const isOurs = (immediate: bigint): boolean => isGrant(immediate) || isFarewell(immediate);
@@ -227,7 +229,7 @@ export class Connection {
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
-    const { sges, inline, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data);
+    const { sges, inline, length, cleanup } = sourceMemory(this.#r, 'data', typeof data === 'string' ? TEXT.encode(data) : data, SENT);
     if (this.#peer !== null && length > this.#peer.maxMessage) {
       cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
@@ -242,7 +244,7 @@ export class Connection {
    * @example
    * await connection.sendImmediate(42n);
    */
-  async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean } = {}): Promise<void> {
+  async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean | undefined } = {}): Promise<void> {
     const signal = this.#checkCall(options);
     const { solicited } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
@@ -304,7 +306,7 @@ export class Connection {
    * @example
    * const before = await connection.fetchAdd(counter, 1n);
    */
-  async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint } = {}): Promise<bigint> {
+  async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint | undefined } = {}): Promise<bigint> {
     const signal = this.#checkCall(options);
     const { addMask } = options;
     checkU64('add', add);
@@ -328,7 +330,7 @@ export class Connection {
    */
   async compareSwap(
     remote: RemoteBuffer, compare: bigint, swap: bigint,
-    options: OperationOptions & { readonly compareMask?: bigint; readonly swapMask?: bigint } = {},
+    options: OperationOptions & { readonly compareMask?: bigint | undefined; readonly swapMask?: bigint | undefined } = {},
   ): Promise<bigint> {
     const signal = this.#checkCall(options);
     const { compareMask, swapMask } = options;

@@ -1,5 +1,5 @@
 /** What both sides of the promise layer are made of: options, and the queues and buffers of one connection. */
-import { checkBoolean, checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { CompletionQueue } from '../verbs/cq.ts';
@@ -17,35 +17,41 @@ export interface EndpointOptions {
    * Messages that can wait unread or unreleased. Default 64; with `engine: 'worker'` 256, or as many as 4 MiB of buffers hold if those are more than
    * 64, for there a credit has to pass from thread to thread.
    */
-  readonly receives?: number;
+  readonly receives?: number | undefined;
   /** Largest message that can be received, octets. Default 16 KiB. `receives` buffers of this size are allocated. */
-  readonly maxMessage?: number;
+  readonly maxMessage?: number | undefined;
   /** Operations that can be under way at once; further ones wait in line. Default 256. */
-  readonly sends?: number;
+  readonly sends?: number | undefined;
   /** Announce and use credits between two of our own endpoints. Default true; switch off for peers that read private data closely. */
-  readonly credits?: boolean;
+  readonly credits?: boolean | undefined;
   /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits: grants are Immediate Data. */
-  readonly extensions?: boolean;
+  readonly extensions?: boolean | undefined;
   /**
    * Whether a foreign peer has Immediate Data and atomics: nothing on the wire tells. With `false` those calls reject with ERR_NOT_SUPPORTED
    * before anything is sent. Default: `false` with the presets of peers that lack them, else not known. Our own kind announces it.
    */
-  readonly peerExtensions?: boolean;
+  readonly peerExtensions?: boolean | undefined;
   /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
-  readonly pd?: ProtectionDomain;
+  readonly pd?: ProtectionDomain | undefined;
   /** Device, transport and clock; the process's own by default. */
-  readonly rnic?: Rnic;
+  readonly rnic?: Rnic | undefined;
   /** Which of the process's own devices, without `rnic`: one that works in this thread, or one in worker threads. */
-  readonly engine?: EngineKind;
+  readonly engine?: EngineKind | undefined;
   /** Start from what suits this kind of peer; `policy` then changes single points of it. */
-  readonly preset?: PresetName;
+  readonly preset?: PresetName | undefined;
   /** What this connection asks for and grants in start-up and on the wire, as a difference from the preset or from {@link DEFAULT_POLICY}. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Reads and atomics that the peer, and we, may have outstanding; what the policy says by default. */
-  readonly ird?: number;
+  readonly ird?: number | undefined;
   /** Reads and atomics that we may have outstanding at the peer (ORD); what the policy says by default. */
-  readonly ord?: number;
+  readonly ord?: number | undefined;
 }
+
+/** @internal */
+export const ENDPOINT_NAMES: Names<EndpointOptions> = {
+  receives: true, maxMessage: true, sends: true, credits: true, extensions: true, peerExtensions: true, pd: true, rnic: true, engine: true,
+  preset: true, policy: true, ird: true, ord: true,
+};
 
 const DEFAULT_RECEIVES = 64;
 /** In a worker a credit takes six hand-overs there and back, between threads that sleep: as many messages as pass meanwhile. */
@@ -79,9 +85,10 @@ export interface Endpoint {
 export function checkEndpoint(options: EndpointOptions): Endpoint {
   const { pd, credits = true, extensions = true, sends = DEFAULT_SENDS } = options;
   // Only undefined means the default: null is somebody's mistake.
-  const rnic = options.rnic === undefined ? defaultRnic(options.engine) : checkRnic('options.rnic', options.rnic);
-  if (options.rnic !== undefined && options.engine !== undefined && checkEngine('options.engine', options.engine) !== engineOf(rnic)) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${options.engine}, but options.rnic works in ${engineOf(rnic)}`);
+  const engine = options.engine === undefined ? undefined : checkEngine('options.engine', options.engine);
+  const rnic = options.rnic === undefined ? defaultRnic(engine) : checkRnic('options.rnic', options.rnic);
+  if (options.rnic !== undefined && engine !== undefined && engine !== engineOf(rnic)) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `options.engine is ${engine}, but options.rnic works in ${engineOf(rnic)}`);
   }
   const { limits } = rnic.device;
   const maxMessage = checkInteger('options.maxMessage', options.maxMessage === undefined ? DEFAULT_MAX_MESSAGE : options.maxMessage, 0, limits.maxMessage);
@@ -107,7 +114,7 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
     peerExtensions: checkPeerExtensions(options),
     pd: pd ?? null,
     rnic,
-    policy: resolvePolicy(options.policy, presetPolicy(options.preset)),
+    policy: resolvePolicy(options.policy, presetPolicy(options.preset), 'options.policy'),
     ird: depth('ird', limits.maxQpRdAtom),
     ord: depth('ord', limits.maxQpInitRdAtom),
   };

@@ -9,7 +9,7 @@ import { observe } from '../observe/devices.ts';
 import { tappable } from '../observe/taps.ts';
 import type { Transport } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
-import { environmentCrc32c, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { environmentCrc32c } from '../crc32c/engine.ts';
 import { readMemory } from '../crc32c/memory.ts';
 import { WorkerProgress, type EngineOptions, type EngineSettings } from '../engine/progress.ts';
 import { resolveBusyPoll } from '../transport/busy-poll.ts';
@@ -32,24 +32,24 @@ export interface Rnic {
 /** Options of {@link openRnic}. */
 export interface RnicOptions extends DeviceOptions {
   /** Default: TCP. `iwarp/testing` has an in-memory one. */
-  readonly transport?: Transport;
+  readonly transport?: Transport | undefined;
   /** Clock and timers; the real ones by default, virtual time for tests. */
-  readonly scheduler?: Scheduler;
+  readonly scheduler?: Scheduler | undefined;
   /**
    * Where the streams run: `thread`, the one that calls, or `worker`, in worker threads. There the peer can read and write the memory of a
    * process whose main thread is busy. Memory to register then has to be over a SharedArrayBuffer ({@link Device.newMemory}), the network
    * is TCP and the clock the real one. Default: the environment variable IWARP_ENGINE, else `thread`; always `thread` with a transport or
    * a scheduler of one's own.
    */
-  readonly engine?: EngineKind;
+  readonly engine?: EngineKind | undefined;
   /** Worker threads; connections are spread over them. Default 1. */
-  readonly engines?: number;
+  readonly engines?: number | undefined;
   /**
    * Microseconds for which the event loop, of the engines' threads and of this one, goes round without sleeping behind what has come from the
    * network or the other thread: the next message then meets nobody asleep. It costs processor time, of which waiting in vain is a small part: polling rests
    * where nothing comes of it. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50, with one processor 0.
    */
-  readonly busyPoll?: number;
+  readonly busyPoll?: number | undefined;
 }
 
 /** Where the streams of a device run. */
@@ -89,7 +89,8 @@ export function openRnic(options: RnicOptions = {}): Rnic {
   }
   if (transport !== undefined) checkMethods('options.transport', transport, ['connect', 'listen']);
   checkMethods('options.scheduler', scheduler, ['now', 'at', 'defer']);
-  const device = new Device({ defer: (task) => scheduler.defer(task), ...deviceOptions });
+  const { defer = (task: () => void): void => scheduler.defer(task) } = deviceOptions;
+  const device = new Device({ ...deviceOptions, defer });
   return announced({ device, cm: engine === 'worker' ? overEngines(device, options, engines) : inThread(device, transport, scheduler, busyPoll), scheduler });
 }
 
@@ -178,7 +179,7 @@ function overEngines(device: Device, options: RnicOptions, engines: number): Con
 
 /** What the environment says is read and checked here, where a wrong word can be thrown at who has written it. */
 function engineOptions(device: Device, { crc32c, busyPoll }: RnicOptions): EngineOptions {
-  return { crc32c: crc32c ?? (environmentCrc32c() as Crc32cEngineName | 'auto'), receive: resolveReceive(), busyPoll: resolveBusyPoll(busyPoll), stagLimit: device.limits.maxMr };
+  return { crc32c: crc32c ?? environmentCrc32c(), receive: resolveReceive(), busyPoll: resolveBusyPoll(busyPoll), stagLimit: device.limits.maxMr };
 }
 
 function checkMethods(name: string, value: unknown, methods: readonly string[]): void {

@@ -66,13 +66,13 @@ export class RejectedError extends IwarpError {
 /** A connection that a server did not get, see {@link ServerOptions.onFailure}. */
 export interface ServerFailure {
   /**
-   * - `accept`: the system could not accept it, being out of descriptors, say;
+   * - `accept`: the system could not accept it, being out of descriptors, say; with ERR_ENGINE_FAILED the server will accept nothing any more;
    * - `refused`: there were `maxPending` others in start-up;
    * - `start-up`: its frames were wrong, it was too slow, or it left before it was established;
    * - `limit`: a limit of the device was in the way; it has been rejected.
    */
   readonly kind: 'accept' | 'refused' | 'start-up' | 'limit';
-  /** ERR_CONNECT, ERR_LIMIT, ERR_STARTUP, ERR_TIMEOUT, ERR_CONNECTION_RESET or ERR_TERMINATED, with a message that says what was wrong. */
+  /** ERR_CONNECT, ERR_LIMIT, ERR_STARTUP, ERR_TIMEOUT, ERR_CONNECTION_RESET, ERR_TERMINATED or ERR_ENGINE_FAILED, with a message that says what was wrong. */
   readonly error: IwarpError;
   /** Who it was, where that is known. */
   readonly remoteAddress: PortAddress | undefined;

@@ -8,7 +8,7 @@ export type LatencyKind = 'send' | 'rdma-write' | 'rdma-read' | 'atomic' | 'imme
 /** The largest latency told apart; longer ones count as this. */
 const HIGHEST_NS = 60_000_000_000;
 
-/** @internal */
+/** What operations record into. */
 export class LatencyRecorder {
   readonly histograms: Readonly<Record<LatencyKind, RecordableHistogram>> = {
     send: make(), 'rdma-write': make(), 'rdma-read': make(), atomic: make(), immediate: make(),

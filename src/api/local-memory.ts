@@ -2,7 +2,7 @@
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { SgeList } from '../rdmap/work.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
-import { addSge, MemoryRegion, type RegisterOptions, type Sge } from '../verbs/memory.ts';
+import { addSge, ELEMENT, MemoryRegion, WHOLE_REGION, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import { GivenMemory } from '../verbs/post.ts';
 import type { Resources } from './endpoint.ts';
 import type { Local } from './lenders.ts';
@@ -17,7 +17,7 @@ export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | numb
 /** Options of {@link Connection.allocate}. */
 export interface AllocateOptions extends RegisterOptions {
   /** Over a SharedArrayBuffer, for use by other threads too. With `engine: 'worker'` memory is so in any case. */
-  readonly sharedMemory?: boolean;
+  readonly sharedMemory?: boolean | undefined;
 }
 
 const ACCESS_NAMES: Readonly<Record<Exclude<PeerAccess, number>, number>> = {
@@ -57,20 +57,25 @@ const scratch = new SgeList();
 /** @internal What memory for an operation is taken from. */
 type Own = Pick<Resources, 'pd' | 'lender' | 'inline'>;
 
+/** What a call takes for memory, in the words of its error. */
+const KINDS = 'a MemoryRegion, an Sge or an ArrayBufferView';
+
 /** @internal Check memory for an operation that needs `access` of it; a view is registered for its time. */
-export function localMemory(own: Own, name: string, memory: LocalMemory, access: number): Local {
+export function localMemory(own: Own, name: string, memory: LocalMemory, access: number, kinds: string = KINDS): Local {
   const { pd, lender } = own;
   let sge: Sge;
+  let index: number = ELEMENT;
   if (memory instanceof MemoryRegion) {
     sge = { mr: memory };
+    index = WHOLE_REGION;
   } else if (ArrayBuffer.isView(memory)) {
     return lender.lend(checkBytes(name, memory), access);
   } else if ((memory as Sge | null | undefined)?.mr instanceof MemoryRegion) {
     sge = memory as Sge;
   } else {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a MemoryRegion, an Sge or an ArrayBufferView, got ${show(memory)}`);
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be ${kinds}, got ${show(memory)}`);
   }
-  addSge(name, 0, sge, pd, access, scratch);
+  addSge(name, index, sge, pd, access, scratch);
   const { offset, length, bytes } = scratch.first;
   scratch.clear();
   return { sge: { mr: sge.mr, offset, length }, length, bytes: bytes.subarray(offset, offset + length), cleanup: null };
@@ -88,7 +93,7 @@ interface Source {
  * @internal The same as {@link localMemory} for memory that is only read: what is short goes into the queue entry, and other octets of
  * this thread's own need no STag, which is for those who ask from elsewhere.
  */
-export function sourceMemory(own: Own, name: string, memory: LocalMemory): Source {
+export function sourceMemory(own: Own, name: string, memory: LocalMemory, kinds?: string): Source {
   if (ArrayBuffer.isView(memory)) {
     const bytes = checkBytes(name, memory);
     const { length } = bytes;
@@ -97,7 +102,7 @@ export function sourceMemory(own: Own, name: string, memory: LocalMemory): Sourc
       return { sges: undefined, inline: new GivenMemory(bytes, short), length, cleanup: null };
     }
   }
-  const { sge, length, cleanup } = localMemory(own, name, memory, 0);
+  const { sge, length, cleanup } = localMemory(own, name, memory, 0, kinds);
   return { sges: [sge], inline: undefined, length, cleanup };
 }
 

@@ -18,7 +18,7 @@ export interface OperationOptions {
    * Gives up waiting: the promise rejects with ERR_ABORTED. An operation still in line is never started. One that is on its way cannot be
    * called back: its memory stays in use until `drain` or the end of the connection.
    */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A work request to which the line gives its number. A spread into one with a number would cost more than all of posting. */

@@ -1,5 +1,5 @@
 /** Remote buffers: what one side tells the other so that it can read and write memory. */
-import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import { asNumberIfSafe, checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
 
 /** @internal Throws ERR_INVALID_ARGUMENT unless `remote` is a RemoteBuffer. */
@@ -38,19 +38,22 @@ export class RemoteBuffer {
 
   /** The ticket to a registered region or a bound window. */
   static of(region: { readonly rkey: number; readonly addr: bigint; readonly length: number }): RemoteBuffer {
+    checkObject('region', region);
     return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, 0xffff_ffff));
   }
 
   /**
-   * Part of this buffer; ERR_OUT_OF_RANGE beyond its end.
+   * Part of this buffer, to its end where no length is given.
+   *
+   * @throws ERR_INVALID_ARGUMENT for what is no count of octets, ERR_OUT_OF_RANGE beyond its end
    *
    * @example
    * const header = remote.slice(0, 64);
    */
   slice(offset: number, length?: number): RemoteBuffer {
-    checkInteger('offset', offset, 0, this.length);
-    const octets = length === undefined ? this.length - offset : length;
-    if (!Number.isInteger(octets) || octets < 0 || offset + octets > this.length) {
+    checkInteger('offset', offset, 0, Number.MAX_SAFE_INTEGER);
+    const octets = length === undefined ? Math.max(this.length - offset, 0) : checkInteger('length', length, 0, Number.MAX_SAFE_INTEGER);
+    if (offset + octets > this.length) {
       throw new IwarpError('ERR_OUT_OF_RANGE', `${octets} octets from ${offset} pass the remote buffer's ${this.length} octets`);
     }
     return new RemoteBuffer(this.rkey, this.address + BigInt(offset), octets);

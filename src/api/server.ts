@@ -1,17 +1,17 @@
 /** `createServer`: the door that peers come in by. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { checkFunction, checkInteger, checkObject, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
-import type { BindOptions } from '../cm/target.ts';
+import { BIND_NAMES, type BindOptions } from '../cm/target.ts';
 import { privateDataRoom } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, createResources, destroyResources, helloOf, withHello,
+  checkEndpoint, createResources, destroyResources, ENDPOINT_NAMES, helloOf, withHello,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
-import { closeError, RejectedError, startupError, type ServerFailure } from './errors.ts';
+import { closeError, isEngineFailure, RejectedError, startupError, type ServerFailure } from './errors.ts';
 import { decodeHello, type Hello } from './hello.ts';
 import type { OperationOptions } from './operations.ts';
 import { Waiters } from '../base/waiters.ts';
@@ -22,27 +22,30 @@ export interface ServerOptions extends EndpointOptions {
    * Decide on each request before it is accepted: return octets for the accepting Reply, nothing, or throw a {@link RejectedError} whose
    * private data goes into the rejecting Reply. May be async.
    */
-  readonly onRequest?: (request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>;
+  readonly onRequest?: ((request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>) | undefined;
   /**
    * Told of what goes wrong in `onRequest` (anything thrown but a RejectedError; the request is rejected) and in the connection function
    * (anything but the connection's own end; the connection is dropped). Without it such an error is thrown to the process, as Node does
    * with unhandled ones.
    */
-  readonly onError?: (error: unknown, connection: Connection | undefined) => void;
+  readonly onError?: ((error: unknown, connection: Connection | undefined) => void) | undefined;
   /**
    * Told of connections that never came to be: what peers do wrong, and what stands in the way of accepting them. None of it harms the
    * server, and without this function it is passed over; `rnic.cm.counters()` has counted it.
    */
-  readonly onFailure?: (failure: ServerFailure) => void;
+  readonly onFailure?: ((failure: ServerFailure) => void) | undefined;
   /** Connections that may be in start-up at a time. */
-  readonly maxPending?: number;
+  readonly maxPending?: number | undefined;
 }
 
 /** Where {@link Server.listen} listens. */
 export interface ServerListenOptions extends BindOptions {
   /** Closes the server when it is aborted, also while it binds: `listen` then rejects with ERR_ABORTED. Connections are closed in order. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
+
+const OPTIONS: Names<ServerOptions> = { ...ENDPOINT_NAMES, onRequest: true, onError: true, onFailure: true, maxPending: true };
+const LISTEN_OPTIONS: Names<ServerListenOptions> = { ...BIND_NAMES, signal: true };
 
 /** A request as {@link ServerOptions.onRequest} sees it. */
 export interface ServerRequest {
@@ -77,11 +80,13 @@ export class Server {
   readonly #accepted: Connection[] = [];
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
+  /** What the engine under the listener has failed with. */
+  #lost: IwarpError | null = null;
   #state: 'new' | 'binding' | 'listening' | 'closed' = 'new';
 
   /** @internal Use {@link createServer}. */
   constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
-    checkObject('options', options);
+    checkOptions('options', options, OPTIONS);
     if (onConnection !== undefined) checkFunction('onConnection', onConnection);
     for (const name of ['onRequest', 'onError', 'onFailure'] as const) {
       if (options[name] !== undefined) checkFunction(`options.${name}`, options[name]);
@@ -98,10 +103,10 @@ export class Server {
   /**
    * Bind and listen.
    *
-   * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
+   * Rejects with ERR_CONNECT if the address cannot be had (the `cause` is the system's error), ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
-    checkObject('options', where);
+    checkOptions('options', where, LISTEN_OPTIONS);
     const { signal: given, ...target } = where;
     const signal = checkSignal(given);
     if (this.#state !== 'new') throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);
@@ -140,6 +145,7 @@ export class Server {
     checkSignal(options.signal);
     this.#state = 'closed';
     while (this.#waiting.next(null));
+    this.#accepted.length = 0; // nobody has taken them, and they are among those that are closed
     const listener = this.#listener;
     if (listener !== null) await new Promise<void>((resolve) => listener.close(resolve));
     await Promise.all([...this.#connections].map((connection) => connection.close(options)));
@@ -150,12 +156,16 @@ export class Server {
     await this.close();
   }
 
-  /** The next connection, for a server without a function; null when the server is closed. */
+  /** The next connection, for a server without a function; null when the server is closed. Rejects with ERR_ENGINE_FAILED where none can come. */
   async accept(options: OperationOptions = {}): Promise<Connection | null> {
     checkObject('options', options);
     const signal = checkSignal(options.signal);
     if (signal?.aborted === true) throw abortError(signal);
-    return this.#accepted.shift() ?? (this.#state === 'closed' ? null : await this.#waiting.wait(signal));
+    const next = this.#accepted.shift();
+    if (next !== undefined) return next;
+    if (this.#state === 'closed') return null;
+    if (this.#lost !== null) throw this.#lost;
+    return await this.#waiting.wait(signal);
   }
 
   /** Connections as they come, as {@link Server.accept} gives them; ends when the server is closed. */
@@ -247,6 +257,10 @@ export class Server {
         this.#fail({ kind: 'refused', error: new IwarpError('ERR_LIMIT', 'maxPending connections are in start-up'), remoteAddress });
         break;
       case 'accept-error':
+        if (isEngineFailure(error)) {
+          this.#lost = error;
+          this.#waiting.rejectAll(error);
+        }
         this.#fail({
           kind: 'accept', error: error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', String(error), { cause: error }), remoteAddress,
         });
@@ -313,7 +327,7 @@ export type ConnectionFunction = (connection: Connection) => void | Promise<void
 
 /** Codes with which a connection's calls fail because it has ended, or because the peer ended it by refusing them. */
 const CONNECTION_ENDS: ReadonlySet<string> = new Set([
-  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED', 'ERR_WORK_COMPLETION',
+  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED', 'ERR_WORK_COMPLETION', 'ERR_ENGINE_FAILED',
 ]);
 
 /** Looked at again after a wait: the compiler takes the first look for good. */

@@ -4,7 +4,7 @@ import { checkObject, IwarpError, show } from './errors.ts';
 /** What every call that waits takes. */
 export interface WaitOptions {
   /** Gives up waiting: the promise rejects with ERR_ABORTED. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `options` is an object whose `signal` is undefined or an AbortSignal; returns the signal. */

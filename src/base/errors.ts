@@ -23,7 +23,7 @@ export const ERROR_CODES = {
   ERR_REJECTED: 'The peer rejected the connection (MPA Reply with R=1); `privateData` carries its words.',
   ERR_STARTUP: 'MPA start-up failed: a malformed frame, an unusable revision or failed negotiation.',
   ERR_TIMEOUT: 'The peer did not answer in time.',
-  ERR_CONNECT: 'The TCP connection could not be made.',
+  ERR_CONNECT: 'No TCP connection could be made, or the address not be had; the `cause` is the system\'s error.',
   ERR_TERMINATED: 'A Terminate message ended the stream; `terminate` carries it decoded.',
   ERR_CONNECTION_CLOSED: 'The connection was closed before the operation completed.',
   ERR_CONNECTION_RESET: 'The connection was reset or lost.',
@@ -31,7 +31,7 @@ export const ERROR_CODES = {
   ERR_WORK_COMPLETION: 'The work request completed with an error status; the message names it.',
   ERR_NOT_SHARED: 'The device works in other threads: memory to register must be over a SharedArrayBuffer.',
   ERR_ENGINE_FAILED: 'The worker thread that carries the connections of the device has failed or was stopped.',
-  ERR_ABORTED: 'The AbortSignal given to the call was aborted.',
+  ERR_ABORTED: 'The AbortSignal given to the call was aborted; the `name` is `AbortError`, as of Node\'s own, the `cause` is the reason.',
   ERR_INTERNAL: 'What cannot be has happened, such as an input that a state machine does not list: a bug in this package.',
 } as const;
 
@@ -52,7 +52,8 @@ export class IwarpError extends Error {
 
   constructor(code: IwarpErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
-    this.name = 'IwarpError';
+    // What Node calls it, and what code asks for that does not know ours.
+    this.name = code === 'ERR_ABORTED' ? 'AbortError' : 'IwarpError';
     this.code = code;
   }
 }
@@ -93,6 +94,17 @@ export function checkBytes(name: string, value: unknown): Uint8Array {
 /** Throws ERR_INVALID_ARGUMENT unless `value` is an object. */
 export function checkObject(name: string, value: unknown): asserts value is object {
   if (typeof value !== 'object' || value === null) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an object, got ${show(value)}`);
+}
+
+/** The names of a bag of options, all of them. */
+export type Names<T> = { readonly [K in keyof T]-?: true };
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` is an object without other names than the known ones: a name that nobody reads is a typing error. */
+export function checkOptions<T>(name: string, value: unknown, known: Names<T>): asserts value is object {
+  checkObject(name, value);
+  for (const key in value) {
+    if (known[key as never] !== true && Object.hasOwn(value, key)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.${key} is not a known option`);
+  }
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `value` is a function. */

@@ -11,10 +11,9 @@ import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { QueuePair } from '../verbs/qp.ts';
-import type { QpController } from '../verbs/qp-types.ts';
 import type { Census } from './census.ts';
 import type { CmEvent, ConnectionParameters } from './events.ts';
-import type { LinkHandler, StreamLink } from './link.ts';
+import type { StreamLink } from './link.ts';
 
 /** Peers that say the same without private data of their own share a record. */
 const lastParameters = new LastEqual<ConnectionParameters>();
@@ -22,11 +21,11 @@ const lastParameters = new LastEqual<ConnectionParameters>();
 /** Connection parameters of the side that connects or accepts (rdma_conn_param). */
 export interface ConnParam {
   /** Up to 512 octets on revision 1, 508 on revision 2 (ENH-004). */
-  readonly privateData?: ArrayBufferView;
+  readonly privateData?: ArrayBufferView | undefined;
   /** Reads the peer may have outstanding here (IRD). */
-  readonly responderResources?: number;
+  readonly responderResources?: number | undefined;
   /** Reads we may have outstanding there (ORD). */
-  readonly initiatorDepth?: number;
+  readonly initiatorDepth?: number | undefined;
 }
 
 /** @internal Check private data against the room in the frame it goes into (MPA-018, ENH-004). */
@@ -56,7 +55,8 @@ export interface ConnectionContext {
 /**
  * A connection: events to one handler, and the calls that the state allows.
  */
-export abstract class CmConnection implements QpController, LinkHandler {
+export abstract class CmConnection {
+  // A LinkHandler to its link, a QpController to its queue pair.
   /** Which side of the connection this is. */
   abstract readonly role: 'active' | 'passive';
   /** @internal */

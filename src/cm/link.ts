@@ -13,7 +13,7 @@ import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { RdmaStream } from '../rdmap/stream.ts';
 import type { StreamConfig, StreamCounters, StreamEndpoint, StreamEvent, StreamResources } from '../rdmap/stream-types.ts';
-import type { ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, Transport } from '../transport/port.ts';
+import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, Transport } from '../transport/port.ts';
 import { StreamDriver } from './driver.ts';
 
 /** What a link tells its connection. */
@@ -124,6 +124,10 @@ const NOTHING = (): void => undefined;
 /** Handler of a port that is turned away. */
 const REFUSED = { onData: NOTHING, onEnd: NOTHING, onClose: NOTHING };
 
+function errorOf(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
+
 /** Streams driven in the thread of the caller. */
 export class ThreadProgress implements Progress {
   readonly #transport: Transport;
@@ -139,7 +143,7 @@ export class ThreadProgress implements Progress {
 
   connect(request: ConnectRequest, handler: LinkHandler): StreamLink {
     const link = new ThreadLink(this.#scheduler);
-    link.connecting(this.#transport.connect(request.target, (port, error) => {
+    link.connecting(this.#dial(request.target, (port, error) => {
       link.connecting(null);
       if (port === undefined) {
         handler.failed(error ?? new IwarpError('ERR_CONNECT', 'the transport has made no connection, and gives no reason'));
@@ -169,7 +173,26 @@ export class ThreadProgress implements Progress {
       link.stream.start(link.now(), null, NO_BYTES, NO_WISHES);
       link.begin();
     };
-    this.#transport.listen(request.target, accept, ready, (error) => handler.acceptFailed(error));
+    try {
+      this.#transport.listen(request.target, accept, ready, (error) => handler.acceptFailed(error));
+    } catch (error) {
+      this.#scheduler.defer(() => ready(undefined, errorOf(error)));
+    }
+  }
+
+  /** A transport that throws cannot connect: it must not end what else goes on in this thread. */
+  #dial(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect {
+    try {
+      return this.#transport.connect(target, done);
+    } catch (error) {
+      let state: 'pending' | 'cancelled' = 'pending';
+      this.#scheduler.defer(() => {
+        if (state === 'pending') done(undefined, errorOf(error));
+      });
+      return () => {
+        state = 'cancelled';
+      };
+    }
   }
 
   #stream(role: 'initiator' | 'responder', policy: ConnectionPolicy, confirm: boolean, port: Port): RdmaStream {

@@ -4,40 +4,40 @@
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
 import { Admission, type Place } from './admission.ts';
-import { checkBind, checkTarget, type BindOptions, type Target, type TargetOptions } from './target.ts';
+import { checkBind, checkTarget, type BindOptions, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
-import { privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import { DEFAULT_POLICY, privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
-import type { PortAddress, PortListener, Transport } from '../transport/port.ts';
+import type { ConnectTarget, PortAddress, PortListener, Transport } from '../transport/port.ts';
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
 import { Census, type DeviceCounters } from './census.ts';
 import type { CmEvent } from './events.ts';
-import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress, type StreamLink } from './link.ts';
+import { ThreadProgress, type LinkHandler, type Progress, type StreamLink } from './link.ts';
 
 /** Where and how to connect. */
 export interface ConnectOptions extends ConnParam, TargetOptions {
   /** Host name or address of the peer. */
   readonly host: string;
   /** Differences from {@link DEFAULT_POLICY}. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). */
-  readonly confirm?: boolean;
+  readonly confirm?: boolean | undefined;
 }
 
 /** Where and how to listen. */
 export interface ListenOptions extends BindOptions {
   /** Differences from {@link DEFAULT_POLICY}, for each connection that comes here. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /**
    * Connections that may be in start-up or waiting for the ULP's decision at a time; further ones are reset (SEC-033). The default holds
    * a burst of clients and costs at most 64 KiB each. As many more may be waiting for their peers to close after their start-up has failed.
    */
-  readonly maxPending?: number;
+  readonly maxPending?: number | undefined;
   /** Told of each connection whose start-up ended before there was a request to answer: bad frame, time-out, loss (MPA-004, MPA-019). */
-  readonly onFailure?: (failure: ListenFailure) => void;
+  readonly onFailure?: ((failure: ListenFailure) => void) | undefined;
 }
 
 /** A connection that never became a request. */
@@ -46,7 +46,7 @@ export interface ListenFailure {
   readonly reason: StartupFailure | 'too-many-pending' | 'accept-error';
   /** Who it was; undefined if the connection was gone before it could be asked. */
   readonly remoteAddress: PortAddress | undefined;
-  /** What the system said, with `accept-error`. */
+  /** What the system said, with `accept-error`; ERR_ENGINE_FAILED where nothing will be accepted any more. */
   readonly error?: Error;
 }
 
@@ -82,7 +82,7 @@ export class ConnectionManager {
     checkQp('qp', qp);
     checkObject('options', options);
     const target = checkTarget(options);
-    const policy = resolvePolicy(options.policy);
+    const policy = resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy');
     const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
     qp.attach(connection);
     connection.open(this.#progress, target);
@@ -92,7 +92,8 @@ export class ConnectionManager {
   /**
    * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` gets each connection whose Request is good; answer it with `accept`
    * or `reject`. Settles when the address is bound.
-   * Rejects with ERR_CONNECT if the address cannot be had, ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know.
+   * Rejects with ERR_CONNECT if the address cannot be had (its `cause` is the system's error, with `code`, `errno`, `syscall`, `address` and `port`),
+   * ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know, ERR_ENGINE_FAILED.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED on a device that has been closed
    *
@@ -110,13 +111,13 @@ export class ConnectionManager {
     const maxPending = checkInteger('options.maxPending', options.maxPending === undefined ? DEFAULT_MAX_PENDING : options.maxPending, 1, 1_000_000);
     const { onFailure } = options;
     if (onFailure !== undefined) checkFunction('options.onFailure', onFailure);
-    const context = this.#context(resolvePolicy(options.policy));
+    const context = this.#context(resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy'));
     const listener = new CmListener(context, maxPending, onRequest, onFailure, this.device.limits.maxQpRdAtom);
     return new Promise((resolve, reject) => {
       this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {
         if (bound === undefined) {
-          const unable = error instanceof IwarpError && error.code === 'ERR_NOT_SUPPORTED';
-          reject(unable ? error : new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
+          // A transport of ours, and an engine that has failed, say all there is to say.
+          reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
           return;
         }
         listener.bound(bound);
@@ -169,7 +170,7 @@ export class ActiveConnection extends CmConnection {
   }
 
   /** @internal */
-  open(progress: Progress, target: Target): void {
+  open(progress: Progress, target: ConnectTarget): void {
     const { policy } = this.context;
     this.link = progress.connect({
       target, policy, confirm: this.#confirm, endpoint: this.#qp, privateData: this.#privateData, wishes: this.#wishes,
@@ -337,7 +338,8 @@ export class PassiveConnection extends CmConnection {
 }
 
 /** A bound listener. */
-export class CmListener implements ListenHandler {
+export class CmListener {
+  // A ListenHandler to what listens for it.
   readonly #context: ConnectionContext;
   /** @internal */
   readonly admission: Admission;
@@ -400,7 +402,7 @@ export class CmListener implements ListenHandler {
 
   /** @internal */
   acceptFailed(error: Error): void {
-    this.#report({ reason: 'accept-error', remoteAddress: undefined, error });
+    if (!this.#closed) this.#report({ reason: 'accept-error', remoteAddress: undefined, error });
   }
 
   /** The user's code runs behind the present stack. */

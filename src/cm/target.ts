@@ -1,26 +1,24 @@
 /** Where a connection goes, and where one is waited for, as everything that connects or listens takes it. */
-import { checkBoolean, checkInteger, IwarpError, show } from '../base/errors.ts';
-import type { ListenTarget } from '../transport/port.ts';
+import { checkBoolean, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
+import { isIpAddress } from '../transport/ip-address.ts';
+import type { ConnectTarget, ListenTarget } from '../transport/port.ts';
 
 /** The peer's address, and our own. */
 export interface TargetOptions {
   /** Host name or address of the peer. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** TCP port of the peer, 1 to 65535. */
   readonly port: number;
-  /** Address to bind to before connecting; the system picks one by default. */
-  readonly localAddress?: string;
+  /** IP address to bind to before connecting, no name; the system picks one by default. */
+  readonly localAddress?: string | undefined;
   /** Port to bind to before connecting; 0, the default, lets the system pick. */
-  readonly localPort?: number;
+  readonly localPort?: number | undefined;
   /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
-  readonly family?: 4 | 6;
+  readonly family?: 4 | 6 | undefined;
 }
 
-/** What {@link TargetOptions} come to: nothing in it is undefined. */
-export type Target = TargetOptions & { readonly host: string };
-
-/** Throws ERR_INVALID_ARGUMENT for what is wrong; `host` is taken where none is given. */
-export function checkTarget(options: TargetOptions, host?: string): Target {
+/** What {@link TargetOptions} come to: nothing in it is undefined. Throws ERR_INVALID_ARGUMENT for what is wrong; `host` is taken where none is given. */
+export function checkTarget(options: TargetOptions, host?: string): ConnectTarget {
   const { port, localAddress, localPort, family } = options;
   const target = options.host === undefined ? host : options.host;
   checkHost('options.host', target);
@@ -29,7 +27,7 @@ export function checkTarget(options: TargetOptions, host?: string): Target {
   if (family !== undefined && family !== 4 && family !== 6) {
     throw new IwarpError('ERR_INVALID_ARGUMENT', `options.family must be 4 or 6, got ${show(family)}`);
   }
-  if (localAddress !== undefined) checkHost('options.localAddress', localAddress);
+  if (localAddress !== undefined) checkAddress('options.localAddress', localAddress);
   return {
     host: target,
     port,
@@ -39,24 +37,30 @@ export function checkTarget(options: TargetOptions, host?: string): Target {
   };
 }
 
+/** @internal */
+export const TARGET_NAMES: Names<TargetOptions> = { host: true, port: true, localAddress: true, localPort: true, family: true };
+
 /** Where to listen (rdma_bind_addr, rdma_listen). */
 export interface BindOptions {
   /** Address to bind to; every address, IPv4 and IPv6, by default. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** TCP port; 0, the default, picks a free one. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** TCP connections that the system may hold for us before they are taken, 1 to 65535; 511 by default. */
-  readonly backlog?: number;
+  readonly backlog?: number | undefined;
   /** With an IPv6 host: do not take IPv4 connections too. */
-  readonly ipv6Only?: boolean;
+  readonly ipv6Only?: boolean | undefined;
   /**
    * Share the port with other listeners of the same user that say the same (SO_REUSEPORT), of this process or of others: the system spreads
    * connections over them by a hash of the addresses. With several engines in workers every engine listens, so that connections that come
    * in are spread over threads too. From Node 22.12 on; ERR_NOT_SUPPORTED before, ERR_CONNECT on a system without it. Off by
    * default, for a second program on the port is mostly a mistake, and then hears of it.
    */
-  readonly reusePort?: boolean;
+  readonly reusePort?: boolean | undefined;
 }
+
+/** @internal */
+export const BIND_NAMES: Names<BindOptions> = { host: true, port: true, backlog: true, ipv6Only: true, reusePort: true };
 
 const DEFAULT_BACKLOG = 511;
 
@@ -70,6 +74,11 @@ export function checkBind({ host, port = 0, backlog = DEFAULT_BACKLOG, ipv6Only,
     ...(ipv6Only === undefined ? {} : { ipv6Only: checkBoolean('options.ipv6Only', ipv6Only) }),
     ...(reusePort === undefined ? {} : { reusePort: checkBoolean('options.reusePort', reusePort) }),
   };
+}
+
+/** Throws ERR_INVALID_ARGUMENT unless `address` is an IP address: a name is not looked up here. */
+function checkAddress(name: string, address: unknown): void {
+  if (typeof address !== 'string' || !isIpAddress(address)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an IP address, got ${show(address)}`);
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `host` is a string with something in it. */

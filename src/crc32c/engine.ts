@@ -4,7 +4,7 @@
  *
  * MPA-051: CRC generation and checking is always there: the last two engines need nothing but JavaScript.
  */
-import { IwarpError } from '../base/errors.ts';
+import { checkOneOf, IwarpError } from '../base/errors.ts';
 import { createCrc32PackageEngine } from './crc-32.ts';
 import { createJsEngine } from './js.ts';
 import type { RunKernel } from './runs.ts';
@@ -58,6 +58,14 @@ const MAKERS: readonly Maker[] = [
   { name: 'crc-32', supported: () => true, create: createCrc32PackageEngine },
 ];
 
+/** What may be asked for. */
+const NAMES: readonly (Crc32cEngineName | 'auto')[] = ['auto', ...MAKERS.map(({ name }) => name)];
+
+/** Throws ERR_INVALID_ARGUMENT unless `value` names an engine; `name` is what the caller calls it. Whether this host can run it is not asked. */
+export function checkCrc32cName(name: string, value: unknown): Crc32cEngineName | 'auto' {
+  return checkOneOf(name, value, NAMES);
+}
+
 /** The engines that this host can run, fastest first. */
 export function availableCrc32cEngines(): Crc32cEngineName[] {
   return MAKERS.filter((maker) => maker.supported()).map((maker) => maker.name);
@@ -68,12 +76,8 @@ export function availableCrc32cEngines(): Crc32cEngineName[] {
  * throws ERR_INVALID_ARGUMENT, one that this host cannot run ERR_NOT_SUPPORTED.
  */
 export function createCrc32cEngine(name: Crc32cEngineName | 'auto' = 'auto'): Crc32cEngine {
-  if (name === 'auto') return firstGood(() => true);
-  const maker = MAKERS.find((candidate) => candidate.name === name);
-  if (maker === undefined) {
-    const known = MAKERS.map((candidate) => `'${candidate.name}'`).join(', ');
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `unknown CRC32c engine '${String(name)}': expected 'auto', ${known}`);
-  }
+  if (checkCrc32cName('name', name) === 'auto') return firstGood(() => true);
+  const maker = MAKERS.find((candidate) => candidate.name === name)!;
   if (!maker.supported()) {
     throw new IwarpError('ERR_NOT_SUPPORTED', `this host cannot run the CRC32c engine '${name}'`);
   }
@@ -95,14 +99,14 @@ export function defaultCrc32cEngine(): Crc32cEngine {
   return defaultEngine;
 }
 
-/** What IWARP_CRC32C says, unchecked; 'auto' if nothing. */
-export function environmentCrc32c(): string {
-  return process.env[ENVIRONMENT_VARIABLE] || 'auto';
+/** What IWARP_CRC32C says; 'auto' if nothing. @throws ERR_INVALID_ARGUMENT for another word */
+export function environmentCrc32c(): Crc32cEngineName | 'auto' {
+  return checkCrc32cName(ENVIRONMENT_VARIABLE, process.env[ENVIRONMENT_VARIABLE] || 'auto');
 }
 
-function createDefault(name: string): Crc32cEngine {
+function createDefault(name: Crc32cEngineName | 'auto'): Crc32cEngine {
   if (name === 'auto') return firstGood((engine) => firstFault(engine) === undefined);
-  const engine = createCrc32cEngine(name as Crc32cEngineName);
+  const engine = createCrc32cEngine(name);
   const fault = firstFault(engine);
   if (fault !== undefined) {
     throw new IwarpError('ERR_INTERNAL', `the CRC32c engine '${name}' computes wrong values here (${fault})`);

@@ -51,7 +51,7 @@ export class EngineListener implements PortListener, EngineListenHandler {
   readonly #ready: ListenReady;
   readonly #bound: PortListener[] = [];
   readonly #early: EarlyArrival[] = [];
-  #state: 'binding' | 'bound' | 'listening' | 'failed' = 'binding';
+  #state: 'binding' | 'bound' | 'listening' | 'failed' | 'lost' = 'binding';
 
   constructor(engines: readonly ListeningEngine[], id: number, handler: ListenHandler, ready: ListenReady) {
     this.#engines = engines;
@@ -63,11 +63,13 @@ export class EngineListener implements PortListener, EngineListenHandler {
   /** Called once, with the port that was asked for; then it calls itself. */
   bind(request: ListenRequest): void {
     this.#engines[this.#bound.length]!.listen(this.#id, request, this, (listener, error) => {
-      if (this.#state !== 'binding') return; // an engine that fails says so to all its listeners
       if (listener === undefined) {
-        this.#fail(error);
+        // An engine that fails says so to all its listeners, also to those that are bound.
+        if (this.#state === 'binding') this.#fail(error);
+        else this.#lose(error);
         return;
       }
+      if (this.#state !== 'binding') return;
       this.#bound.push(listener);
       if (this.#bound.length < this.#engines.length) {
         this.bind({ ...request, target: { ...request.target, port: listener.address.port } });
@@ -81,6 +83,7 @@ export class EngineListener implements PortListener, EngineListenHandler {
   }
 
   #begin(): void {
+    if (this.#state !== 'bound') return;
     this.#state = 'listening';
     for (const { link, events } of this.#early.splice(0)) {
       const handler = this.incoming(link);
@@ -94,6 +97,14 @@ export class EngineListener implements PortListener, EngineListenHandler {
     for (const { link } of this.#early.splice(0)) link.abort();
     if (this.#bound.length === 0) this.#ready(undefined, error);
     else this.close(() => this.#ready(undefined, error));
+  }
+
+  /** Nothing comes in any more: the program hears of it as of a connection that could not be accepted. */
+  #lose(error: Error | undefined): void {
+    if (this.#state === 'failed' || this.#state === 'lost') return;
+    this.#state = 'lost';
+    for (const { link } of this.#early.splice(0)) link.abort();
+    if (error !== undefined) this.#handler.acceptFailed(error);
   }
 
   // -------------------------------------------------------------------------------------------------- PortListener
@@ -118,7 +129,7 @@ export class EngineListener implements PortListener, EngineListenHandler {
   // ------------------------------------------------------------------------------------------- what engines tell it
 
   full(): boolean {
-    return this.#state === 'failed' || this.#handler.full();
+    return this.#state === 'failed' || this.#state === 'lost' || this.#handler.full();
   }
 
   turnedAway(remoteAddress?: PortAddress): void {

@@ -134,31 +134,44 @@ export type EngineEvent =
   | { readonly type: 'accept-failed'; readonly listener: number; readonly error: ErrorState }
   | { readonly type: 'unlistened'; readonly listener: number };
 
+/** What the system's errors say beyond their code. */
+const SYSTEM = ['errno', 'syscall', 'hostname', 'address', 'port'] as const;
+
 /** An error as a message port can carry it: structured copies of errors lose their class and their code. */
 interface ErrorState {
   readonly code: string | undefined;
   readonly message: string;
+  readonly system: Readonly<Record<string, unknown>>;
+  /** Of an AggregateError: one for each address that was tried. */
+  readonly errors: readonly ErrorState[] | undefined;
   readonly cause: ErrorState | undefined;
 }
 
-const CAUSES_AT_MOST = 4;
+/** Errors inside of errors. */
+const DEPTH_AT_MOST = 4;
 
 /** Take an error apart. */
 export function packError(error: Error, depth = 0): ErrorState {
-  const { code, cause } = error as NodeJS.ErrnoException;
+  const { code, cause, errors } = error as NodeJS.ErrnoException & Partial<AggregateError>;
+  const inner = (value: unknown): ErrorState[] => (value instanceof Error && depth < DEPTH_AT_MOST ? [packError(value, depth + 1)] : []);
   return {
     code: typeof code === 'string' ? code : undefined,
     message: error.message,
-    cause: cause instanceof Error && depth < CAUSES_AT_MOST ? packError(cause, depth + 1) : undefined,
+    system: Object.fromEntries(SYSTEM.flatMap((name) => {
+      const value: unknown = (error as NodeJS.ErrnoException & Record<string, unknown>)[name];
+      return typeof value === 'string' || typeof value === 'number' ? [[name, value]] : [];
+    })),
+    errors: Array.isArray(errors) ? errors.flatMap(inner) : undefined,
+    cause: inner(cause)[0],
   };
 }
 
 /** Put it together again. */
-export function unpackError(state: ErrorState): Error {
-  const options = state.cause === undefined ? undefined : { cause: unpackError(state.cause) };
-  if (state.code !== undefined && state.code in ERROR_CODES) return new IwarpError(state.code as IwarpErrorCode, state.message, options);
-  const error = new Error(state.message, options);
-  return state.code === undefined ? error : Object.assign(error, { code: state.code });
+export function unpackError({ code, message, system, errors, cause }: ErrorState): Error {
+  const options = cause === undefined ? undefined : { cause: unpackError(cause) };
+  if (code !== undefined && code in ERROR_CODES) return new IwarpError(code as IwarpErrorCode, message, options);
+  const error = errors === undefined ? new Error(message, options) : new AggregateError(errors.map(unpackError), message, options);
+  return Object.assign(error, code === undefined ? {} : { code }, system);
 }
 
 const ZERO = noCounters();

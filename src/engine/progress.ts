@@ -343,7 +343,7 @@ export class Engine implements EngineUser, ListeningEngine {
     this.host.stop();
     for (const link of [...this.#links.values()]) link.lose(error);
     for (const listening of this.#listeners.values()) {
-      listening.ready(undefined, error); // does nothing to one that is bound
+      listening.ready(undefined, error); // one that is bound hears of it too
       if (listening.done !== undefined) this.#whenGone(listening.done);
     }
     this.#listeners.clear();

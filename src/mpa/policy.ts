@@ -111,34 +111,36 @@ const EMSS_MAX = 65_535;
 const TIMEOUT_MAX = 3_600_000;
 
 /**
- * Complete and check a partial policy. Unknown names and wrong values throw ERR_INVALID_ARGUMENT.
+ * Complete and check a partial policy. Unknown names and wrong values throw ERR_INVALID_ARGUMENT, with what the policy is `called`.
  *
  * @example
  * const policy = resolvePolicy({ crc: 'required', ord: 4 });
  */
-export function resolvePolicy(partial: Partial<ConnectionPolicy> = {}, base: ConnectionPolicy = DEFAULT_POLICY): ConnectionPolicy {
-  checkObject('policy', partial);
+export function resolvePolicy(
+  partial: Partial<ConnectionPolicy> = {}, base: ConnectionPolicy = DEFAULT_POLICY, called: string = 'policy',
+): ConnectionPolicy {
+  checkObject(called, partial);
   const policy = { ...base } as Record<string, unknown>;
   for (const [name, value] of Object.entries(partial)) {
-    if (!(name in base)) throw new IwarpError('ERR_INVALID_ARGUMENT', `policy.${name} is not a known option`);
+    if (!(name in base)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${called}.${name} is not a known option`);
     if (value !== undefined) policy[name] = value;
   }
   const p = policy as unknown as ConnectionPolicy;
-  checkOneOf('policy.mpaRevision', p.mpaRevision, [0, 1, 2]);
-  checkOneOf('policy.crc', p.crc, ['required', 'preferred', 'off']);
-  checkOneOf('policy.responder', p.responder, ['strict', 'relaxed']);
-  for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'legacyDepths', 'interleave'] as const) checkBoolean(`policy.${name}`, p[name]);
+  checkOneOf(`${called}.mpaRevision`, p.mpaRevision, [0, 1, 2]);
+  checkOneOf(`${called}.crc`, p.crc, ['required', 'preferred', 'off']);
+  checkOneOf(`${called}.responder`, p.responder, ['strict', 'relaxed']);
+  for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'legacyDepths', 'interleave'] as const) checkBoolean(`${called}.${name}`, p[name]);
   for (const name of ['ird', 'ord', 'maxIrd', 'requiredOrd'] as const) {
-    checkInteger(`policy.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);
+    checkInteger(`${called}.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);
   }
   for (const name of ['replyTimeout', 'requestTimeout', 'closeTimeout'] as const) {
-    checkInteger(`policy.${name}`, p[name], 1, TIMEOUT_MAX);
+    checkInteger(`${called}.${name}`, p[name], 1, TIMEOUT_MAX);
   }
-  checkInteger('policy.responderDelay', p.responderDelay, 0, TIMEOUT_MAX);
-  checkInteger('policy.silentPeerNudge', p.silentPeerNudge, 0, TIMEOUT_MAX);
-  if (p.emss !== 'auto') checkInteger('policy.emss', p.emss, EMSS_MIN, EMSS_MAX);
-  checkRtr('policy.rtrOffered', p.rtrOffered);
-  checkRtr('policy.rtrAccepted', p.rtrAccepted);
+  checkInteger(`${called}.responderDelay`, p.responderDelay, 0, TIMEOUT_MAX);
+  checkInteger(`${called}.silentPeerNudge`, p.silentPeerNudge, 0, TIMEOUT_MAX);
+  if (p.emss !== 'auto') checkInteger(`${called}.emss`, p.emss, EMSS_MIN, EMSS_MAX);
+  checkRtr(`${called}.rtrOffered`, p.rtrOffered);
+  checkRtr(`${called}.rtrAccepted`, p.rtrAccepted);
   return p;
 }
 

@@ -30,7 +30,7 @@ const COMMANDS: readonly Command[] = [
 
 function usage(commands: readonly Command[]): string {
   const lines = commands.map(([name, what]) => `  ${name.padEnd(12)} ${what}`);
-  return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" tells the options.\n`;
+  return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" tells the options, "iwarp --version" the version.\n`;
 }
 
 /** Run `args`; the result is the exit status. `more` are the commands that live outside of src/: the program adds them. */
@@ -40,6 +40,11 @@ export async function main(args: string[], more: readonly Command[] = []): Promi
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     process.stdout.write(usage(commands));
     return name === undefined ? 2 : 0;
+  }
+  if (name === '--version' || name === '-V') {
+    const { packageVersion } = await import('../observe/snapshot.ts');
+    process.stdout.write(`iwarp ${packageVersion()}\n`);
+    return 0;
   }
   const command = commands.find(([known]) => known === name);
   if (command === undefined) {

@@ -6,7 +6,7 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { IwarpError } from '../base/errors.ts';
-import { COMMON_USAGE, parseOptions, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { COMMON_USAGE, parseOptions, portOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { openStream, patience, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
@@ -83,8 +83,7 @@ export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<numb
       io.out(`${USAGE}${COMMON_USAGE}${POLICY_USAGE}`);
       return 0;
     }
-    port = Number(textOption(options, 'p') ?? '7427');
-    if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError(`-p must be a port, got '${textOption(options, 'p')}'`);
+    port = portOption(options, 7427, options.rest.length === 0 ? 'listen' : 'connect');
     if (options.rest.length === 1 || options.rest.length > 2) throw new UsageError('give a source and a server, or neither');
     tool = new Tool(io, options, { responder: 'relaxed' });
   } catch (error) {

@@ -5,7 +5,7 @@ import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 /** Entry point; the result is the exit status. */
 export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
-  return runSmallTool('rdma_client', '127.0.0.1', args, io, exchange);
+  return runSmallTool('rdma_client', 'connect', '127.0.0.1', args, io, exchange);
 }
 
 async function exchange(tool: Tool, host: string | undefined, port: number): Promise<void> {

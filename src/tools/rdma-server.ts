@@ -1,6 +1,6 @@
 /** `iwarp rdma_server`: librdmacm's smallest server. Takes one connection, receives 16 octets, sends 16, says how it ended. */
 import { IwarpError } from '../base/errors.ts';
-import { COMMON_USAGE, parseOptions, textOption, UsageError } from './support/options.ts';
+import { COMMON_USAGE, parseOptions, portOption, textOption, UsageError } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
@@ -8,7 +8,7 @@ export const SMALL_MESSAGE = 16;
 
 /** Entry point; the result is the exit status. */
 export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
-  return runSmallTool('rdma_server', undefined, args, io, exchange);
+  return runSmallTool('rdma_server', 'listen', undefined, args, io, exchange);
 }
 
 async function exchange(tool: Tool, host: string | undefined, port: number): Promise<void> {
@@ -26,7 +26,7 @@ async function exchange(tool: Tool, host: string | undefined, port: number): Pro
 
 /** What the two tools have in common: flags, first and last line, exit status. */
 export async function runSmallTool(
-  name: string, defaultHost: string | undefined, args: string[], io: ToolIo,
+  name: string, role: 'connect' | 'listen', defaultHost: string | undefined, args: string[], io: ToolIo,
   exchange: (tool: Tool, host: string | undefined, port: number) => Promise<void>,
 ): Promise<number> {
   const usage = `usage: ${name}\n\t[-s server_address]\n\t[-p port_number]\n`;
@@ -40,8 +40,7 @@ export async function runSmallTool(
       return 0;
     }
     host = textOption(options, 's') ?? defaultHost;
-    port = Number(textOption(options, 'p') ?? '7471');
-    if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError(`-p must be a port, got '${textOption(options, 'p')}'`);
+    port = portOption(options, 7471, role);
     tool = new Tool(io, options);
   } catch (error) {
     if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;

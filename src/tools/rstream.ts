@@ -4,7 +4,7 @@
  * connection and for bandwidth on a second.
  */
 import { IwarpError } from '../base/errors.ts';
-import { atoi, COMMON_USAGE, parseOptions, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { addressOption, atoi, COMMON_USAGE, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { bandwidthTest, latencyTest, Pattern, sayColumns, sayFigures, testSizes, type StreamTest } from './support/stream-test.ts';
 import { openStream, patience, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
@@ -68,8 +68,8 @@ function readStreamSettings(options: ParsedOptions, testOptions: string): Stream
   const keepAlive = number(options, 'k', 0, 1_000_000);
   return {
     server: textOption(options, 's'),
-    bind: textOption(options, 'b'),
-    port: number(options, 'p', 7471, 65_535),
+    bind: flags.has('s') ? addressOption(options, 'b') : textOption(options, 'b'),
+    port: portOption(options, 7471, flags.has('s') ? 'connect' : 'listen'),
     custom: custom
       ? { name: 'custom', size: all ? 1000 : number(options, 'S', 1000, MAX_BUFFER), count: number(options, 'C', 1000, MAX_COUNT), iterations: number(options, 'I', 1, MAX_COUNT) }
       : null,

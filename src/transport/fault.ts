@@ -41,13 +41,13 @@ export interface FaultRange {
   /** Faults strike at octets below this one. */
   readonly octets: number;
   /** How many. Default 1. */
-  readonly count?: number;
+  readonly count?: number | undefined;
   /** Default: all. */
-  readonly kinds?: readonly FaultKind[];
+  readonly kinds?: readonly FaultKind[] | undefined;
   /** Default: both. */
-  readonly directions?: readonly FaultDirection[];
+  readonly directions?: readonly FaultDirection[] | undefined;
   /** The longest delay. Default 1000. */
-  readonly milliseconds?: number;
+  readonly milliseconds?: number | undefined;
 }
 
 /**

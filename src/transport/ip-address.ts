@@ -1,10 +1,15 @@
 /**
- * IP addresses from text to octets.
+ * IP addresses in text form, and as octets.
  *
  * Read first: RFC 4291 sections 2.2 (text) and 2.5.5.2 (IPv4-mapped addresses).
  */
 
 import { isIP } from 'node:net';
+
+/** Whether `text` is an IPv4 or IPv6 address, the latter with or without a zone. */
+export function isIpAddress(text: string): boolean {
+  return isIP(text) !== 0;
+}
 
 /** The 4 or 16 octets of an address in text form, without a zone; a mapped IPv4 address gives 4. Undefined if it is none. */
 export function ipOctets(text: string): Uint8Array | undefined {

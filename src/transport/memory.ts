@@ -21,7 +21,7 @@ export { VirtualTime } from './virtual-time.ts';
 /** Options of a {@link MemoryTransport}. */
 export interface MemoryTransportOptions extends LinkOptions {
   /** Host names beside `localhost`, and the addresses they stand for. Addresses need no declaration: every literal exists. */
-  readonly names?: Readonly<Record<string, string>>;
+  readonly names?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Where the ports that the system hands out begin. */

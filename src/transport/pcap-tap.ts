@@ -40,16 +40,16 @@ const ACK = 0x10;
 /** Options of {@link pcapTap}. */
 export interface PcapTapOptions {
   /** The longest TCP payload. Default and maximum 65495; longer pieces are split. */
-  readonly mss?: number;
+  readonly mss?: number | undefined;
   /** Milliseconds since 1970 at the scheduler's time 0. Default 0: the times of a virtual clock stand as they are. */
-  readonly epoch?: number;
+  readonly epoch?: number | undefined;
   /** First sequence numbers of the connecting and of the accepting end. Default 0x10000000 and 0x20000000. */
-  readonly firstSequence?: readonly [active: number, passive: number];
+  readonly firstSequence?: readonly [active: number, passive: number] | undefined;
   /**
    * Where the segment that starts at `start` ends, at most `end`. Default: at `end`. For dissectors that want one protocol data unit
    * a segment, where several were written at once.
    */
-  readonly cut?: (direction: TapDirection, bytes: Uint8Array, start: number, end: number) => number;
+  readonly cut?: ((direction: TapDirection, bytes: Uint8Array, start: number, end: number) => number) | undefined;
 }
 
 /**
@@ -93,9 +93,9 @@ export function openPcapFile(path: string): PcapFile {
   };
 }
 
-/** @internal A layer that writes all that passes it to `file`, with the times of the real clock. */
+/** @internal A layer that writes all that passes it to `file`, at the times of the day. */
 export function pcapLayer(file: PcapFile): PortMiddleware {
-  return tap(realScheduler, pcapTap((bytes) => file.output(bytes)));
+  return tap(realScheduler, pcapTap((bytes) => file.output(bytes), { epoch: Date.now() - realScheduler.now() }));
 }
 
 function fileHeader(): Uint8Array {

@@ -68,7 +68,7 @@ export interface ConnectTarget {
   readonly host: string;
   /** TCP port to connect to. */
   readonly port: number;
-  /** Address to bind to before connecting; the system picks one by default. */
+  /** IP address to bind to before connecting; the system picks one by default. */
   readonly localAddress?: string;
   /** Port to bind to before connecting; 0, the default, lets the system pick. */
   readonly localPort?: number;
@@ -106,7 +106,7 @@ export interface PortListener {
 /** Told once, later, with the listener or an error. */
 export type ListenReady = (listener: PortListener | undefined, error?: Error) => void;
 
-/** Makes connections and listeners. */
+/** Makes connections and listeners. What throws counts as one that failed. */
 export interface Transport {
   /** Exactly one of (port) and (undefined, error) reaches `done`, later, never inside this call. */
   connect(target: ConnectTarget, done: (port: Port | undefined, error?: Error) => void): CancelConnect;

@@ -35,14 +35,14 @@ const READ_OCTETS = 65_536;
 /** Options of a {@link TcpTransport}. */
 export interface TcpTransportOptions {
   /** Default: the environment variable IWARP_RECEIVE, else 'auto'. */
-  readonly receive?: ReceiveMode;
+  readonly receive?: ReceiveMode | undefined;
   /** Where the read buffer comes from, asked once. Its memory must neither move nor be detached while sockets live. */
-  readonly allocate?: (octets: number) => Uint8Array;
+  readonly allocate?: ((octets: number) => Uint8Array) | undefined;
   /**
    * Microseconds for which the event loop goes round without sleeping behind octets that have come; 0 for never. Default: the environment variable
    * IWARP_BUSY_POLL, else 50, with one processor 0.
    */
-  readonly busyPoll?: number;
+  readonly busyPoll?: number | undefined;
 }
 
 /**
@@ -175,7 +175,7 @@ export class TcpTransport implements Transport {
 
 /** How sockets are read if this is asked for: IWARP_RECEIVE decides where nothing is. @throws ERR_INVALID_ARGUMENT for an unknown way */
 export function resolveReceive(asked?: ReceiveMode): 'onread' | 'data' {
-  const name = asked === undefined ? 'IWARP_RECEIVE' : 'receive';
+  const name = asked === undefined ? 'IWARP_RECEIVE' : 'options.receive';
   const mode = checkOneOf(name, asked ?? (process.env['IWARP_RECEIVE'] || 'auto') as ReceiveMode, RECEIVE_MODES);
   // A shared buffer is right only where the system fills it at the moment of the callback, as POSIX read() does.
   return mode === 'auto' ? (process.platform === 'win32' ? 'data' : 'onread') : mode;

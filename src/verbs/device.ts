@@ -1,9 +1,9 @@
 /**
  * The device: home of protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
-import { checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
+import { checkInteger, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
-import { createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
+import { checkCrc32cName, createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { StagTable, type StagEntry } from '../ddp/stag-table.ts';
 import { resourcesOf } from '../rdmap/resources.ts';
@@ -131,15 +131,15 @@ export interface DeviceAttributes {
 /** Options of {@link Device}. */
 export interface DeviceOptions {
   /** Name to tell several devices apart; `iwarp0` by default. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** Differences from {@link DEFAULT_LIMITS}. */
-  readonly limits?: Partial<DeviceLimits>;
+  readonly limits?: Partial<DeviceLimits> | undefined;
   /** CRC32c engine by name, or `auto`. */
-  readonly crc32c?: Crc32cEngineName | 'auto';
+  readonly crc32c?: Crc32cEngineName | 'auto' | undefined;
   /** Source of STags; the operating system's generator by default. Tests give a seeded one. */
-  readonly random?: RandomU32;
+  readonly random?: RandomU32 | undefined;
   /** Runs completion and event handlers behind the present call stack; `queueMicrotask` by default. */
-  readonly defer?: (task: () => void) => void;
+  readonly defer?: ((task: () => void) => void) | undefined;
 }
 
 /**
@@ -316,8 +316,10 @@ export class Device {
 
 const LIMIT_NAMES = { pd: 'maxPd', cq: 'maxCq', qp: 'maxQp', srq: 'maxSrq' } as const;
 
+const OPTIONS: Names<DeviceOptions> = { name: true, limits: true, crc32c: true, random: true, defer: true };
+
 function checkDeviceOptions(options: DeviceOptions): void {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const expect = (name: 'name' | 'random' | 'defer' | 'limits', type: 'string' | 'function' | 'object'): void => {
     const value: unknown = options[name];
     if (value === undefined || (typeof value === type && value !== null)) return;
@@ -327,13 +329,14 @@ function checkDeviceOptions(options: DeviceOptions): void {
   expect('limits', 'object');
   expect('random', 'function');
   expect('defer', 'function');
+  if (options.crc32c !== undefined) checkCrc32cName('options.crc32c', options.crc32c);
 }
 
 function resolveLimits(partial: Partial<DeviceLimits>): DeviceLimits {
   const limits = { ...DEFAULT_LIMITS } as Record<string, number>;
   for (const [name, value] of Object.entries(partial)) {
     if (!(name in DEFAULT_LIMITS)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.limits.${name} is not a known limit`);
-    limits[name] = checkInteger(`options.limits.${name}`, value, 1, 0xffff_ffff);
+    if (value !== undefined) limits[name] = checkInteger(`options.limits.${name}`, value, 1, 0xffff_ffff);
   }
   return limits as unknown as DeviceLimits;
 }

@@ -6,10 +6,10 @@
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
 import { NO_BYTES } from '../base/copy.ts';
-import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkObject, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
-import type { PostedMemory, SgeList } from '../rdmap/work.ts';
+import type { SgeList } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 import type { QueuePair } from './qp.ts';
 
@@ -21,32 +21,36 @@ export interface RegisterOptions {
    * Tagged offset of the region's first octet, as peers address it. Without it the region is zero-based: offsets count from 0. With it the
    * region is addressed (VERBS-140), and windows can be bound to it.
    */
-  readonly iova?: bigint | number;
+  readonly iova?: bigint | number | undefined;
   /** Limit remote use to this queue pair (DDP-067, SEC-002). */
-  readonly queuePair?: QueuePair;
+  readonly queuePair?: QueuePair | undefined;
   /** Several streams use this STag: none of their peers can invalidate it (SEC-008). Default false. */
-  readonly shared?: boolean;
+  readonly shared?: boolean | undefined;
   /** The STag's key, 0 to 255 (VERBS-138). Random by default. */
-  readonly key?: number;
+  readonly key?: number | undefined;
 }
+
+const OPTIONS: Names<RegisterOptions> = { iova: true, queuePair: true, shared: true, key: true };
 
 /** Options of {@link ProtectionDomain.allocateFastRegion}. */
 export interface FastRegionOptions {
   /** Whether the region may ever get remote rights (VERBS-147). Default true. */
-  readonly remote?: boolean;
+  readonly remote?: boolean | undefined;
 }
 
 /** What {@link MemoryRegion.reregister} changes; what is absent stays. */
 export interface ReregisterOptions {
   /** New memory; its octets, whatever view it is. */
-  readonly memory?: ArrayBufferView;
+  readonly memory?: ArrayBufferView | undefined;
   /** New rights: a union of {@link ACCESS}. */
-  readonly access?: number;
+  readonly access?: number | undefined;
   /** Move to another protection domain of the same device. */
-  readonly pd?: ProtectionDomain;
+  readonly pd?: ProtectionDomain | undefined;
   /** New tagged offset of the first octet; the region is then addressed. */
-  readonly iova?: bigint | number;
+  readonly iova?: bigint | number | undefined;
 }
+
+const CHANGE: Names<ReregisterOptions> = { memory: true, access: true, pd: true, iova: true };
 
 /** The answer of {@link MemoryRegion.query} (VERBS-152). */
 export interface RegionAttributes {
@@ -96,7 +100,8 @@ interface PostedRegion {
  * tellPeer(mr.rkey, mr.addr, mr.length);
  * mr.deregister();
  */
-export class MemoryRegion implements PostedMemory {
+export class MemoryRegion {
+  // PostedMemory to the work that is queued for it.
   /** @internal */
   entry: StagEntry;
   /** @internal Null unless work on the region is queued. */
@@ -197,12 +202,13 @@ export class MemoryRegion implements PostedMemory {
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_REGION, ERR_DESTROYED, ERR_LIMIT, ERR_WRONG_PD
    */
-  registerShared(access: number, options: RegisterOptions & { readonly pd?: ProtectionDomain } = {}): MemoryRegion {
+  registerShared(access: number, options: RegisterOptions & { readonly pd?: ProtectionDomain | undefined } = {}): MemoryRegion {
     this.checkAlive('the memory region');
     if (!this.entry.valid) throw new IwarpError('ERR_INVALID_REGION', 'the memory region is invalid');
     checkObject('options', options);
-    const pd = options.pd === undefined ? this.#pd : this.#checkPd(options.pd);
-    const region = pd.registerMemory(this.entry.bytes, access, { ...options, shared: true });
+    const { pd: other, ...rest } = options;
+    const pd = other === undefined ? this.#pd : this.#checkPd(other);
+    const region = pd.registerMemory(this.entry.bytes, access, { ...rest, shared: true });
     this.entry.shared = true;
     this.#pd.device.mirror?.share(this.entry);
     return region;
@@ -216,7 +222,7 @@ export class MemoryRegion implements PostedMemory {
    */
   reregister(change: ReregisterOptions): void {
     this.checkAlive('the memory region');
-    checkObject('change', change);
+    checkOptions('change', change, CHANGE);
     this.#checkNoWindows();
     const bytes = change.memory === undefined ? this.entry.bytes : checkBytes('change.memory', change.memory);
     const access = change.access === undefined ? this.entry.access : checkAccess('change.access', change.access);
@@ -352,7 +358,7 @@ export function checkKey(name: string, key: unknown): number {
 
 /** @internal The parts of {@link RegisterOptions}, checked. */
 export function checkRegister(pd: ProtectionDomain, options: RegisterOptions): { iova: bigint | number; key: number | undefined; shared: boolean; qp: number } {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const { queuePair, key } = options;
   const owner = queuePair as { readonly number?: unknown; readonly pd?: unknown } | null | undefined;
   if (owner !== undefined && (owner === null || typeof owner !== 'object' || typeof owner.number !== 'number')) {
@@ -375,9 +381,19 @@ export interface Sge {
   /** Region of the queue pair's protection domain; receiving and reading into it needs LOCAL_WRITE. */
   readonly mr: MemoryRegion;
   /** First octet, counted from the start of the region. Default 0. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Octets. Default: to the end of the region. */
-  readonly length?: number;
+  readonly length?: number | undefined;
+}
+
+/** @internal In the place of an element's index: the caller has given one element by itself, or a region for all of it. */
+export const ELEMENT = -1;
+/** @internal */
+export const WHOLE_REGION = -2;
+
+/** What the caller calls an element. */
+function elementName(name: string, index: number): string {
+  return index < 0 ? name : `${name}.sges[${index}]`;
 }
 
 /**
@@ -387,7 +403,7 @@ export interface Sge {
 export function addSge(name: string, index: number, sge: unknown, pd: ProtectionDomain, right: number, list: SgeList): void {
   const mr = (sge as Sge | null | undefined)?.mr;
   if (!(mr instanceof MemoryRegion)) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.sges[${index}].mr must be a MemoryRegion, got ${show(mr)}`);
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${elementName(name, index)}.mr must be a MemoryRegion, got ${show(mr)}`);
   }
   const { entry } = mr;
   const face = mr.posted ?? entry;
@@ -397,24 +413,24 @@ export function addSge(name: string, index: number, sge: unknown, pd: Protection
   const { length = typeof offset === 'number' ? size - offset : 0 } = sge as Sge;
   const inside = isU32(offset) && isU32(length) && offset + length <= size;
   const usable = inside && face.valid && mr.pd === pd && (face.access & right) === right;
-  if (!usable) explainSge(`${name}.sges[${index}]`, mr, sge as Sge, pd, right);
+  if (!usable) explainSge(elementName(name, index), index === WHOLE_REGION ? name : `${elementName(name, index)}.mr`, mr, sge as Sge, pd, right);
   list.add(entry, bytes, offset, length, face.stag);
 }
 
 /** What is wrong with an element that is not plainly right; returns if it may be used all the same. */
-function explainSge(name: string, mr: MemoryRegion, sge: Sge, pd: ProtectionDomain, right: number): void {
-  if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${name}.mr belongs to another protection domain`); // VERBS-089
+function explainSge(name: string, region: string, mr: MemoryRegion, sge: Sge, pd: ProtectionDomain, right: number): void {
+  if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${region} belongs to another protection domain`); // VERBS-089
   const face = mr.posted ?? mr.entry;
   const size = face.bytes.length;
   const { offset = 0 } = sge;
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
   if (sge.length === 0) return; // VERBS-085: nothing else of a zero-length element is looked at
-  if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${name}.mr has been deregistered or invalidated`);
+  if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${region} has been deregistered or invalidated`);
   if (offset > size) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${size} octets`);
   const { length = size - offset } = sge;
   checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
   if (offset + length > size) {
     throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${size} octets`);
   }
-  if ((face.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${name}.mr does not grant LOCAL_WRITE`); // VERBS-086
+  if ((face.access & right) !== right) throw new IwarpError('ERR_ACCESS', `${region} does not grant LOCAL_WRITE`); // VERBS-086
 }

@@ -1,5 +1,5 @@
 /** Protection domains: verbs draft 5.2. */
-import { checkBoolean, checkBytes, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
@@ -10,6 +10,8 @@ import type { CheckedQpOptions } from './qp-options.ts';
 import type { QueuePairOptions } from './qp-types.ts';
 import { SharedReceiveQueue, type SrqOptions } from './srq.ts';
 import { MemoryWindow } from './window.ts';
+
+const FAST_OPTIONS: Names<FastRegionOptions> = { remote: true };
 
 /**
  * A protection domain: regions, windows and queues of one domain work together, and with nothing else (VERBS-001).
@@ -89,7 +91,7 @@ export class ProtectionDomain {
    */
   allocateFastRegion(maxOctets: number, options: FastRegionOptions = {}): MemoryRegion {
     checkInteger('maxOctets', maxOctets, 1, MAX_MESSAGE);
-    checkObject('options', options);
+    checkOptions('options', options, FAST_OPTIONS);
     const remote = checkBoolean('options.remote', options.remote ?? true);
     return this.#withUse(() => {
       const entry = this.device.stags.allocate('region', this.handle);

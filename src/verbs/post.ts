@@ -179,9 +179,9 @@ export type SendWorkRequest =
 /** What {@link QueuePair.postRecv} takes. */
 export interface ReceiveWorkRequest {
   /** The caller's own number, given back in the completion; any u64. Default 0. */
-  readonly wrId?: bigint | number;
+  readonly wrId?: bigint | number | undefined;
   /** Where the message goes; none for zero octets. */
-  readonly sges?: readonly Sge[];
+  readonly sges?: readonly Sge[] | undefined;
 }
 
 /** What a request is checked against, and what counts the windows bound there: the queue pair. */

@@ -1,10 +1,9 @@
 /**
- * What a queue pair was made for and with: its options, its queues, and the view of them that a stream has ({@link StreamEndpoint}). It is the base
+ * What a queue pair was made for and with: its options, its queues, and the view of them that a stream has (`StreamEndpoint`). It is the base
  * of {@link QueuePair} and no object beside it, for each idle connection has one.
  */
 import type { StagTable } from '../ddp/stag-table.ts';
 import type { InboundRights } from '../rdmap/receiver.ts';
-import type { StreamEndpoint } from '../rdmap/stream-types.ts';
 import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { ProtectionDomain } from './pd.ts';
@@ -12,7 +11,8 @@ import type { PostLimits } from './post.ts';
 import type { CheckedQpOptions } from './qp-options.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 
-export abstract class QpEndpoint implements StreamEndpoint, WorkOwner {
+export abstract class QpEndpoint {
+  // A StreamEndpoint and a WorkOwner to the stream.
   /** The protection domain; its regions and windows can be used here. */
   readonly pd: ProtectionDomain;
   /** Number of the queue pair on its device, as completions tell it. */

@@ -1,5 +1,5 @@
 /** Checks of the options of a queue pair: each mistake throws before anything has been made (verbs draft 6.1.1, 9.2.5). */
-import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkOneOf, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import type { InboundRights } from '../rdmap/receiver.ts';
 import { CompletionQueue } from './cq.ts';
@@ -36,10 +36,14 @@ const BOOLEANS = {
   signalAll: 'options.signalAll', inboundWrite: 'options.inboundWrite', inboundRead: 'options.inboundRead', extensions: 'options.extensions',
   allowBind: 'options.allowBind', allowFastRegister: 'options.allowFastRegister',
 } as const;
+const OPTIONS: Names<QueuePairOptions> = {
+  sendCq: true, recvCq: true, maxSendWr: true, maxRecvWr: true, maxSendSge: true, maxRecvSge: true, maxInline: true, srq: true, signalAll: true,
+  inboundWrite: true, inboundRead: true, extensions: true, ird: true, ord: true, allowBind: true, allowFastRegister: true, readSink: true, rqLimit: true,
+};
 const SINKS = ['local-write', 'remote-write'] as const;
 
 export function checkQpOptions(pd: ProtectionDomain, options: QueuePairOptions): CheckedQpOptions {
-  checkObject('options', options);
+  checkOptions('options', options, OPTIONS);
   const { limits } = pd.device;
   const sendCq = checkCq('options.sendCq', options.sendCq, pd);
   const recvCq = checkCq('options.recvCq', options.recvCq, pd);

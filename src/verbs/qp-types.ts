@@ -13,54 +13,54 @@ export interface QueuePairOptions {
   /** Where receives complete; may be the same one. */
   readonly recvCq: CompletionQueue;
   /** Entries of each queue; with `srq` the receive queue is the shared one (VERBS-127). */
-  readonly maxSendWr?: number;
+  readonly maxSendWr?: number | undefined;
   /** Entries of the receive queue. Default 128. */
-  readonly maxRecvWr?: number;
+  readonly maxRecvWr?: number | undefined;
   /** Elements of a Send or Write. Default 4. */
-  readonly maxSendSge?: number;
+  readonly maxSendSge?: number | undefined;
   /** Elements of a receive. Default 4. */
-  readonly maxRecvSge?: number;
+  readonly maxRecvSge?: number | undefined;
   /** Largest inline data, octets. */
-  readonly maxInline?: number;
+  readonly maxInline?: number | undefined;
   /** Take receives from this shared queue instead of an own one. */
-  readonly srq?: SharedReceiveQueue;
+  readonly srq?: SharedReceiveQueue | undefined;
   /** Whether a request without `signaled` gives a completion on success. Default true. */
-  readonly signalAll?: boolean;
+  readonly signalAll?: boolean | undefined;
   /** Let the peer write, read (VERBS-142). Both default to true: regions grant, queue pairs may forbid. */
-  readonly inboundWrite?: boolean;
+  readonly inboundWrite?: boolean | undefined;
   /** Let the peer read. Default true. */
-  readonly inboundRead?: boolean;
+  readonly inboundRead?: boolean | undefined;
   /** Accept RFC 7306 opcodes. Default true. */
-  readonly extensions?: boolean;
+  readonly extensions?: boolean | undefined;
   /** Reads and atomics of the peer (IRD) and of ours (ORD) at a time; start-up may settle on less. Default: the device's limits (VERBS-018). */
-  readonly ird?: number;
+  readonly ird?: number | undefined;
   /** Reads and atomics of ours at a time. Default: the device's limit. */
-  readonly ord?: number;
+  readonly ord?: number | undefined;
   /** Let memory windows be bound, regions be registered, through this queue pair. Both default to true. */
-  readonly allowBind?: boolean;
+  readonly allowBind?: boolean | undefined;
   /** Let regions be registered through this queue pair. Default true. */
-  readonly allowFastRegister?: boolean;
+  readonly allowFastRegister?: boolean | undefined;
   /**
    * Right that the sink of a Read needs. The verbs draft asks for `remote-write`, since a Read Response is placed like a Write (VERBS-087);
    * the default `local-write` does not make a user open the sink to the peer's Writes.
    */
-  readonly readSink?: 'local-write' | 'remote-write';
+  readonly readSink?: 'local-write' | 'remote-write' | undefined;
   /** Raise one `rq-limit` event when more messages than this have taken a receive and not been polled; 0 for none (VERBS-134). */
-  readonly rqLimit?: number;
+  readonly rqLimit?: number | undefined;
 }
 
 /** What {@link QueuePair.modify} changes. */
 export interface QpChange {
   /** `rts` is only for a queue pair that is in it: connecting or accepting brings it there. */
-  readonly state?: QpState;
+  readonly state?: QpState | undefined;
   /** May be lowered (VERBS-024). */
-  readonly ord?: number;
+  readonly ord?: number | undefined;
   /** Depths; not below the entries in use (VERBS-025). The receive queue's only without a shared one. */
-  readonly maxSendWr?: number;
+  readonly maxSendWr?: number | undefined;
   /** Depth of the receive queue. */
-  readonly maxRecvWr?: number;
+  readonly maxRecvWr?: number | undefined;
   /** Arms the receive limit again (VERBS-134). */
-  readonly rqLimit?: number;
+  readonly rqLimit?: number | undefined;
 }
 
 /** What a queue pair asks of the connection that carries it. */

@@ -2,11 +2,10 @@
  * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in `qp-states.ts`.
  */
 import { signalOf, type WaitOptions } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkOneOf, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { nextState } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { Waiters } from '../base/waiters.ts';
-import type { WindowBinder } from '../ddp/stag-table.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { flushReceives } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
@@ -20,6 +19,8 @@ import { checkQpOptions } from './qp-options.ts';
 import { MODIFY_TABLE, QP_STATES, QP_TABLE, type QpInput, type QpState } from './qp-states.ts';
 import type { QpAttributes, QpChange, QpController, QueuePairOptions } from './qp-types.ts';
 
+const CHANGE: Names<QpChange> = { state: true, ord: true, maxSendWr: true, maxRecvWr: true, rqLimit: true };
+
 /**
  * A queue pair.
  *
@@ -27,7 +28,8 @@ import type { QpAttributes, QpChange, QpController, QueuePairOptions } from './q
  * qp.postRecv({ wrId: 1, sges: [{ mr }] });
  * qp.postSend({ wrId: 2, opcode: 'send', sges: [{ mr, length: 5 }] });
  */
-export class QueuePair extends QpEndpoint implements WindowBinder {
+export class QueuePair extends QpEndpoint {
+  // A WindowBinder to the windows bound through it.
   /** @internal False if the peer is known to lack RFC 7306. */
   peerExtensions: boolean | undefined = undefined;
   #state: QpState = QP_TABLE.initial;
@@ -155,7 +157,7 @@ export class QueuePair extends QpEndpoint implements WindowBinder {
    */
   modify(change: QpChange): void {
     this.#checkAlive();
-    checkObject('change', change);
+    checkOptions('change', change, CHANGE);
     const { state: target, ord, maxSendWr, maxRecvWr, rqLimit } = change;
     const { limits } = this.pd.device;
     if (target !== undefined) checkOneOf('change.state', target, QP_STATES);

@@ -1,5 +1,5 @@
 /** Shared receive queues: verbs draft 6.3. */
-import { checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, postList, type ReceiveWorkRequest } from './post.ts';
@@ -9,9 +9,9 @@ export interface SrqOptions {
   /** Entries. */
   readonly maxWr: number;
   /** Scatter elements of an entry. */
-  readonly maxSge?: number;
+  readonly maxSge?: number | undefined;
   /** Raise one `srq-limit` event when fewer entries than this are posted; 0 for none (VERBS-133). */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
 }
 
 /** The answer of {@link SharedReceiveQueue.query}. */
@@ -29,6 +29,9 @@ export interface SrqAttributes {
   /** Handle of the protection domain. */
   readonly pd: number;
 }
+
+const OPTIONS: Names<SrqOptions> = { maxWr: true, maxSge: true, limit: true };
+const CHANGE: Names<Pick<SrqOptions, 'maxWr' | 'limit'>> = { maxWr: true, limit: true };
 
 const DEFAULT_SGE = 4;
 
@@ -55,7 +58,7 @@ export class SharedReceiveQueue {
   /** @internal Use {@link ProtectionDomain.createSrq}. */
   constructor(pd: ProtectionDomain, options: SrqOptions) {
     const { limits } = pd.device;
-    checkObject('options', options);
+    checkOptions('options', options, OPTIONS);
     const maxWr = checkInteger('options.maxWr', options.maxWr, 1, limits.maxSrqWr);
     this.maxSge = checkInteger('options.maxSge', options.maxSge ?? Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge);
     this.#limit = checkInteger('options.limit', options.limit ?? 0, 0, maxWr); // VERBS-135
@@ -91,9 +94,9 @@ export class SharedReceiveQueue {
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_IN_USE if the entries in use do not fit, ERR_DESTROYED
    */
-  modify(change: { readonly maxWr?: number; readonly limit?: number }): void {
+  modify(change: { readonly maxWr?: number | undefined; readonly limit?: number | undefined }): void {
     this.#checkAlive();
-    checkObject('change', change);
+    checkOptions('change', change, CHANGE);
     const { maxWr, limit } = change;
     if (maxWr !== undefined) checkInteger('change.maxWr', maxWr, 1, this.pd.device.limits.maxSrqWr);
     if (limit !== undefined) checkInteger('change.limit', limit, 0, maxWr ?? this.maxWr); // VERBS-135

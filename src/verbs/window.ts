@@ -5,7 +5,6 @@
 import { IwarpError } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
-import type { PostedMemory } from '../rdmap/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 
 /** The answer of {@link MemoryWindow.query}. */
@@ -40,7 +39,8 @@ export interface WindowAttributes {
  * // later: the peer's Send with Invalidate, or
  * qp.postSend({ opcode: 'local-invalidate', target: mw });
  */
-export class MemoryWindow implements PostedMemory {
+export class MemoryWindow {
+  // PostedMemory to the work that is queued for it.
   /** The protection domain that the window, its region and the queue pair share. */
   readonly pd: ProtectionDomain;
   /** @internal */

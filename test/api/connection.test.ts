@@ -227,6 +227,20 @@ describe('not getting a connection', () => {
     expect(rnic.device.query().inUse).toMatchObject({ qp: 0, cq: 0, mr: 0 });
   });
 
+  it.each(['tcp, onread', 'worker'] as const)('one message says what the system said, and the cause is the system\'s error (%s)', async (world) => {
+    const rnic = rnicOf(world);
+    const server = await createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 });
+    const { port } = server.address;
+    const system = { errno: expect.any(Number) as number, address: '127.0.0.1', port };
+    await expect(createServer({ rnic }).listen({ host: '127.0.0.1', port })).rejects.toMatchObject({
+      code: 'ERR_CONNECT', message: `cannot listen on 127.0.0.1:${port} (EADDRINUSE)`, cause: { ...system, code: 'EADDRINUSE', syscall: 'listen' },
+    });
+    await server.close();
+    await expect(connect({ rnic, host: '127.0.0.1', port })).rejects.toMatchObject({
+      code: 'ERR_CONNECT', message: `cannot connect to 127.0.0.1:${port} (ECONNREFUSED)`, cause: { ...system, code: 'ECONNREFUSED', syscall: 'connect' },
+    });
+  });
+
   it('a peer that accepts TCP and says nothing is ERR_TIMEOUT', async () => {
     const rnic = rnicOf('memory');
     const server = await createServer({ rnic, onRequest: () => new Promise(() => undefined) }).listen({ port: 0 });
@@ -240,7 +254,10 @@ describe('AbortSignal', () => {
     const rnic = rnicOf('memory');
     const server = await createServer({ rnic, onRequest: () => new Promise(() => undefined) }).listen({ port: 0 });
     const target = { rnic, host: '127.0.0.1', port: server.address.port };
-    await expect(connect({ ...target, signal: AbortSignal.abort() })).rejects.toEqual(code('ERR_ABORTED'));
+    const why = new Error('why');
+    const aborted = await connect({ ...target, signal: AbortSignal.abort(why) }).catch((error: unknown) => error);
+    expect(aborted).toBeInstanceOf(IwarpError);
+    expect(aborted).toMatchObject({ code: 'ERR_ABORTED', name: 'AbortError', cause: why }); // the name is what other code asks for, as of Node's own
     const stop = new AbortController();
     const made = connect({ ...target, signal: stop.signal });
     setTimeout(() => stop.abort(new Error('enough')), 10);

@@ -2,10 +2,12 @@
 // that it was made on lives on.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
-  captureTo, connect, Connection, createServer, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
+  captureTo, connect, Connection, createServer, defaultRnic, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
 } from '../../src/index.ts';
+import { resolvePolicy } from '../../src/mpa/policy.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
+import { Device } from '../../src/verbs/index.ts';
 import { pairOf, rnicOf, type Ends } from './support.ts';
 
 let ends: Ends;
@@ -110,8 +112,9 @@ add('allocate', 'access', INVALID, [null, 'everything', 1 << 20], (v) => c.alloc
 add('allocate', 'options', INVALID, NOT_OBJECT, (v) => c.allocate(1, 'read', v));
 add('allocate', 'sharedMemory', INVALID, NOT_BOOLEAN, (v) => c.allocate(1, 'read', { sharedMemory: v }));
 add('share', 'memory', INVALID, [undefined, null, 1, {}, new Uint8Array(1)], (v) => c.share(v));
-add('share', 'offset', INVALID, [...NOT_INTEGER, 65], (v) => c.share(region, v));
-add('share', 'length', 'ERR_OUT_OF_RANGE', [-1, 1.5, 65, Number.NaN], (v) => c.share(region, 0, v));
+add('share', 'offset', INVALID, NOT_INTEGER, (v) => c.share(region, v));
+add('share', 'length', INVALID, NOT_INTEGER, (v) => c.share(region, 0, v));
+add('share', 'a part beyond the region', 'ERR_OUT_OF_RANGE', [[65], [0, 65], [64, 1], [2 ** 40]], (v: [number, number?]) => c.share(region, ...v));
 add('share', 'a region of another domain', 'ERR_WRONG_PD', once, () => c.share(foreign));
 add('share', 'a region that is gone', 'ERR_INVALID_REGION', once, () => c.share(gone));
 
@@ -119,7 +122,10 @@ add('share', 'a region that is gone', 'ERR_INVALID_REGION', once, () => c.share(
 add('RemoteBuffer', 'rkey', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => new RemoteBuffer(v, 0n, 1));
 add('RemoteBuffer', 'address', INVALID, NOT_U64, (v) => new RemoteBuffer(1, v, 1));
 add('RemoteBuffer', 'length', INVALID, [...NOT_INTEGER, undefined, 2 ** 32], (v) => new RemoteBuffer(1, 0n, v));
-add('RemoteBuffer.slice', 'offset', INVALID, [...NOT_INTEGER, 65], (v) => remote.slice(v));
+add('RemoteBuffer.of', 'region', INVALID, [undefined, ...NOT_OBJECT, {}], (v) => RemoteBuffer.of(v));
+add('RemoteBuffer.slice', 'offset', INVALID, [...NOT_INTEGER, undefined], (v) => remote.slice(v));
+add('RemoteBuffer.slice', 'length', INVALID, NOT_INTEGER, (v) => remote.slice(0, v));
+add('RemoteBuffer.slice', 'a part beyond the buffer', 'ERR_OUT_OF_RANGE', [[65], [0, 65], [64, 1], [2 ** 40]], (v: [number, number?]) => remote.slice(...v));
 add('RemoteBuffer.fromBytes', 'data', INVALID, [undefined, ...NOT_VIEW, new Uint8Array(15)], (v) => RemoteBuffer.fromBytes(v));
 add('RemoteBuffer.fromJSON', 'value', INVALID, [undefined, null, 1, 'x', {}, { address: 1, rkey: 1, length: 1 }, { address: '1', rkey: 'x', length: 1 }], (v) =>
   RemoteBuffer.fromJSON(v));
@@ -147,7 +153,7 @@ for (const [call, make] of Object.entries(doors)) {
 add('connect', 'options', INVALID, [undefined, ...NOT_OBJECT], (v) => connect(v));
 add('connect', 'port', INVALID, [...NOT_INTEGER, undefined, 0, 65_536], (v) => connect({ host: 'localhost', port: v }));
 add('connect', 'host', INVALID, [null, 1, {}, ''], (v) => connect({ ...PORT, host: v }));
-add('connect', 'localAddress', INVALID, [null, 1, {}], (v) => connect({ ...PORT, localAddress: v }));
+add('connect', 'localAddress', INVALID, [null, 1, {}, '', 'localhost', '127.0.0.1:80', '[::1]', '1.2.3'], (v) => connect({ ...PORT, localAddress: v }));
 add('connect', 'localPort', INVALID, [...NOT_INTEGER, 65_536], (v) => connect({ ...PORT, localPort: v }));
 add('connect', 'family', INVALID, [null, 5, '4'], (v) => connect({ ...PORT, family: v }));
 add('connect', 'privateData', INVALID, NOT_VIEW, (v) => connect({ ...PORT, privateData: v }));
@@ -174,7 +180,50 @@ add('traceTransitions', 'listener', INVALID, NOT_FUNCTION, (v) => traceTransitio
 add('traceFrames', 'listener', INVALID, NOT_FUNCTION, (v) => traceFrames(v));
 add('captureTo', 'path', INVALID, [undefined, null, 1, ''], (v) => captureTo(v));
 
+/** What the message must begin with: the caller's own name of what is wrong. */
+const named: readonly (readonly [string, () => unknown])[] = [
+  ['offset must be', () => remote.slice('1' as never)],
+  ['length must be', () => remote.slice(0, null as never)],
+  ['length must be', () => c.share(region, 0, 1.5)],
+  ['region must be', () => RemoteBuffer.of(undefined as never)],
+  ['options.hots is not a known option', () => connect({ ...PORT, hots: 'x' } as never)],
+  ['options.toString is not', () => connect({ ...PORT, toString: () => 'x' } as never)],
+  ['options.recieves is not', () => createServer({ recieves: 4 } as never)],
+  ['options.prot is not', () => createServer().listen({ prot: 4711 } as never)],
+  ['options.nosuch is not', () => openRnic({ nosuch: undefined } as never)],
+  ['options.nosuch is not', () => new Device({ nosuch: 1 } as never)],
+  ['options.nosuch is not', () => c.register(new Uint8Array(1), 'read', { nosuch: 1 } as never)],
+  ['options.nosuch is not', () => c.allocate(1, 'read', { nosuch: 1 } as never)],
+  ['options.engine must be', () => connect({ ...PORT, engine: 'gpu' as never })],
+  ['engine must be', () => defaultRnic('gpu' as never)],
+  ['options.policy must be', () => createServer({ policy: 5 as never })],
+  ['options.policy.crc must be', () => connect({ ...PORT, policy: { crc: 'maybe' as never } })],
+  ['options.policy.colour is', () => connect({ ...PORT, policy: { colour: 1 } as never })],
+  ['policy.rtrOffered must be', () => resolvePolicy({ rtrOffered: [] })],
+  ['options.crc32c must be one of auto, simd, wasm, js, crc-32', () => openRnic({ crc32c: 'x' as never })],
+  ['options.crc32c must be', () => new Device({ crc32c: 'x' as never })],
+  ['data must be a string, a MemoryRegion, an Sge or an ArrayBufferView', () => c.send(5 as never)],
+  ['local must be a MemoryRegion, an Sge or an ArrayBufferView', () => c.write(5 as never, remote)],
+  ['data.offset must be', () => c.send({ mr: region, offset: '1' as never })],
+];
+
+/** The same, with other codes. */
+const elements: readonly (readonly [string, string, () => unknown])[] = [
+  ['ERR_INVALID_REGION', 'data has been deregistered', () => c.send(gone)],
+  ['ERR_INVALID_REGION', 'data.mr has been deregistered', () => c.send({ mr: gone })],
+  ['ERR_WRONG_PD', 'local belongs', () => c.write(foreign, remote)],
+  ['ERR_ACCESS', 'local does not grant', () => c.read(remote, readOnly)],
+  ['ERR_OUT_OF_RANGE', 'data.offset 65', () => c.send({ mr: region, offset: 65 })],
+  ['ERR_OUT_OF_RANGE', 'data: 5 octets', () => c.send({ mr: region, offset: 60, length: 5 })],
+];
+
 describe('misuse', () => {
+  it.each([...named.map(([words, make]) => [INVALID, words, make] as const), ...elements])('%s says what was wrong: %s', async (code, words, make) => {
+    const error = await (async () => make())().then(() => 'nothing', (reason: unknown) => reason);
+    expect(error).toMatchObject({ code, message: expect.stringContaining(words) as string });
+    expect((error as IwarpError).message.startsWith(words), (error as IwarpError).message).toBe(true);
+  });
+
   for (const { call, wrong, code, values, make } of cases) {
     it(`${call}: ${wrong} is ${code}`, async () => {
       for (const value of values) {

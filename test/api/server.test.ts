@@ -141,6 +141,19 @@ describe('waiting for connections', () => {
     expect(await server.accept()).toBeNull();
   });
 
+  it('connections that nobody has taken are closed with the server, and accept gives none of them', async () => {
+    const rnic = memory();
+    const { server } = await serve(rnic);
+    const target = { rnic, host: '127.0.0.1', port: server.address.port };
+    const [one, two] = await Promise.all([connect(target), connect(target)]);
+    while (server.connections.size < 2) await new Promise((resolve) => setImmediate(resolve));
+    const closed = server.close();
+    expect(await server.accept()).toBeNull();
+    for await (const _ of server) expect.unreachable('a connection of a closed server');
+    await closed;
+    expect([(await one.closed).cause, (await two.closed).cause]).toEqual(['graceful', 'graceful']);
+  });
+
   it('the signal of listen closes the server, before, while and after it binds', async () => {
     const before = createServer({ rnic: memory() }).listen({ port: 4711, signal: AbortSignal.abort() });
     await expect(before).rejects.toMatchObject({ code: 'ERR_ABORTED' });

@@ -1,6 +1,12 @@
 // An engine that dies: at start, idle, with work under way, by a throw, by silence. Everything ends with an error, nothing hangs.
 import { describe, expect, it } from 'vitest';
-import { connect, createServer, openRnic, type Connection, type Rnic } from '../../src/index.ts';
+import { NO_BYTES } from '../../src/base/copy.ts';
+import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress } from '../../src/cm/link.ts';
+import type { WorkerProgress } from '../../src/engine/progress.ts';
+import { connect, createServer, openRnic, type CloseInfo, type Connection, type Rnic, type ServerFailure } from '../../src/index.ts';
+import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
+import { TcpTransport } from '../../src/transport/tcp.ts';
 import { ACCESS } from '../../src/verbs/index.ts';
 import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
 
@@ -110,7 +116,7 @@ describe.each(DEATHS)('an engine that %s', (_how, die) => {
     die(rnic);
     const [connected] = await outcomes;
     expect(connected).toBe('ERR_ENGINE_FAILED');
-    await expect(createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 })).rejects.toMatchObject({ code: 'ERR_CONNECT', cause: FAILED });
+    await expect(createServer({ rnic }).listen({ host: '127.0.0.1', port: 0 })).rejects.toEqual(FAILED);
     await server.close();
   });
 
@@ -123,6 +129,29 @@ describe.each(DEATHS)('an engine that %s', (_how, die) => {
     await server.close();
     const next = await createServer({ rnic: openRnic({ engine: 'thread' }) }).listen({ host: '127.0.0.1', port });
     await next.close();
+  });
+
+  it('under a server: its functions need not know, onFailure is told once, and who waits for a connection hears of it', async () => {
+    const rnic = openWorkers();
+    const told: unknown[] = [];
+    const onFailure = ({ kind, error }: ServerFailure): void => void told.push([kind, error]);
+    const ends: Promise<CloseInfo>[] = [];
+    const server = await createServer({ rnic, onFailure, onError: (error) => told.push(error) }, async (connection) => {
+      ends.push(connection.closed);
+      for await (const message of connection) message.release();
+    }).listen({ host: '127.0.0.1', port: 0 });
+    const iterated = await createServer({ rnic, onFailure }).listen({ host: '127.0.0.1', port: 0 });
+    const client = await connect({ rnic: openRnic({ engine: 'thread' }), host: '127.0.0.1', port: server.address.port });
+    await until(() => ends.length === 1);
+    const waiting = iterated.accept().catch((error: unknown) => error);
+    die(rnic);
+    expect(await waiting).toEqual(FAILED);
+    await expect(iterated.accept()).rejects.toEqual(FAILED);
+    expect((await ends[0]!).error).toEqual(FAILED);
+    await client.closed;
+    expect(told).toEqual([['accept', FAILED], ['accept', FAILED]]);
+    await Promise.all([server.close(), iterated.close()]);
+    expect(await iterated.accept()).toBeNull();
   });
 
   it('one of two engines: the device is lost as a whole', async () => {
@@ -189,6 +218,48 @@ describe('the process\'s own device', () => {
     const second = defaultRnic('worker');
     expect(second).not.toBe(first);
     await stop(second);
+  });
+});
+
+describe.each(['thread', 'worker'] as const)('a transport that throws, in a %s', (engine) => {
+  // The connection manager has checked what it passes on: here it is asked for something wrong all the same.
+  const target = { host: '127.0.0.1', port: 1, localAddress: 'no address' };
+
+  it('is one that cannot connect or listen: nothing else ends', async () => {
+    const rnic = openRnic({ engine });
+    const { device } = rnic;
+    const progress: Progress = engine === 'worker' ? device.mirror as WorkerProgress : new ThreadProgress(new TcpTransport(), realScheduler, device.resources);
+    const port = await portOf();
+    const client = await connect({ rnic, host: '127.0.0.1', port });
+    const { qp } = new End(rnic);
+    const request = { target, policy: DEFAULT_POLICY, confirm: false, endpoint: qp, privateData: NO_BYTES, wishes: { ird: 1, ord: 1 } };
+    const outcomes: unknown[] = [];
+    const handler: LinkHandler = { opened: () => outcomes.push('opened'), failed: (error) => outcomes.push(error), event: (event) => outcomes.push(event) };
+    progress.connect(request, handler);
+    expect(outcomes).toEqual([]); // later, as every failure
+    await until(() => outcomes.length === 1);
+    expect(outcomes).toEqual([expect.objectContaining({ message: 'Invalid IP address: no address', code: 'ERR_INVALID_IP_ADDRESS' })]);
+    expect(progress.connect(request, handler).cancel()).toBe(true);
+    const listened = new Promise((resolve) => {
+      const { policy } = request;
+      progress.listen({ target: { port: 65_536 }, policy, maxPending: 1 }, {} as ListenHandler, (listener, error) => resolve(listener ?? error));
+    });
+    expect(await listened).toMatchObject({ code: 'ERR_INVALID_ARGUMENT' });
+    await client.send('still there');
+    expect(outcomes.length).toBe(1); // the one that was cancelled has said nothing
+    await client.close();
+    if (engine === 'worker') await stop(rnic);
+  });
+
+  it.runIf(engine === 'thread')('of the program\'s own too', async () => {
+    const no = (): never => {
+      throw new Error('not today');
+    };
+    const rnic = openRnic({ transport: { connect: no, listen: no } });
+    const failed = { code: 'ERR_CONNECT', cause: { message: 'not today' } };
+    await expect(connect({ rnic, host: '127.0.0.1', port: 1 })).rejects.toMatchObject(failed);
+    await expect(createServer({ rnic }).listen({ port: 1 })).rejects.toMatchObject(failed);
+    expect([rnic.cm.connections.size, rnic.device.query().inUse.qp]).toEqual([0, 0]);
   });
 });
 

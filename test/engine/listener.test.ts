@@ -137,6 +137,15 @@ describe('connections', () => {
     expect(log).toEqual(['port 7174', '#1', '#2', 'turned away 4711', 'turned away 4711']);
   });
 
+  it('an engine that dies while it listens is told of once, however many there are', () => {
+    const { engines: [a, b], log } = setUp(2);
+    a!.bind(7174);
+    b!.bind(7174);
+    for (const engine of [a!, b!]) engine.fail('the engine has failed');
+    expect(log).toEqual(['port 7174', 'the engine has failed']);
+    expect(a!.incoming().aborted()).toBe(true);
+  });
+
   it('what an engine could not accept is told at once', () => {
     const { engines: [a], log } = setUp(1);
     a!.bind(7174);

@@ -1,5 +1,6 @@
 // The program itself, as npm ci has built it: what it has said is out before it ends, however slowly it is read, and its status is the command's.
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
@@ -27,6 +28,12 @@ it('a long listing arrives whole', async () => {
   expect(out.length).toBeGreaterThan(65_536); // more than a pipe holds
   expect(out.split('\n').length).toBeGreaterThan(700);
   expect(out.endsWith('\n')).toBe(true);
+});
+
+it('--version tells the name and the version', async () => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+  for (const flag of ['--version', '-V']) expect(await iwarp(flag)).toEqual({ status: 0, out: `iwarp ${version}\n`, err: '' });
+  expect((await iwarp('--help')).out).toContain('"iwarp --version"');
 });
 
 it('the status is that of the command', async () => {

@@ -1,6 +1,10 @@
 /** rping against itself: data, words, exit statuses, wrong flags, peers that leave or fall silent. */
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { readCaptureFile } from '../../src/inspect/capture-file.ts';
 import { pingData, run as rping } from '../../src/tools/rping.ts';
 import { runAlone, runPair, Side } from './pair.ts';
 
@@ -32,6 +36,9 @@ describe('rping', () => {
   it.each([
     [['-Z'], "rping: invalid option -- 'Z'"], [[], 'give exactly one of -s and -c'], [['-s', '-c'], 'give exactly one of -s and -c'],
     [['-c'], 'the client needs -a ADDR'], [['-s', '-p'], "option requires an argument -- 'p'"], [['-s', '--crc', 'maybe'], 'crc'],
+    [['-s', '-p', 'abc'], "-p must be a whole number from 0 to 65535, got 'abc'"],
+    [['-c', '-a', '127.0.0.1', '-I', 'localhost'], "-I must be an IP address, got 'localhost'"],
+    [['-c', '-a', '127.0.0.1', '-p', '0'], "-p must be a whole number from 1 to 65535, got '0'"],
   ])('answers %j with the stock usage and status 22', async (args, words) => {
     const side = await runAlone(rping, args);
     expect(side.err).toContain(words);
@@ -44,6 +51,27 @@ describe('rping', () => {
     [['-s', '-C', '-1'], 'Invalid count -1\n'],
   ])('answers %j in the stock words and status 22, without usage', async (args, words) => {
     expect(await runAlone(rping, args)).toMatchObject({ err: words, out: '', code: 22 });
+  });
+
+  it.each(['thread', 'worker'])('--pcap writes at the times of the day, with the engine in a %s', async (engine) => {
+    vi.stubEnv('IWARP_ENGINE', engine);
+    const folder = mkdtempSync(join(tmpdir(), 'rping-'));
+    onTestFinished(() => {
+      vi.unstubAllEnvs();
+      rmSync(folder, { recursive: true });
+    });
+    const file = join(folder, 'run.pcap');
+    const began = Date.now();
+    expect((await runPair(rping, SERVER, rping, client('-C', '1', '--pcap', file))).statuses).toEqual([0, 0]);
+    const times: number[] = [];
+    readCaptureFile(file, {
+      packet: ({ seconds, nanos }) => times.push(seconds * 1000 + nanos / 1e6),
+      remark: (_offset, message) => expect.unreachable(message),
+    });
+    expect(times.length).toBeGreaterThan(5);
+    // The two clocks may part by some milliseconds.
+    expect(Math.min(...times)).toBeGreaterThan(began - 50);
+    expect(Math.max(...times)).toBeLessThan(Date.now() + 50);
   });
 
   it('tells that nobody listens', async () => {

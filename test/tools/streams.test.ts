@@ -40,7 +40,7 @@ describe.each([['rstream', rstream], ['riostream', riostream]] as const)('%s', (
     }
   });
 
-  it.each([['-T', 'x'], ['-y'], ['-p', '99999'], ['-S']])('answers %s with its usage', async (...args) => {
+  it.each([['-T', 'x'], ['-y'], ['-p', '99999'], ['-p', 'abc'], ['-s', '127.0.0.1', '-p', '0'], ['-S']])('answers %s with its usage', async (...args) => {
     const side = await runAlone(run, args);
     expect(side.code).toBe(1);
     expect(side.out).toContain(`usage: ${name}\n\t[-s server_address]\n`);

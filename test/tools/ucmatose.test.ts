@@ -1,5 +1,6 @@
-/** ucmatose, rdma_client and rdma_server against each other: words, exit statuses, wrong flags, peers that leave. */
+/** ucmatose, rdma_client and rdma_server against each other: words, exit statuses, wrong flags (those of ports of rcopy too), peers that leave. */
 import { describe, expect, it } from 'vitest';
+import { run as rcopy } from '../../src/tools/rcopy.ts';
 import { run as rdmaClient } from '../../src/tools/rdma-client.ts';
 import { run as rdmaServer } from '../../src/tools/rdma-server.ts';
 import { run as ucmatose } from '../../src/tools/ucmatose.ts';
@@ -101,5 +102,13 @@ describe('rdma_client and rdma_server', () => {
     const side = await runAlone(run, ['-x']);
     expect(side.out).toBe(`usage: ${name}\n\t[-s server_address]\n\t[-p port_number]\n`);
     expect([side.err, side.code]).toEqual([`${name}: invalid option -- 'x'\n`, 1]);
+  });
+
+  it.each([
+    [rdmaClient, 1, ['-p', '0']], [rdmaServer, 0, ['-p', '']], [rcopy, 0, ['-p', '65536']], [rcopy, 1, ['-p', '0', 'file', '127.0.0.1:file']],
+    [ucmatose, 0, ['-p', 'abc']], [ucmatose, 1, ['-s', '127.0.0.1', '-p', '4711x']],
+  ] as const)('and rcopy and ucmatose too name the port that is none', async (run, min, args) => {
+    const { err } = await runAlone(run, [...args]);
+    expect(err).toContain(`-p must be a whole number from ${min} to 65535, got '${args[args.indexOf('-p') + 1]}'\n`);
   });
 });

@@ -322,6 +322,22 @@ for (const name of ['drainSend', 'drainRecv'] as const) {
 add('completions', 'options', INVALID, [null, 1, 'now'], (b, v) => b.cq.completions(v));
 add('completions', 'signal', INVALID, [null, 1, {}], (b, v) => b.cq.completions({ signal: v }));
 
+// A name that nobody knows is a typing error.
+const misspelt: Readonly<Record<string, (b: Bench, unknown: object) => unknown>> = {
+  Device: (_b, unknown) => new Device(unknown),
+  createQp: (b, unknown) => b.pd.createQp({ sendCq: b.cq, recvCq: b.cq, ...unknown }),
+  createSrq: (b, unknown) => b.pd.createSrq({ maxWr: 4, ...unknown }),
+  registerMemory: (b, unknown) => b.pd.registerMemory(new Uint8Array(1), LOCAL_WRITE, unknown),
+  registerShared: (b, unknown) => b.mr.registerShared(LOCAL_WRITE, unknown),
+  allocateFastRegion: (b, unknown) => b.pd.allocateFastRegion(1, unknown),
+  reregister: (b, unknown) => b.mr.reregister(unknown),
+  'modify (qp)': (b, unknown) => b.qp.modify(unknown),
+  'modify (srq)': (b, unknown) => b.srq.modify(unknown),
+};
+for (const [call, make] of Object.entries(misspelt)) {
+  add(call, 'names', INVALID, [{ maxSendWrr: 4 }, { toString: 1 }, { nosuch: undefined }], (b, v) => make(b, v));
+}
+
 describe('misuse', () => {
   for (const { call, wrong, code, values, make } of cases) {
     it(`VERBS-122: ${call} with wrong ${wrong} throws ${code}`, () => {

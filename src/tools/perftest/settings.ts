@@ -1,5 +1,5 @@
 /** What a perftest program is told: its flags, their limits and defaults, in the manner of linux-rdma/perftest 6.06. */
-import { atoi, textOption, UsageError, type LongOption, type ParsedOptions } from '../support/options.ts';
+import { addressOption, atoi, textOption, UsageError, type LongOption, type ParsedOptions } from '../support/options.ts';
 
 export type Verb = 'write' | 'read' | 'send';
 export type Kind = 'bw' | 'lat';
@@ -185,7 +185,7 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
     host: options.rest[0],
     port: ranged(options, 'p', 'Port', 18_515, 0, 65_535),
     device: textOption(options, 'd') ?? 'iwarp0',
-    sourceAddress: textOption(options, 'source_ip'),
+    sourceAddress: options.rest[0] === undefined ? textOption(options, 'source_ip') : addressOption(options, 'source_ip'),
     size,
     all,
     iterations,

@@ -2,6 +2,7 @@
  * Command lines in the manner of getopt_long, which stock tools use: short options in clusters, values glued or apart, long options with
  * `=` or apart, abbreviations of long names, `--` as the end of options. What is wrong is told in getopt's words.
  */
+import { isIpAddress } from '../../transport/ip-address.ts';
 import { POLICY_OPTIONS } from './policy-flags.ts';
 
 /** A long option: whether it takes a value, and the short option it stands for. */
@@ -115,6 +116,31 @@ function resolveName(word: string, names: readonly string[]): string {
 export function atoi(text: string): number {
   const match = /^\s*([+-]?\d{1,15})/.exec(text);
   return match === null ? 0 : Number(match[1]);
+}
+
+/** The value of an option as a whole number in a range. @throws UsageError */
+export function numberOption(options: ParsedOptions, flag: string, fallback: number, min: number, max: number): number {
+  const value = options.flags.get(flag);
+  if (value === undefined) return fallback;
+  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+  if (number >= min && number <= max) return number;
+  throw new UsageError(`${dashed(flag)} must be a whole number from ${min} to ${max}, got '${String(value)}'`);
+}
+
+/** The port of `-p`. Whoever connects cannot take 0, which a listener has the system pick. @throws UsageError */
+export function portOption(options: ParsedOptions, fallback: number, role: 'connect' | 'listen'): number {
+  return numberOption(options, 'p', fallback, role === 'connect' ? 1 : 0, 65_535);
+}
+
+/** The value of an option as an IP address. @throws UsageError */
+export function addressOption(options: ParsedOptions, flag: string): string | undefined {
+  const address = textOption(options, flag);
+  if (address === undefined || isIpAddress(address)) return address;
+  throw new UsageError(`${dashed(flag)} must be an IP address, got '${address}'`);
+}
+
+function dashed(flag: string): string {
+  return flag.length > 1 ? `--${flag}` : `-${flag}`;
 }
 
 /** The value of an option as text. */
