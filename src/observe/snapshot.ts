@@ -100,7 +100,7 @@ function connectionSnapshot(connection: CmConnection): ConnectionSnapshot {
 }
 
 /** The version in package.json, which is one folder further up for compiled files. */
-function packageVersion(): string {
+export function packageVersion(): string {
   for (const path of ['../../package.json', '../../../package.json']) {
     try {
       const found = JSON.parse(readFileSync(new URL(path, import.meta.url), 'utf8')) as { name?: string; version?: string };

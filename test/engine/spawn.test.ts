@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startCompiled } from '../../src/engine/spawn.ts';
 import { ROOT } from '../examples/support.ts';
 
 let folder: string;
@@ -24,7 +25,7 @@ describe('a compiled worker starts', () => {
   ])('%s', async (_name, flags, nodeOptions) => {
     const spawn = JSON.stringify(new URL('../../src/engine/spawn.ts', import.meta.url).href);
     const worker = JSON.stringify(pathToFileURL(join(folder, 'worker.mjs')).href);
-    const code = `import(${spawn}).then(({ startCompiled }) => startCompiled(new URL(${worker}), { workerData: 41 }).on('message', console.log).on('error', console.log));`;
+    const code = `import(${spawn}).then((spawn) => spawn.${startCompiled.name}(new URL(${worker}), { workerData: 41 }).on('message', console.log).on('error', console.log));`;
     const env = { ...process.env, NODE_OPTIONS: nodeOptions };
     const output = await new Promise<string>((resolve) => {
       execFile(process.execPath, ['--import', 'tsx', ...flags, code], { cwd: ROOT, env, timeout: 30_000 }, (_, stdout, stderr) => resolve(stdout + stderr));

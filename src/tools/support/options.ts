@@ -119,7 +119,7 @@ export function atoi(text: string): number {
 }
 
 /** The value of an option as a whole number in a range. @throws UsageError */
-export function numberOption(options: ParsedOptions, flag: string, fallback: number, min: number, max: number): number {
+function numberOption(options: ParsedOptions, flag: string, fallback: number, min: number, max: number): number {
   const value = options.flags.get(flag);
   if (value === undefined) return fallback;
   const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
