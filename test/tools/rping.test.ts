@@ -19,6 +19,12 @@ describe('rping', () => {
     expect(server.err).toMatch(/^listening on port \d+\nserver DISCONNECT EVENT\.\.\.\nwait for RDMA_READ_ADV state 10\n$/);
   });
 
+  it('a server takes no ping above the size it was given, and says so', async () => {
+    const { server, statuses } = await runPair(rping, [...SERVER, '-S', '64'], rping, client('-C', '1', '-S', '65'));
+    expect(statuses).toEqual([1, 1]);
+    expect(server.err).toContain("rping server failed: the client's buffer has 65 octets, above 64, which -S gives\n");
+  });
+
   it('-P serves one client after the other, and two at once', async () => {
     const server = new Side(rping, [...SERVER, '-p', '0', '-P']);
     const port = String(await server.port);

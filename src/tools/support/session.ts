@@ -108,7 +108,7 @@ export class Session {
 
   /** Give back the memory and the domain of a session that is over; for tools that go on without it. */
   release(): void {
-    for (const region of this.#regions.splice(0)) region.deregister();
+    for (const region of this.#regions.splice(0)) if (!region.deregistered) region.deregister();
     this.pd.deallocate();
   }
 
