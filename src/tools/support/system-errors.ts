@@ -1,12 +1,15 @@
 /** What the system says when a file or an address cannot be had, in the words that a tool prints: `tool: path: reason`. */
+import { getSystemErrorMap } from 'node:util';
 
 /** True for an error that comes from the system, not from a mistake in the program. */
 export function isSystemError(error: unknown): error is NodeJS.ErrnoException & { readonly code: string } {
   return error instanceof Error && 'syscall' in error && 'code' in error && typeof error.code === 'string';
 }
 
-/** The reason alone: Node puts the code in front, and the call with its path behind. */
+/** The reason alone: Node's message has code, call and path around it. */
 export function reasonOf(error: unknown): string {
-  const { message } = error as Error;
-  return /^E[A-Z0-9]+: ([^,]+)/.exec(message)?.[1] ?? message;
+  // A name with several addresses: one error for each.
+  const first: unknown = error instanceof AggregateError ? error.errors[0] : error;
+  const { errno, message } = first as NodeJS.ErrnoException;
+  return (errno === undefined ? undefined : getSystemErrorMap().get(errno)?.[1]) ?? message;
 }
