@@ -14,7 +14,6 @@ import { openRping, RPING_SIZES } from './profiles/rping.ts';
 import { CONTROL_MS, openSelf } from './profiles/self.ts';
 import type { Address, Profile } from './profiles/types.ts';
 import { Captures } from './report/captures.ts';
-import { ReportFile } from './report/files.ts';
 import { htmlReport } from './report/html.ts';
 import { jsonReport, junitReport, tapReport } from './report/machine.ts';
 import { markdownReport } from './report/markdown.ts';
@@ -22,6 +21,7 @@ import { makeReport } from './report/model.ts';
 import type { Report } from './report/model.ts';
 import { Progress } from './report/progress.ts';
 import { summaryLine, textReport } from './report/text.ts';
+import { OutputFile } from '../src/tools/support/output-file.ts';
 import { reach } from './runner/reach.ts';
 import { planOf, reasonToSkip, runCases } from './runner/runner.ts';
 import type { Result, RunOptions } from './runner/runner.ts';
@@ -286,7 +286,7 @@ interface Format {
 }
 
 interface Output extends Format {
-  readonly file: ReportFile | null;
+  readonly file: OutputFile | null;
 }
 
 function readReport(text: string): Format {
@@ -303,7 +303,7 @@ function openReports(formats: readonly Format[]): Output[] {
   try {
     for (const format of formats) {
       const { path } = format;
-      outputs.push({ ...format, file: path === null ? null : orRefuse(`--report ${format.name}:${path}`, () => new ReportFile(path)) });
+      outputs.push({ ...format, file: path === null ? null : orRefuse(`--report ${format.name}:${path}`, () => new OutputFile(path)) });
     }
     return outputs;
   } catch (error) {

@@ -30,15 +30,15 @@ export interface RdmaSocketOptions extends ChannelOptions {
 }
 
 /** As librdmacm's rs_mem and its 16-bit credits allow; a buffer below a page makes no window worth a message. */
-const RANGES = {
+export const SOCKET_RANGES: Readonly<Record<'receiveBuffer' | 'sendBuffer' | 'credits' | 'iomapSize' | 'keepAliveInitialDelay', readonly [min: number, max: number]>> = {
   receiveBuffer: [4096, 2 ** 30], sendBuffer: [4096, 2 ** 30], credits: [16, 0x7fff], iomapSize: [0, 127 * 256], keepAliveInitialDelay: [0, 0x7fff_ffff],
-} as const;
+};
 
 /** Throws ERR_INVALID_ARGUMENT unless all is as {@link RdmaSocketOptions} says; returns the device to use. */
 export function checkSocketOptions(options: RdmaSocketOptions): Rnic {
   checkObject('options', options);
-  for (const [name, [min, max]] of Object.entries(RANGES)) {
-    const value = options[name as keyof typeof RANGES];
+  for (const [name, [min, max]] of Object.entries(SOCKET_RANGES)) {
+    const value = options[name as keyof typeof SOCKET_RANGES];
     if (value !== undefined) checkInteger(`options.${name}`, value, min, max);
   }
   for (const name of ['allowHalfOpen', 'keepAlive'] as const) {

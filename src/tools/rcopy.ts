@@ -7,9 +7,9 @@ import { constants } from 'node:fs';
 import { open, stat, type FileHandle } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { IwarpError } from '../base/errors.ts';
-import { COMMON_USAGE, parseOptions, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { COMMON_USAGE, parseOptions, patience, textOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
-import { openStream, patience, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
+import { openStream, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
 import { isSystemError, reasonOf } from './support/system-errors.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 

@@ -1,5 +1,5 @@
 /** rping against itself: data, words, exit statuses, wrong flags, peers that leave or fall silent. */
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { pingData, run as rping } from '../../src/tools/rping.ts';
 import { runAlone, runPair, Side } from './pair.ts';
@@ -65,6 +65,31 @@ describe('rping', () => {
     });
     expect(statuses).toEqual([1, 1]);
     expect((leaver === 'server' ? c : server).err).toMatch(/rping (client|server) failed: /);
+  });
+
+  it.each<[string, (socket: Socket) => void, string]>([
+    ['speaks another protocol', (socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'), "the peer's answer is no MPA Reply"],
+    ['hangs up', (socket) => void socket.end(), 'the peer closed the connection before an MPA Reply'],
+    ['resets', (socket) => void socket.resetAndDestroy(), 'the connection was reset before an MPA Reply'],
+  ])('says what a server does that %s', async (_what, act, words) => {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.once('data', () => act(socket));
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const side = await runAlone(rping, ['-c', '-a', '127.0.0.1', '-p', String((server.address() as AddressInfo).port)]);
+    server.close();
+    expect([side.code, side.err]).toEqual([1, `rping: MPA start-up failed: ${words}\n`]);
+  });
+
+  it.each([['x'], ['1m'], ['-1'], ['1.5'], ['1000001'], ['']])('refuses --timeout %j', async (seconds) => {
+    const side = await runAlone(rping, ['-s', '--timeout', seconds]);
+    expect([side.code, side.err]).toEqual([22, `rping: --timeout must be a whole number from 0 to 1000000, got ${JSON.stringify(seconds)}\n`]);
+  });
+
+  it('says in one line that a capture cannot be written', async () => {
+    const side = await runAlone(rping, ['-s', '--pcap', '/nonexist/x']);
+    expect([side.code, side.err]).toEqual([22, 'rping: /nonexist/x: no such file or directory\n']);
   });
 
   it('gives a server up that never answers', async () => {

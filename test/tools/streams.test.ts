@@ -47,6 +47,22 @@ describe.each([['rstream', rstream], ['riostream', riostream]] as const)('%s', (
     expect(side.err).toContain(`${name}: `);
   });
 
+  it.each([
+    [['-B', '1'], '-B must be from 4096 to 1073741824, or 0 for 524288, got 1'], [['-B', '1073741825'], '-B must be from 0 to 1073741824'],
+    [['-I', '0'], '-I must be from 1 to 2147483647, got 0'], [['-C', '0'], '-C must be from 1 to 2147483647, got 0'],
+    [['-f', 'gid'], '-f gid: there are no GIDs over iWARP'], [['-f', 'ip', '-s', 'localhost'], "-f ip takes addresses only, got -s 'localhost'"],
+    [['--timeout', 'x'], '--timeout must be a whole number from 0 to 1000000, got "x"'], [['--pcap', '/nonexist/x'], '/nonexist/x: no such file or directory'],
+  ])('refuses %j', async (args, words) => {
+    const side = await runAlone(run, args);
+    expect(side.code).toBe(1);
+    expect(side.err).toContain(`${name}: ${words}`);
+  });
+
+  it('warns of an address format it does not know, and goes on', async () => {
+    const { client: c, statuses } = await runPair(run, ['-C', '1', '-f', 'name'], run, client(['-C', '1', '-f', 'foo']));
+    expect([statuses, c.err]).toEqual([[0, 0], 'Warning: unknown address format\n']);
+  });
+
   it('tells that the peer has left', async () => {
     for (const leaver of ['server', 'client'] as const) {
       const flags = ['-S', '1000', '-C', '1', '-I', '1000000'];
