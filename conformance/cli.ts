@@ -35,7 +35,7 @@ const USAGE = `Usage: iwarp conformance <command>
       --report FORMAT[:FILE]         text, tap, junit, json, html or markdown; may be repeated
       --captures DIR                 a pcap file for every case that does not pass
       --bail                         stop at the first unexpected result
-      --anyway                       run the cases though the first lawful start-up fails, and on without any connection
+      --anyway                       run the cases though the first lawful start-up fails, and go on where no connection can be made
   coverage [--missing]
   vectors [--print|--check] [name...]
 Exit status: 0 all as expected, 1 something unexpected, 2 wrong usage or nothing that could be run, 130 or 143 interrupted (the reports are written).

@@ -45,7 +45,7 @@ const RUN_OPTIONS = {
   seed: { type: 'string' }, repeat: { type: 'string' }, slow: { type: 'string' }, settle: { type: 'string' }, gap: { type: 'string' },
   waivers: { type: 'string' }, report: { type: 'string', multiple: true }, captures: { type: 'string' }, bail: { type: 'boolean', default: false },
   quirk: { type: 'string', multiple: true }, exclude: { type: 'string', multiple: true }, canary: { type: 'boolean', default: false }, revive: { type: 'string' },
-  retries: { type: 'string' }, anyway: { type: 'boolean', default: false }, help: { type: 'boolean', short: 'h', default: false },
+  retries: { type: 'string' }, anyway: { type: 'boolean', default: false },
 } as const;
 
 const PROFILES = ['self', 'rping', 'command'] as const;
@@ -97,7 +97,8 @@ export async function runCommand(args: readonly string[]): Promise<number> {
     reported = true;
     writeReports(report, outputs);
     for (const idle of settings.waivers.idle(cases.map((entry) => entry.id))) warn(`waiver ${idle.pattern} names no case`);
-    return interrupt.status() ?? (report.totals.unexpected > 0 ? 1 : 0);
+    // A signal that came after the last case has ended nothing.
+    return (stopped === null ? null : interrupt.status()) ?? (report.totals.unexpected > 0 ? 1 : 0);
   } finally {
     interrupt.dispose();
     if (!reported) for (const { file } of outputs) file?.discard();
@@ -257,7 +258,7 @@ interface Interrupt {
   dispose(): void;
 }
 
-/** The first signal ends the run behind the case that runs; the second one the process, as ever. */
+/** The first signal ends the run after the case that runs; the second one the process, as ever. */
 function watchSignals(): Interrupt {
   const controller = new AbortController();
   let status: number | null = null;
@@ -294,7 +295,7 @@ function readReport(text: string): Format {
   const render = FORMATS[name];
   if (render === undefined) throw new UsageError(`--report ${text}: ${Object.keys(FORMATS).join(', ')}`);
   const path = rest.length === 0 ? null : rest.join(':');
-  if (path === '') throw new UsageError(`--report ${text}: a file is needed behind the colon`);
+  if (path === '') throw new UsageError(`--report ${text} names no file`);
   return { name, render, path };
 }
 

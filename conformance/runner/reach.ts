@@ -14,7 +14,7 @@ import type { Session } from '../profiles/types.ts';
 import { limitsFor } from './runner.ts';
 import type { RunOptions } from './runner.ts';
 
-/** For the peer's own end behind ours, which is not judged here. */
+/** For the peer's own end after ours, which is not judged here. */
 const END_MS = 1000;
 
 export interface ReachOptions extends Pick<RunOptions, 'profile' | 'slow' | 'settle' | 'seed' | 'quirks'> {

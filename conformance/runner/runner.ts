@@ -67,9 +67,9 @@ export interface RunOptions {
   readonly gap: number;
   /** Where peers connect, already open; without it the run opens one of its own if it needs it. */
   readonly listener?: Listener | null;
-  /** Stop behind so many runs in a row that found no connection; never when absent. */
+  /** Stop after so many runs in a row that found no connection; never when absent. */
   readonly giveUpAfter?: number;
-  /** Stop behind the case that runs when this is aborted. */
+  /** Stop after the case that runs when this is aborted. */
   readonly signal?: AbortSignal;
   /** Told why the run has ended before its last case. */
   readonly onStopped?: (why: string) => void;
@@ -116,7 +116,8 @@ export async function runCases(cases: readonly Case[], options: RunOptions): Pro
 /** Why no further case can or may be run. */
 function whyStop(unreached: number, { profile, signal, giveUpAfter }: RunOptions): string | null {
   if (signal?.aborted) return String(signal.reason);
-  if (profile.lost !== undefined && profile.lost() !== null) return profile.lost();
+  const lost = profile.lost?.() ?? null;
+  if (lost !== null) return lost;
   return unreached === giveUpAfter ? `${unreached} runs in a row found no connection` : null;
 }
 

@@ -104,7 +104,7 @@ describe('the command line', () => {
   it.each([
     [['fly'], 'no command "fly"'], [['run', 'no.such.case'], 'no case begins with no.such.case'], [['run', 'mpa', 'nosuch'], 'no case begins with nosuch'],
     [['list', 'nosuch'], 'no case begins with nosuch'], [['vectors', 'nosuch'], 'no vector begins with nosuch'], [['vectors', '--print', 'nosuch'], 'no vector begins with nosuch'],
-    [['run', '--report', 'pdf'], '--report pdf: text, tap'], [['run', '--report', 'json:'], '--report json:: a file is needed behind the colon'],
+    [['run', '--report', 'pdf'], '--report pdf: text, tap'], [['run', '--report', 'json:'], '--report json: names no file'],
     [['run', '--target', 'nowhere'], '--target nowhere: HOST:PORT is needed'], [['run', '--profile', 'rping'], 'profile rping needs --target or --listen'],
     [['run', '--profile', 'nosuch'], '--profile nosuch: self, rping, command'], [['run', '--quirk', 'x'], '--quirk x: '], [['run', '--unknown'], "'--unknown'"],
     [['run', '--repeat', '0'], '--repeat "0": a whole number from 1 to 10000'], [['run', '--repeat', '1e9'], '--repeat "1e9"'], [['run', '--retries', '1.5'], '--retries "1.5"'],
@@ -239,7 +239,7 @@ describe('peers that are none', () => {
 });
 
 describe('an interrupted run', () => {
-  it('stops behind the case that runs, and writes its reports', async () => {
+  it('stops after the case that runs, and writes its reports', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-conformance-'));
     const target = new SelfTarget();
     const { port } = await target.call('listen', { host: '127.0.0.1', options: {} });

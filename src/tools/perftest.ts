@@ -44,7 +44,8 @@ async function run(program: Program, args: string[], io: ToolIo): Promise<number
   } catch (error) {
     json?.discard();
     if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(` ${error.message}\n Parser function exited with Error\n`);
+    // Stock words stand alone; what only these programs know has their name.
+    io.err(`${error instanceof UsageError ? '' : `${program.name}:`} ${error.message}\n Parser function exited with Error\n`);
     return 1;
   }
   if (settings.notes.length > 0) io.out(`${[LINE, ...settings.notes].join('\n')}\n`);

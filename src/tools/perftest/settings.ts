@@ -153,7 +153,7 @@ function readSize(options: ParsedOptions, fallback: number): number {
 function readLimit(options: ParsedOptions, flag: string, name: string): number | null {
   const text = textOption(options, flag);
   if (text === undefined) return null;
-  if (!/^\d+(\.\d+)?$/.test(text)) throw new UsageError(` Invalid ${name} Limit`);
+  if (!/^\d+(\.\d+)?$/.test(text)) throw new UsageError(`Invalid ${name} Limit`);
   return Number(text);
 }
 

@@ -27,7 +27,7 @@ export class OutputFile {
     closeSync(this.#file);
   }
 
-  /** There will be nothing to write; behind a write nothing happens. */
+  /** There will be nothing to write; after a write nothing happens. */
   discard(): void {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
