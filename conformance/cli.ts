@@ -1,32 +1,14 @@
 // `iwarp conformance`: list the cases, run them against a peer, show what they cover, print and check the golden vectors.
 // What the commands mean and how to test a peer of your own: README.md in this folder.
 
-import { spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
-import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { cases } from './cases/index.ts';
-import type { Case } from './cases/define.ts';
-import { Captures } from './report/captures.ts';
+import { Refusal, UsageError } from './command-line.ts';
 import { coverageText, listText } from './report/lists.ts';
-import { htmlReport } from './report/html.ts';
-import { jsonReport, junitReport, tapReport } from './report/machine.ts';
-import { markdownReport } from './report/markdown.ts';
-import { makeReport } from './report/model.ts';
-import type { Report } from './report/model.ts';
-import { Progress } from './report/progress.ts';
-import { summaryLine, textReport } from './report/text.ts';
-import { QUIRKS } from './probe/connection.ts';
-import type { Quirk, Role } from './probe/connection.ts';
-import { openCommand } from './profiles/command.ts';
-import { openRping } from './profiles/rping.ts';
-import { openSelf } from './profiles/self.ts';
-import type { Address, Profile } from './profiles/types.ts';
-import { runCases } from './runner/runner.ts';
+import { runCommand } from './run-command.ts';
 import { selectCases } from './runner/select.ts';
-import { Waivers, readWaivers } from './runner/waivers.ts';
-import { checkVectors, printVectors } from './vectors-command.ts';
+import { checkVectors, printVectors, vectorNames } from './vectors-command.ts';
 
 const USAGE = `Usage: iwarp conformance <command>
   list [--by case|requirement|section] [prefix...]
@@ -37,7 +19,7 @@ const USAGE = `Usage: iwarp conformance <command>
       --control HOST:PORT            the peer speaks the tester protocol there (profile self)
       --role initiator|responder|both   the probe's part; both with profile self
       --start COMMAND                run for each case; {host} and {port} are filled in (rping, command)
-      --size N                       what rping was started with as -S (64)
+      --size N                       what rping was started with as -S (23 to 65535; 64)
       --all                          the slow cases too
       --strict                       only the first of several lawful outcomes
       --seed N  --repeat N           choose the octets; run everything again with the next seeds
@@ -53,42 +35,52 @@ const USAGE = `Usage: iwarp conformance <command>
       --report FORMAT[:FILE]         text, tap, junit, json, html or markdown; may be repeated
       --captures DIR                 a pcap file for every case that does not pass
       --bail                         stop at the first unexpected result
+      --anyway                       run the cases though the first lawful start-up fails, and go on where no connection can be made
   coverage [--missing]
   vectors [--print|--check] [name...]
-Exit status: 0 all as expected, 1 something unexpected, 2 wrong usage.
+Exit status: 0 all as expected, 1 something unexpected, 2 wrong usage or nothing that could be run, 130 or 143 interrupted (the reports are written).
 `;
-
-const FORMATS: Readonly<Record<string, (report: Report) => string>> = {
-  text: textReport, tap: tapReport, junit: junitReport, json: jsonReport, html: htmlReport, markdown: markdownReport,
-};
-
-class UsageError extends Error {}
 
 /** Run the command line; settles with the exit status. */
 export async function run(args: readonly string[]): Promise<number> {
   const [command, ...rest] = args;
+  if (rest.includes('--help') || rest.includes('-h')) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
   try {
     switch (command) {
       case 'list': return list(rest);
       case 'run': return await runCommand(rest);
       case 'coverage': return coverage(rest);
       case 'vectors': return vectors(rest);
-      default:
+      case undefined: case 'help': case '--help': case '-h':
         process.stdout.write(USAGE);
-        return command === undefined || command === 'help' || command === '--help' ? 0 : 2;
+        return 0;
+      default: throw new UsageError(`no command ${JSON.stringify(command)}`);
     }
   } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof TypeError && 'code' in error)) throw error;
-    process.stderr.write(`${(error as Error).message}\n${USAGE}`);
+    if (error instanceof Refusal) {
+      process.stderr.write(`conformance: ${error.message}\n`);
+      return error.status;
+    }
+    if (!(error instanceof UsageError) && !isParseError(error)) throw error;
+    process.stderr.write(`conformance: ${(error as Error).message}\n${USAGE}`);
     return 2;
   }
+}
+
+/** What parseArgs of node:util does not understand. */
+function isParseError(error: unknown): boolean {
+  return error instanceof TypeError && String((error as NodeJS.ErrnoException).code).startsWith('ERR_PARSE_ARGS');
 }
 
 function list(args: readonly string[]): number {
   const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options: { by: { type: 'string', default: 'case' } } });
   const by = values.by;
   if (by !== 'case' && by !== 'requirement' && by !== 'section') throw new UsageError(`--by ${by}: case, requirement or section`);
-  process.stdout.write(listText(select(positionals, true), by));
+  for (const word of positionals) if (selectCases([word], true).length === 0) throw new UsageError(`no case begins with ${word}`);
+  process.stdout.write(listText(selectCases(positionals, true), by));
   return 0;
 }
 
@@ -101,134 +93,12 @@ function coverage(args: readonly string[]): number {
 
 function vectors(args: readonly string[]): number {
   const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options: { print: { type: 'boolean' }, check: { type: 'boolean' } } });
+  const known = vectorNames();
+  for (const prefix of positionals) if (!known.some((name) => name.startsWith(prefix))) throw new UsageError(`no vector begins with ${prefix}`);
   if (values.print === true) process.stdout.write(printVectors(positionals));
   const { text, good } = checkVectors(positionals);
   if (values.check === true || values.print !== true) process.stdout.write(text);
   return good ? 0 : 1;
-}
-
-function select(words: readonly string[], slow: boolean): Case[] {
-  const chosen = selectCases(words, slow);
-  if (chosen.length === 0) throw new UsageError(`no case begins with ${words.join(' or ')}`);
-  return chosen;
-}
-
-const RUN_OPTIONS = {
-  profile: { type: 'string' }, target: { type: 'string' }, listen: { type: 'string' }, control: { type: 'string' }, role: { type: 'string' },
-  start: { type: 'string' }, size: { type: 'string' }, all: { type: 'boolean', default: false }, strict: { type: 'boolean', default: false },
-  seed: { type: 'string' }, repeat: { type: 'string' }, slow: { type: 'string' }, settle: { type: 'string' }, gap: { type: 'string' },
-  waivers: { type: 'string' }, report: { type: 'string', multiple: true }, captures: { type: 'string' }, bail: { type: 'boolean', default: false },
-  quirk: { type: 'string', multiple: true }, exclude: { type: 'string', multiple: true }, canary: { type: 'boolean', default: false }, revive: { type: 'string' }, retries: { type: 'string' },
-} as const;
-
-async function runCommand(args: readonly string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options: RUN_OPTIONS });
-  const chosen = select(positionals, values.all).filter((entry) => !(values.exclude ?? []).some((prefix) => entry.id.startsWith(prefix)));
-  const reports = (values.report ?? ['text']).map(reportOption);
-  const waivers = values.waivers === undefined ? new Waivers() : readWaivers(values.waivers);
-  const seed = number('--seed', values.seed, 1);
-  const quirks = quirksOf(values.quirk ?? []);
-  const profile = await openProfile(values);
-  const roles = rolesOf(values, profile);
-  const began = new Date();
-  const at = performance.now();
-  const progress = new Progress();
-  const captures = new Captures(values.captures, began.getTime() - at);
-  const results = await runCases(chosen, {
-    profile, roles, waivers, seed, strict: values.strict, quirks, bail: values.bail, repeat: number('--repeat', values.repeat, 1),
-    slow: number('--slow', values.slow, 1), settle: number('--settle', values.settle, 0), gap: number('--gap', values.gap, 0),
-    retries: number('--retries', values.retries, 0), canary: values.canary || values.revive !== undefined, revive: reviver(values.revive),
-    onResult: (result, done, all) => {
-      captures.keep(result);
-      progress.show(result, done, all);
-    },
-  });
-  progress.end();
-  await profile.close();
-  const report = makeReport(results, {
-    profile: profile.name, peer: profile.description, strict: values.strict, seed, began: began.toISOString(), seconds: (performance.now() - at) / 1000,
-    replayOptions: [replayOptions(values), ...[...quirks].map((quirk) => `--quirk ${quirk}`)].filter(Boolean).join(' '), quirks: [...quirks], pcapOf: (result) => captures.pathOf(result),
-  });
-  writeReports(report, reports);
-  for (const idle of waivers.idle(cases.map((entry) => entry.id))) process.stderr.write(`waiver ${idle.pattern} names no case\n`);
-  return report.totals.unexpected > 0 ? 1 : 0;
-}
-
-type RunValues = { readonly [K in 'profile' | 'target' | 'listen' | 'control' | 'role' | 'start' | 'size' | 'slow' | 'settle']?: string | undefined };
-
-async function openProfile(values: RunValues): Promise<Profile> {
-  const target = values.target === undefined ? undefined : address('--target', values.target);
-  const listen = values.listen === undefined ? { host: '127.0.0.1', port: 0 } : address('--listen', values.listen);
-  const name = values.profile ?? (target === undefined && values.listen === undefined ? 'self' : 'command');
-  if (name !== 'self' && target === undefined && values.listen === undefined) throw new UsageError(`profile ${name} needs --target or --listen`);
-  switch (name) {
-    case 'self': return openSelf({ control: values.control === undefined ? undefined : address('--control', values.control), host: listen.host, port: listen.port });
-    case 'rping': return openRping({ target, listen, size: number('--size', values.size, 64), start: values.start });
-    case 'command': return openCommand({ target, listen, start: values.start });
-    default: throw new UsageError(`--profile ${name}: self, rping or command`);
-  }
-}
-
-function rolesOf(values: RunValues, profile: Profile): Role[] {
-  const { role } = values;
-  if (role === 'initiator' || role === 'responder') return [role];
-  if (role !== undefined && role !== 'both') throw new UsageError(`--role ${role}: initiator, responder or both`);
-  if (role === 'both' || profile.name === 'self') return [...profile.roles];
-  return [...(values.target === undefined ? [] : ['initiator' as const]), ...(values.listen === undefined ? [] : ['responder' as const])];
-}
-
-function replayOptions(values: RunValues): string {
-  const names = ['profile', 'target', 'listen', 'control', 'start', 'size', 'slow', 'settle'] as const;
-  return names.flatMap((name) => (values[name] === undefined ? [] : [`--${name} ${shell(values[name])}`])).join(' ');
-}
-
-function shell(text: string): string {
-  return /^[\w.:/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
-
-/** Runs the command to its end. */
-function reviver(command: string | undefined): (() => Promise<void>) | null {
-  if (command === undefined) return null;
-  return () => new Promise((resolve) => {
-    const child = spawn('sh', ['-c', command], { stdio: 'ignore' });
-    child.once('error', () => resolve());
-    child.once('exit', () => resolve());
-  });
-}
-
-function quirksOf(names: readonly string[]): ReadonlySet<Quirk> {
-  const strange = names.find((name) => !QUIRKS.some((quirk) => quirk === name));
-  if (strange !== undefined) throw new UsageError(`--quirk ${strange}: ${QUIRKS.join(', ')}`);
-  return new Set(names as readonly Quirk[]);
-}
-
-/** `host:port`, `[v6]:port` or a port alone. */
-function address(option: string, text: string): Address {
-  const found = /^(?:(?:\[([^\]]+)\]|([^:]+)):)?(\d{1,5})$/.exec(text);
-  if (found === null || Number(found[3]) > 65_535) throw new UsageError(`${option} ${text}: HOST:PORT is needed`);
-  return { host: found[1] ?? found[2] ?? '127.0.0.1', port: Number(found[3]) };
-}
-
-function number(option: string, text: string | undefined, otherwise: number): number {
-  if (text === undefined) return otherwise;
-  const value = Number(text);
-  if (!Number.isFinite(value) || value < 0) throw new UsageError(`${option} ${text}: a number is needed`);
-  return value;
-}
-
-function reportOption(text: string): { format: (report: Report) => string; file: string | null } {
-  const [name = '', ...file] = text.split(':');
-  const format = FORMATS[name];
-  if (format === undefined) throw new UsageError(`--report ${text}: ${Object.keys(FORMATS).join(', ')}`);
-  return { format, file: file.length === 0 ? null : file.join(':') };
-}
-
-function writeReports(report: Report, reports: readonly { format: (report: Report) => string; file: string | null }[]): void {
-  for (const { format, file } of reports) {
-    if (file === null) process.stdout.write(format(report));
-    else writeFileSync(file, format(report));
-  }
-  if (reports.every(({ file }) => file !== null)) process.stdout.write(`${summaryLine(report)}\n`);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = await run(process.argv.slice(2));

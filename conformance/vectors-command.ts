@@ -9,6 +9,11 @@ import { parseStartup, startupFrame } from './probe/startup.ts';
 import { VECTOR_FILES, hexToOctets, loadVectors, octetsToHex } from './vectors/index.ts';
 import type { StartupVector, StreamVector } from './vectors/index.ts';
 
+/** The names of all vectors. */
+export function vectorNames(): string[] {
+  return VECTOR_FILES.flatMap((file) => loadVectors(file).map(({ name }) => name));
+}
+
 /** The vectors whose names begin like this, decoded. */
 export function printVectors(names: readonly string[]): string {
   const lines: string[] = [];

@@ -49,8 +49,11 @@ const queues: Case[] = [
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn, msn: 1, payload: new Uint8Array(28) })))),
 ];
 
+/** Differences that show how many bits of an MSN are compared: its lower half, three octets, all but the sign. */
+const HIGH_BITS = [0x0001_0000, 0x0100_0000, 0x8000_0000] as const;
+
 const numbers: Case[] = [
-  ...[0, 2, 3, 1000, 0x8000_0000, 0xffff_ffff].map((msn) =>
+  ...[0, 2, 3, 1000, 0x8000_0000, 0xffff_ffff, ...HIGH_BITS.map((bit) => bit + 1)].map((msn) =>
     stimulus(`ddp.msn.first-send-${msn}`, `The first Send has MSN ${msn}`, 'DDP-043', MSN,
       (trial, connection) => connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() })))),
   stimulus('ddp.msn.repeated', 'Two Sends with MSN 1', 'DDP-043 DDP-032', MSN, (trial, connection) => {
@@ -61,7 +64,7 @@ const numbers: Case[] = [
     connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: trial.acceptableSend() }));
     connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 3, payload: Uint8Array.of(9, 9) }));
   }, { needs: ['tester'] }),
-  ...[-1, 1, 1000].map((step) =>
+  ...[-1, 1, 1000, ...HIGH_BITS].map((step) =>
     stimulus(`ddp.msn.read-request-${step < 0 ? 'minus' : 'plus'}-${Math.abs(step)}`, `A zero-length Read Request whose MSN is ${step} from the one due`, 'DDP-043', MSN,
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn: 1, msn: (connection.msn[1]! + step) >>> 0, payload: new Uint8Array(28) })))),
   established('ddp.msn.wrap-received', 'Sends with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-043', 'all are delivered', async (trial, connection) => {
@@ -253,6 +256,20 @@ const errors: Case[] = [
     same('DDP Segment Length', terminate.segmentLength!, bad.length);
     sameBytes('DDP header', terminate.ddpHeader!, bad.subarray(0, 14));
   }),
+  established('ddp.error.report-contents-long', 'What the Terminate about a bad Write of 700 octets carries', 'DDP-053 RDMAP-084', 'the segment length in both its octets', async (trial, connection) => {
+    const bad = connection.makeWrite(0x7777_7700, 0n, pattern(700));
+    connection.send(bad);
+    const terminate = (await trial.expect(connection, WRITE_STAG))!.terminate!;
+    check(terminate.m, 'M=1', 'M=0');
+    same('DDP Segment Length', terminate.segmentLength!, bad.length);
+  }),
+  established('ddp.error.report-contents-long-untagged', 'What the Terminate about a Send of 700 octets with a bad MSN carries', 'DDP-053 RDMAP-084', 'the segment length in both its octets', async (trial, connection) => {
+    const bad = untagged({ opcode: OPCODE.SEND, qn: 0, msn: 77, payload: pattern(700) });
+    connection.send(bad);
+    const terminate = (await trial.expect(connection, MSN))!.terminate!;
+    check(terminate.m, 'M=1', 'M=0');
+    same('DDP Segment Length', terminate.segmentLength!, bad.length);
+  }, { needs: ['tester'] }),
   established('ddp.error.report-contents-untagged', 'What the Terminate about a Send with a bad MSN carries', 'DDP-053 RDMAP-073 RDMAP-084', 'M, D, the DDP header as sent, the segment length', async (trial, connection) => {
     const bad = untagged({ opcode: OPCODE.SEND, qn: 0, msn: 77, payload: trial.acceptableSend() });
     connection.send(bad);

@@ -82,6 +82,22 @@ const crc: Case[] = [
   }, { needs: ['region'] }),
 ];
 
+/**
+ * Lengths of Writes that receivers treat in ways of their own: above a small buffer, a full Ethernet segment, a full
+ * jumbo one, nearly the longest there is.
+ */
+const LONG = [700, 1428, 8940, 61_000] as const;
+
+/** One bit flipped in the middle, and at the end, of a Write as long as the peer's region allows. */
+const longFlips: Case[] = LONG.flatMap((octets) =>
+  ([['middle', 0.5], ['end', 1]] as const).map(([name, part]) =>
+    stimulus(`mpa.fpdu.crc-flipped-long-${octets}-${name}`, `One bit flipped in the ${name} of a Write of ${octets} octets`, 'MPA-072 MPA-110 MPA-070', CRC_ERROR, async (trial, connection) => {
+      const region = await trial.region(connection, octets);
+      const payload = pattern(Math.min(octets, region.length));
+      const HEADERS = 16;
+      connection.send(connection.makeWrite(region.stag, region.to, payload), { flip: { offset: HEADERS + Math.ceil(payload.length * part) - 1, mask: 0x10 } });
+    }, { needs: ['region'] })));
+
 const pad: Case[] = [1, 2, 3].map((octets) =>
   established(`mpa.fpdu.pad-${octets}-not-zero`, `${octets} PAD octets of FF with a CRC that fits`, 'MPA-068', 'the Write is placed', async (trial, connection) => {
     const region = await trial.region(connection);
@@ -288,4 +304,4 @@ const ends: Case[] = [
     }, { roles: revision === 1 ? ['initiator'] : BOTH, startup: { revision }, ...(revision === 1 ? { needs: ['tester'] as const } : {}) })),
 ];
 
-export const mpaFpdu: readonly Case[] = [...crc, ...pad, ...short, ...boundaries, ...large, ...sending, ...negotiated, ...ends];
+export const mpaFpdu: readonly Case[] = [...crc, ...longFlips, ...pad, ...short, ...boundaries, ...large, ...sending, ...negotiated, ...ends];

@@ -35,7 +35,7 @@ function makeTree(): string {
   for (const part of ['cases', 'catalogue', 'probe', 'profiles', 'report', 'runner', 'vectors']) {
     cpSync(join(ROOT, 'conformance', part), join(tree, 'conformance', part), { recursive: true });
   }
-  for (const file of ['cli.ts', 'unobservable.ts', 'vectors-command.ts']) cpSync(join(ROOT, 'conformance', file), join(tree, 'conformance', file));
+  for (const file of ['cli.ts', 'command-line.ts', 'run-command.ts', 'unobservable.ts', 'vectors-command.ts']) cpSync(join(ROOT, 'conformance', file), join(tree, 'conformance', file));
   cpSync(join(ROOT, 'package.json'), join(tree, 'package.json'));
   symlinkSync(join(ROOT, 'node_modules'), join(tree, 'node_modules'));
   const target = join(tree, 'conformance/profiles/self-target.ts');
@@ -62,7 +62,7 @@ async function judge(tree: string, mutant: Mutant): Promise<Verdict> {
 }
 
 function runSuite(tree: string, mutant: Mutant): Promise<Verdict> {
-  const args = ['--import', 'tsx', 'conformance/cli.ts', 'run', '--bail', '--slow', '0.3', '--report', 'json:result.json'];
+  const args = ['--import', 'tsx', 'conformance/cli.ts', 'run', '--anyway', '--bail', '--slow', '0.3', '--report', 'json:result.json'];
   return new Promise((resolve) => {
     rmSync(join(tree, 'result.json'), { force: true });
     execFile(process.execPath, args, { cwd: tree, timeout: LIMIT_MS, maxBuffer: 1 << 26 }, (error) => {

@@ -217,7 +217,7 @@ export class Listener {
         return socket;
       }
       const left = deadline - performance.now();
-      if (left <= 0) return null;
+      if (left <= 0 || !this.#server.listening) return null;
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, left);
         this.#wake = () => {
@@ -232,5 +232,6 @@ export class Listener {
   close(): void {
     this.clear();
     this.#server.close();
+    this.#wake?.();
   }
 }

@@ -11,6 +11,8 @@ import { OPCODE, OPCODE_RULES } from './wire.ts';
 export interface Field {
   readonly offset: number;
   readonly octets: Uint8Array;
+  /** How many octets there are, where `octets` has only the first. */
+  readonly length?: number;
   readonly name: string;
   readonly value: string;
 }
@@ -172,14 +174,14 @@ export function describeStartup(raw: Uint8Array): string {
 /** The view as lines of text, octets left and meaning right, 16 octets a line. */
 export function viewText(fields: readonly Field[], indent = ''): string[] {
   const lines: string[] = [];
-  for (const { offset, octets, name, value } of fields) {
+  for (const { offset, octets, length = octets.length, name, value } of fields) {
     const shown = octets.subarray(0, 32);
     for (let i = 0; i < shown.length; i += 16) {
       const hex = Array.from(shown.subarray(i, i + 16), (octet) => octet.toString(16).padStart(2, '0')).join(' ');
       const meaning = i === 0 ? `${name}${value === '' ? '' : `: ${value}`}` : '';
       lines.push(`${indent}${(offset + i).toString(16).padStart(4, '0')}  ${hex.padEnd(47)}  ${meaning}`.trimEnd());
     }
-    if (octets.length > shown.length) lines.push(`${indent}      … ${octets.length - shown.length} more octets`);
+    if (length > shown.length) lines.push(`${indent}      … ${length - shown.length} more octets`);
   }
   return lines;
 }

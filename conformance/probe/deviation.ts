@@ -24,6 +24,14 @@ export class Inapplicable extends Error {
   }
 }
 
+/** There was no connection to judge anything by. */
+export class NotConnected extends Inapplicable {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'NotConnected';
+  }
+}
+
 /** Throw a {@link Deviation} unless `condition` holds. */
 export function check(condition: boolean, expected: string, actual: string, requirements: readonly string[] = []): asserts condition {
   if (!condition) throw new Deviation(expected, actual, requirements);

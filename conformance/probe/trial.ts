@@ -8,7 +8,7 @@ import type { Capture, Listener } from './channel.ts';
 import { Connection, pause } from './connection.ts';
 import type { Limits, Log, Quirk, Reaction, Role } from './connection.ts';
 import { describeSegment } from './decode.ts';
-import { Deviation, Inapplicable, brief, check } from './deviation.ts';
+import { Deviation, Inapplicable, NotConnected, brief, check } from './deviation.ts';
 import { packedCode, parseReadRequest, parseSegment, parseTerminate, tagged } from './messages.ts';
 import type { TerminateFields } from './messages.ts';
 import type { Random } from './random.ts';
@@ -70,9 +70,6 @@ interface TrialContext {
   readonly quirks: ReadonlySet<Quirk>;
 }
 
-/** Why a case as responder could not begin. */
-export const NOT_CONNECTED = 'the peer did not connect';
-
 const DEPTH = 16;
 
 export class Trial {
@@ -126,7 +123,7 @@ export class Trial {
   /** A TCP connection of the probe to this address. */
   async connectTo({ host, port }: Address): Promise<Connection> {
     const socket = await openChannel(host, port, this.limits.patience);
-    if (socket === null) throw new Inapplicable(`no connection to ${host}:${port}`);
+    if (socket === null) throw new NotConnected(`no connection to ${host}:${port}`);
     return this.#add(new Channel(socket, this.capture, this.connections.length, 'probe'));
   }
 
@@ -141,7 +138,7 @@ export class Trial {
     if (listener === null) throw new Inapplicable('the probe does not listen');
     await invite(listener.address);
     const socket = await listener.accept(limits.patience);
-    if (socket === null) throw new Inapplicable(NOT_CONNECTED);
+    if (socket === null) throw new NotConnected('the peer did not connect');
     const channel = new Channel(socket, this.capture, this.connections.length, 'peer');
     socket.resume();
     return this.#add(channel);

@@ -6,6 +6,7 @@ import { Connection } from '../probe/connection.ts';
 import { Deviation, Inapplicable, check } from '../probe/deviation.ts';
 import { describeSegment } from '../probe/decode.ts';
 import { parseReadRequest, tagged } from '../probe/messages.ts';
+import type { ReadRequestFields } from '../probe/messages.ts';
 import { OPCODE } from '../probe/wire.ts';
 import type { Region } from './tester.ts';
 import { startCommand } from './command.ts';
@@ -13,6 +14,10 @@ import type { Started } from './command.ts';
 import type { Address, Capability, Profile, Session, SessionOptions } from './types.ts';
 
 const ADVERTISEMENT_OCTETS = 16;
+/** What rping takes as `-S`. */
+export const RPING_SIZES = { min: 23, max: 65_535, usual: 64 } as const;
+/** Payload of one segment of the probe's Read Responses: the longest would not fit one FPDU, whose length has 16 bits. */
+const RESPONSE_OCTETS = 4096;
 /** Names under which the probe offers its imaginary buffer. */
 const SINK_STAG = 0x00c0_ff00;
 const SINK_TO = 0x10_000n;
@@ -27,7 +32,7 @@ interface RpingOptions {
 }
 
 export function openRping(options: RpingOptions): Profile {
-  const size = options.size ?? 64;
+  const size = options.size ?? RPING_SIZES.usual;
   return {
     name: 'rping',
     capabilities: new Set<Capability>(['region', 'send']),
@@ -79,7 +84,8 @@ class RpingSession implements Session {
     const segment = await connection.expectOpcode(OPCODE.READ_REQUEST, 'the Read Request of rping -s');
     const request = parseReadRequest(segment.payload);
     check(request !== null, 'a whole Read Request', describeSegment(segment));
-    connection.send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: request.sinkStag, to: request.sinkTo, payload: pingData(request.size) }));
+    check(request.size === this.#size, `a Read Request for the ${this.#size} octets advertised`, `a Read Request for ${request.size} octets`);
+    respond(connection, request, pingData(request.size));
     await connection.expectOpcode(OPCODE.SEND, 'the go-ahead of rping -s');
     return { stag: request.sinkStag, to: request.sinkTo, length: this.#size, handle: -1 };
   }
@@ -109,6 +115,14 @@ function readAdvertisement(payload: Uint8Array): Region {
   if (payload.length !== ADVERTISEMENT_OCTETS) throw new Inapplicable(`the peer is no rping: its first Send has ${payload.length} octets`);
   const view = new DataView(payload.buffer, payload.byteOffset);
   return { to: view.getBigUint64(0), stag: view.getUint32(8), length: view.getUint32(12), handle: -1 };
+}
+
+/** The answer to a Read Request, in as many segments as it takes. */
+function respond(connection: Connection, { sinkStag, sinkTo }: ReadRequestFields, data: Uint8Array): void {
+  for (let at = 0; at < data.length; at += RESPONSE_OCTETS) {
+    const payload = data.subarray(at, at + RESPONSE_OCTETS);
+    connection.send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: sinkStag, to: sinkTo + BigInt(at), last: at + payload.length === data.length, payload }));
+  }
 }
 
 /** What an rping client's source buffer holds. */

@@ -2,7 +2,7 @@
 
 import type { Connection } from '../probe/connection.ts';
 import { check, sameBytes } from '../probe/deviation.ts';
-import type { EndpointOptions, TesterPort } from './protocol.ts';
+import type { EndpointOptions, Operations, TesterPort } from './protocol.ts';
 import { fromHex } from './protocol.ts';
 import { RemoteTester, Tester } from './tester.ts';
 import type { Region } from './tester.ts';
@@ -11,15 +11,20 @@ import type { Address, Capability, Profile, Session, SessionOptions } from './ty
 interface SelfOptions {
   /** Where the tester protocol is spoken; absent for our own stack in this process. */
   readonly control?: Address | undefined;
+  /** Milliseconds for the tester's answers; {@link CONTROL_MS} when absent. */
+  readonly limit?: number | undefined;
   /** Where the probe listens and the target listens. */
   readonly host?: string | undefined;
   readonly port?: number | undefined;
 }
 
-/** Open the profile and ask the tester what it can do. */
+/** Time for an answer of the tester: a machine that is so busy cannot be tested. */
+export const CONTROL_MS = 15_000;
+
+/** Open the profile and ask the tester what it can do. @throws TesterLost when it does not say */
 export async function openSelf(options: SelfOptions = {}): Promise<Profile> {
-  const port = await openPort(options.control);
-  const hello = await port.call('hello', {});
+  const port = await openPort(options);
+  const hello = await greet(port);
   const capabilities = new Set<Capability>(['region', 'send', 'tester']);
   if (hello.extensions) capabilities.add('extensions');
   if (hello.presetMsn) capabilities.add('preset-msn');
@@ -31,12 +36,22 @@ export async function openSelf(options: SelfOptions = {}): Promise<Profile> {
     listen: { host, port: options.port ?? 0 },
     description: options.control === undefined ? `${hello.name}, in this process` : `${hello.name}, tester at ${options.control.host}:${options.control.port}`,
     begin: (session) => SelfSession.begin(port, options.control?.host ?? host, session),
+    lost: () => (port instanceof RemoteTester ? port.lost : null),
     close: async () => port.close(),
   };
 }
 
-async function openPort(control: Address | undefined): Promise<TesterPort> {
-  if (control !== undefined) return RemoteTester.open(control.host, control.port);
+async function greet(port: TesterPort): Promise<Operations['hello']['answer']> {
+  try {
+    return await port.call('hello', {});
+  } catch (error) {
+    port.close();
+    throw error;
+  }
+}
+
+async function openPort({ control, limit = CONTROL_MS }: SelfOptions): Promise<TesterPort> {
+  if (control !== undefined) return RemoteTester.open(control.host, control.port, limit);
   // Loaded on demand: against another implementation none of our own stack runs.
   const { SelfTarget } = await import('./self-target.ts');
   return new SelfTarget();

@@ -5,6 +5,7 @@ import type { Socket } from 'node:net';
 import type {
   AnswerLine, CompletionInfo, EndpointOptions, EventInfo, OperationName, Operations, PostOptions, RegionOptions, TesterPort,
 } from './protocol.ts';
+import { reasonOf } from '../../src/tools/support/system-errors.ts';
 import { fromHex } from './protocol.ts';
 
 /** A region of the target, as its STag and tagged offset name it. */
@@ -86,51 +87,85 @@ export class Tester {
   }
 }
 
+/** The tester can be asked nothing more: its connection is gone, it did not answer in time, or it speaks another protocol. */
+export class TesterLost extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'TesterLost';
+  }
+}
+
 interface Waiting {
   readonly resolve: (answer: never) => void;
   readonly reject: (error: Error) => void;
+  readonly timer: NodeJS.Timeout;
 }
 
 /** A tester behind a TCP connection. */
 export class RemoteTester implements TesterPort {
   readonly #socket: Socket;
+  readonly #limit: number;
   readonly #waiting = new Map<number, Waiting>();
   #next = 1;
   #text = '';
+  #lost: TesterLost | null = null;
 
-  private constructor(socket: Socket) {
+  private constructor(socket: Socket, limit: number) {
     this.#socket = socket;
+    this.#limit = limit;
     socket.setEncoding('utf8');
     socket.on('data', (text: string) => this.#data(text));
-    const gone = (): void => {
-      for (const waiting of this.#waiting.values()) waiting.reject(new Error('the tester connection is gone'));
-      this.#waiting.clear();
-    };
-    socket.on('error', gone);
-    socket.on('close', gone);
+    socket.on('error', (error) => this.#lose(`the control connection is gone: ${reasonOf(error)}`));
+    socket.on('close', () => this.#lose('the control connection is gone'));
   }
 
-  static open(host: string, port: number): Promise<RemoteTester> {
+  /** @param limit milliseconds for connecting and for an answer, beyond what a call itself waits */
+  static open(host: string, port: number, limit: number): Promise<RemoteTester> {
     return new Promise((resolve, reject) => {
       const socket = connect({ host, port, noDelay: true });
-      socket.once('error', reject);
+      const timer = setTimeout(() => socket.destroy(new Error(`no connection within ${limit / 1000} s`)), limit);
+      const failed = (error: Error): void => {
+        clearTimeout(timer);
+        reject(new TesterLost(reasonOf(error)));
+      };
+      socket.once('error', failed);
       socket.once('connect', () => {
-        socket.off('error', reject);
-        resolve(new RemoteTester(socket));
+        clearTimeout(timer);
+        socket.off('error', failed);
+        resolve(new RemoteTester(socket, limit));
       });
     });
   }
 
+  /** Why nothing more can be asked; null while all is well. */
+  get lost(): string | null {
+    return this.#lost?.message ?? null;
+  }
+
   call<Op extends OperationName>(op: Op, args: Operations[Op]['request']): Promise<Operations[Op]['answer']> {
+    if (this.#lost !== null) return Promise.reject(this.#lost);
     const id = this.#next++;
+    const limit = this.#limit + ('ms' in args ? args.ms : 0);
     return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve: resolve as Waiting['resolve'], reject });
+      const timer = setTimeout(() => this.#lose(`the tester has not answered '${op}' within ${limit / 1000} s`), limit);
+      this.#waiting.set(id, { resolve: resolve as Waiting['resolve'], reject, timer });
       this.#socket.write(`${JSON.stringify({ id, op, args })}\n`);
     });
   }
 
   close(): void {
+    this.#lose('closed');
+  }
+
+  /** Only the first reason counts: the others follow from it. */
+  #lose(reason: string): void {
+    this.#lost ??= new TesterLost(reason);
     this.#socket.destroy();
+    for (const { reject, timer } of this.#waiting.values()) {
+      clearTimeout(timer);
+      reject(this.#lost);
+    }
+    this.#waiting.clear();
   }
 
   #data(text: string): void {
@@ -138,11 +173,27 @@ export class RemoteTester implements TesterPort {
     const lines = this.#text.split('\n');
     this.#text = lines.pop() ?? '';
     for (const line of lines) {
-      const answer = JSON.parse(line) as AnswerLine;
+      const answer = answerOf(line);
+      if (answer === null) return this.#lose(`what answers is no tester: ${JSON.stringify(line.slice(0, MAX_SHOWN))}`);
       const waiting = this.#waiting.get(answer.id);
+      if (waiting === undefined) continue;
       this.#waiting.delete(answer.id);
-      if (answer.ok) waiting?.resolve(answer.answer as never);
-      else waiting?.reject(new Error(answer.error ?? 'the tester refused'));
+      clearTimeout(waiting.timer);
+      if (answer.ok) waiting.resolve(answer.answer as never);
+      else waiting.reject(new Error(answer.error ?? 'the tester refused'));
     }
+  }
+}
+
+/** Characters of a strange answer that are shown. */
+const MAX_SHOWN = 60;
+
+/** A line as the protocol has it, or null. An echo of our own request has no `ok`. */
+function answerOf(line: string): AnswerLine | null {
+  try {
+    const answer = JSON.parse(line) as Partial<AnswerLine> | null;
+    return typeof answer?.id === 'number' && typeof answer.ok === 'boolean' ? (answer as AnswerLine) : null;
+  } catch {
+    return null;
   }
 }

@@ -55,5 +55,7 @@ export interface Profile {
   /** What the report says about the peer. */
   readonly description: string;
   begin(options: SessionOptions): Promise<Session>;
+  /** Why there can be no further session, once that is so. */
+  lost?(): string | null;
   close(): Promise<void>;
 }

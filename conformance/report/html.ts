@@ -43,6 +43,7 @@ export function htmlReport(report: Report): string {
 <title>iWARP conformance: ${esc(report.peer)}</title><style>${STYLE}</style></head><body>
 <h1>iWARP conformance</h1>
 <p>Peer: <b>${esc(report.peer)}</b> · profile ${esc(report.profile)}${report.strict ? ' · strict' : ''} · seed ${report.seed} · ${esc(report.began)} · ${report.seconds.toFixed(1)} s</p>
+${report.stopped == null ? '' : `<p><b>Stopped:</b> ${esc(report.stopped)}</p>`}
 ${totals(report)}
 <h2>Requirements by clause</h2>
 <p>One cell a requirement; hover for its words. Green passed, red failed, orange failed with a waiver, grey left out, pale no case in this run.</p>
@@ -107,7 +108,7 @@ ${result.events.map(event).join('')}</details>`;
 function event({ from, text, fields }: ReportEvent): string {
   const arrow = from === 'probe' ? '→' : from === 'peer' ? '←' : '·';
   const rows = fields.map((f) => {
-    const hex = (f.octets.match(/../g) ?? []).slice(0, 24).join(' ') + (f.octets.length > 48 ? ' …' : '');
+    const hex = (f.octets.match(/../g) ?? []).slice(0, 24).join(' ') + (f.length > 24 ? ` … ${f.length - 24} more` : '');
     return `${f.offset.toString(16).padStart(4, '0')}  ${hex.padEnd(50)}  ${f.name}${f.value === '' ? '' : `: ${f.value}`}`;
   });
   return `<div class="${from}">${arrow} ${esc(text)}</div>${rows.length === 0 ? '' : `<pre>${esc(rows.join('\n'))}</pre>`}`;

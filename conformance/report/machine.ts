@@ -1,6 +1,7 @@
 // Reports for programs: TAP, JUnit XML and JSON. In all of them what counts as a failure is what counts for the exit status.
 
 import type { Report, ReportResult } from './model.ts';
+import { resultLines } from './text.ts';
 
 const name = (result: ReportResult): string => `${result.id} [${result.role}]${result.round > 0 ? ` round ${result.round + 1}` : ''}`;
 
@@ -18,9 +19,11 @@ export function tapReport(report: Report): string {
     lines.push(`${ok ? 'ok' : 'not ok'} ${i + 1} - ${name(result)}${directive}`);
     if (!ok) {
       lines.push('  ---', `  expected: ${JSON.stringify(result.expected)}`, `  actual: ${JSON.stringify(actualOf(result))}`,
-        `  requirements: ${result.requirements.join(' ')}`, `  again: ${JSON.stringify(result.replay)}`, '  ...');
+        `  requirements: ${result.requirements.join(' ')}`, `  again: ${JSON.stringify(result.replay)}`,
+        '  details: |', ...resultLines(result).filter((line) => line !== '').map((line) => `    ${line}`), '  ...');
     }
   });
+  if (report.stopped != null) lines.push(`Bail out! ${report.stopped}`);
   return `${lines.join('\n')}\n`;
 }
 
@@ -35,7 +38,9 @@ export function junitReport(report: Report): string {
     const suite = result.id.split('.').slice(0, 2).join('.');
     suites.set(suite, [...(suites.get(suite) ?? []), result]);
   }
-  const lines = ['<?xml version="1.0" encoding="UTF-8"?>', `<testsuites name="iwarp conformance" tests="${report.results.length}" failures="${report.results.filter(failed).length}" errors="${report.totals.errors}" time="${report.seconds.toFixed(3)}">`];
+  // A run that ended early is an error beside those of its cases.
+  const early = report.stopped == null ? 0 : 1;
+  const lines = ['<?xml version="1.0" encoding="UTF-8"?>', `<testsuites name="iwarp conformance" tests="${report.results.length + early}" failures="${report.results.filter(failed).length}" errors="${report.totals.errors + early}" time="${report.seconds.toFixed(3)}">`];
   for (const [suite, results] of suites) {
     const count = (test: (r: ReportResult) => boolean): number => results.filter(test).length;
     const skipped = count((r) => r.verdict === 'skip' || waived(r));
@@ -43,12 +48,16 @@ export function junitReport(report: Report): string {
     for (const result of results) lines.push(...junitCase(suite, result));
     lines.push('  </testsuite>');
   }
+  if (early > 0) {
+    lines.push('  <testsuite name="run" tests="1" failures="0" errors="1" skipped="0">', '    <testcase classname="run" name="every case is run" time="0.000">',
+      `      <error message="stopped: ${xml(report.stopped!)}"/>`, '    </testcase>', '  </testsuite>');
+  }
   return `${[...lines, '</testsuites>'].join('\n')}\n`;
 }
 
 function junitCase(suite: string, result: ReportResult): string[] {
   const head = `    <testcase classname="${xml(suite)}" name="${xml(name(result))}" time="${(result.ms / 1000).toFixed(3)}"`;
-  const text = `${result.requirements.join(' ')}\n${result.replay}`;
+  const text = resultLines(result).join('\n');
   if (needless(result)) return [`${head}>`, `      <failure message="${xml(actualOf(result))}">${xml(text)}</failure>`, '    </testcase>'];
   if (result.verdict === 'pass') return [`${head}/>`];
   if (result.verdict === 'skip') return [`${head}>`, `      <skipped message="${xml(result.reason)}"/>`, '    </testcase>'];

@@ -9,6 +9,7 @@ export function markdownReport(report: Report): string {
   const lines = [
     `# iWARP conformance of ${report.peer}`, '',
     `Profile ${report.profile}, seed ${report.seed}, ${report.began}, ${report.seconds.toFixed(0)} s${report.quirks.length === 0 ? '' : `; read over: ${report.quirks.join(', ')}`}.`, '',
+    ...(report.stopped == null ? [] : [`Stopped: ${report.stopped}.`, '']),
     '| run | passed | failed | waived | errors | left out | unexpected |', '|---|---|---|---|---|---|---|',
     `| ${t.run} | ${t.passed} | ${t.failed} | ${t.waived} | ${t.errors} | ${t.skipped} | ${t.unexpected} |`, '',
   ];

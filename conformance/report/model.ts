@@ -9,7 +9,10 @@ import type { Result, Verdict } from '../runner/runner.ts';
 
 interface ReportField {
   readonly offset: number;
+  /** The first of them. */
   readonly octets: string;
+  /** How many there are. */
+  readonly length: number;
   readonly name: string;
   readonly value: string;
 }
@@ -18,7 +21,10 @@ export interface ReportEvent {
   readonly from: LogEntry['from'];
   readonly what: LogEntry['what'];
   readonly text: string;
+  /** The first of them. */
   readonly octets: string;
+  /** How many there are. */
+  readonly length: number;
   readonly fields: readonly ReportField[];
 }
 
@@ -66,6 +72,8 @@ interface RunFacts {
   readonly seed: number;
   readonly began: string;
   readonly seconds: number;
+  /** Why the run ended before its last case. */
+  readonly stopped?: string | null;
 }
 
 export interface Report extends RunFacts {
@@ -85,14 +93,16 @@ interface ReportHead extends RunFacts {
 
 /** Octets of one event in a report; longer ones are cut, the capture has them whole. */
 const MAX_OCTETS = 4096;
+/** Octets of one field; more than any report shows. */
+const MAX_FIELD_OCTETS = 64;
 /** Events shown of a case that moved much. */
 const MAX_EVENTS = 60;
 
 /** The report of a run. */
 export function makeReport(results: readonly Result[], head: ReportHead): Report {
-  const { profile, peer, strict, quirks, seed, began, seconds } = head;
+  const { profile, peer, strict, quirks, seed, began, seconds, stopped = null } = head;
   return {
-    suite: 'iwarp conformance', profile, peer, strict, quirks, seed, began, seconds, totals: totalsOf(results),
+    suite: 'iwarp conformance', profile, peer, strict, quirks, seed, began, seconds, stopped, totals: totalsOf(results),
     results: results.map((result) => resultOf(result, head)),
   };
 }
@@ -126,8 +136,10 @@ function replayOf(entry: Case, role: string, seed: number, { replayCommand = 'iw
 function eventsOf(log: readonly LogEntry[]): ReportEvent[] {
   const shown = log.length <= MAX_EVENTS ? log : [...log.slice(0, MAX_EVENTS / 2), ...log.slice(-MAX_EVENTS / 2)];
   return shown.map((entry) => ({
-    from: entry.from, what: entry.what, text: entry.text, octets: toHex(entry.octets.subarray(0, MAX_OCTETS)),
-    fields: viewOf(entry).map(({ offset, octets, name, value }) => ({ offset, octets: toHex(octets.subarray(0, 64)), name, value })),
+    from: entry.from, what: entry.what, text: entry.text, octets: toHex(entry.octets.subarray(0, MAX_OCTETS)), length: entry.octets.length,
+    fields: viewOf(entry).map(({ offset, octets, name, value }) => ({
+      offset, octets: toHex(octets.subarray(0, MAX_FIELD_OCTETS)), length: octets.length, name, value,
+    })),
   }));
 }
 

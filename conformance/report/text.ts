@@ -9,7 +9,7 @@ import type { Report, ReportEvent, ReportResult } from './model.ts';
 export function textReport(report: Report): string {
   const lines: string[] = [`iwarp conformance against ${report.peer} (profile ${report.profile}${report.strict ? ', strict' : ''}, seed ${report.seed})`, ''];
   for (const result of report.results) if (result.verdict !== 'skip' && (result.unexpected || result.verdict === 'fail')) lines.push(...resultLines(result));
-  lines.push(...skippedLines(report), summaryLine(report));
+  lines.push(...skippedLines(report), ...(report.stopped == null ? [] : [`stopped: ${report.stopped}`]), summaryLine(report));
   return `${lines.join('\n')}\n`;
 }
 
@@ -41,7 +41,7 @@ function resultLines(result: ReportResult): string[] {
 
 function eventLines(event: ReportEvent): string[] {
   const arrow = event.from === 'probe' ? '->' : event.from === 'peer' ? '<-' : '  ';
-  const fields = event.fields.map(({ offset, octets, name, value }) => ({ offset, octets: fromHex(octets), name, value }));
+  const fields = event.fields.map((field) => ({ ...field, octets: fromHex(field.octets) }));
   return [`  ${arrow} ${event.text}`, ...viewText(fields, '       ')];
 }
 

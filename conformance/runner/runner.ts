@@ -6,10 +6,11 @@ import type { Case } from '../cases/define.ts';
 import { Listener } from '../probe/channel.ts';
 import type { Capture } from '../probe/channel.ts';
 import type { Limits, Log, Quirk, Role } from '../probe/connection.ts';
-import { Deviation, Inapplicable } from '../probe/deviation.ts';
+import { Deviation, Inapplicable, NotConnected } from '../probe/deviation.ts';
 import { createRandom } from '../probe/random.ts';
-import { NOT_CONNECTED, Trial } from '../probe/trial.ts';
+import { Trial } from '../probe/trial.ts';
 import type { Violation } from '../probe/watch.ts';
+import { TesterLost } from '../profiles/tester.ts';
 import type { Profile, Session } from '../profiles/types.ts';
 import type { Waivers } from './waivers.ts';
 
@@ -23,6 +24,8 @@ export interface Result {
   readonly verdict: Verdict;
   /** Why the case was left out or could not be run; empty otherwise. */
   readonly reason: string;
+  /** False where the case found no connection at all. */
+  readonly connected: boolean;
   readonly expected: string;
   readonly actual: string;
   /** Requirements named by what went wrong, beyond those of the case. */
@@ -62,6 +65,14 @@ export interface RunOptions {
   readonly retries?: number;
   /** Pause between cases, for peers that need to come back. */
   readonly gap: number;
+  /** Where peers connect, already open; without it the run opens one of its own if it needs it. */
+  readonly listener?: Listener | null;
+  /** Stop after so many runs in a row that found no connection; never when absent. */
+  readonly giveUpAfter?: number;
+  /** Stop after the case that runs when this is aborted. */
+  readonly signal?: AbortSignal;
+  /** Told why the run has ended before its last case. */
+  readonly onStopped?: (why: string) => void;
   readonly onResult?: (result: Result, done: number, all: number) => void;
 }
 
@@ -83,31 +94,52 @@ function limitsFor(slow: number, settle: number): Limits {
 export async function runCases(cases: readonly Case[], options: RunOptions): Promise<Result[]> {
   const plan = planOf(cases, options);
   const results: Result[] = [];
-  const listener = options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null;
+  const listener = options.listener ?? (options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null);
+  let unreached = 0;
   try {
     for (const { entry, role, round } of plan) {
-      const attempt = async (): Promise<Result> => {
-        let first = await runOne(entry, role, round, listener, options);
-        // A busy peer may only be late.
-        if (first.reason === NOT_CONNECTED && (options.retries ?? 0) > 0) first = await runOne(entry, role, round, listener, options);
-        if (role === 'responder' && first.reason === NOT_CONNECTED && options.revive !== null) {
-          blameLast(results, options);
-          await options.revive();
-          first = await runOne(entry, role, round, listener, options);
-        }
-        return options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
-      };
-      let result = await attempt();
-      for (let tries = 2; result.unexpected && tries <= 1 + (options.retries ?? 0); tries++) result = { ...(await attempt()), tries };
+      const result = await runUntilSteady(() => attempt(entry, role, round, listener, results, options), options);
       results.push(result);
       options.onResult?.(result, results.length, plan.length);
-      if (options.bail && result.unexpected) break;
+      if (result.verdict !== 'skip') unreached = result.connected ? 0 : unreached + 1;
+      const why = whyStop(unreached, options);
+      if (why !== null && results.length < plan.length) options.onStopped?.(`${why}: ${results.length} of ${plan.length} runs made`);
+      if (why !== null || (options.bail && result.unexpected)) break;
       if (options.gap > 0 && result.verdict !== 'skip') await new Promise((resolve) => setTimeout(resolve, options.gap));
     }
   } finally {
-    listener?.close();
+    if (options.listener === undefined) listener?.close();
   }
   return results;
+}
+
+/** Why no further case can or may be run. */
+function whyStop(unreached: number, { profile, signal, giveUpAfter }: RunOptions): string | null {
+  if (signal?.aborted) return String(signal.reason);
+  const lost = profile.lost?.() ?? null;
+  if (lost !== null) return lost;
+  return unreached === giveUpAfter ? `${unreached} runs in a row found no connection` : null;
+}
+
+/** Run again what came out unexpected, as often as the options say. */
+async function runUntilSteady(run: () => Promise<Result>, { retries = 0, signal }: RunOptions): Promise<Result> {
+  let result = await run();
+  for (let tries = 2; result.unexpected && tries <= 1 + retries && signal?.aborted !== true; tries++) result = { ...(await run()), tries };
+  return result;
+}
+
+/** One case, with what the options do about a peer that is late or gone. */
+async function attempt(entry: Case, role: Role, round: number, listener: Listener | null, results: Result[], options: RunOptions): Promise<Result> {
+  const again = (): Promise<Result> => runOne(entry, role, round, listener, options);
+  let first = await again();
+  // A busy peer may only be late.
+  if (role === 'responder' && !first.connected && (options.retries ?? 0) > 0) first = await again();
+  if (role === 'responder' && !first.connected && options.revive !== null) {
+    blameLast(results, options);
+    await options.revive();
+    first = await again();
+  }
+  return options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
 }
 
 /** A peer that connects no more was killed by the case before. */
@@ -120,16 +152,31 @@ function blameLast(results: Result[], { onResult }: RunOptions): void {
   onResult?.(results[at], results.length, results.length);
 }
 
-function planOf(cases: readonly Case[], { roles, repeat }: RunOptions): { entry: Case; role: Role; round: number }[] {
-  const plan = [];
+/** One run of one case. */
+export interface Planned {
+  readonly entry: Case;
+  readonly role: Role;
+  readonly round: number;
+}
+
+/** What a run will do, in order. */
+export function planOf(cases: readonly Case[], { roles, repeat }: Pick<RunOptions, 'roles' | 'repeat'>): Planned[] {
+  const plan: Planned[] = [];
   for (let round = 0; round < repeat; round++) {
     for (const role of roles) for (const entry of cases) if (entry.roles.includes(role)) plan.push({ entry, role, round });
   }
   return plan;
 }
 
+/** Why a case cannot be run with this kind of peer, or null. */
+export function reasonToSkip(entry: Case, profile: Profile): string | null {
+  const missing = entry.needs.filter((need) => !profile.capabilities.has(need));
+  return missing.length === 0 ? null : `profile ${profile.name} has no ${missing.join(', no ')}`;
+}
+
 interface Ending {
   readonly verdict: Verdict;
+  readonly connected: boolean;
   readonly reason: string;
   readonly actual: string;
   readonly expected: string;
@@ -143,10 +190,9 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   const waiver = waivers.reasonFor(entry.id, role);
   const began = performance.now();
   const common = { case: entry, role, round, waiver, seed, tries: 1 };
-  const missing = entry.needs.filter((need) => !profile.capabilities.has(need));
-  if (missing.length > 0) {
-    const reason = `profile ${profile.name} has no ${missing.join(', no ')}`;
-    return { ...common, verdict: 'skip', reason, expected: entry.expected, actual: '', blamed: [], violations: [], unexpected: false, ms: 0, log: [], capture: [] };
+  const reason = reasonToSkip(entry, profile);
+  if (reason !== null) {
+    return { ...common, verdict: 'skip', connected: true, reason, expected: entry.expected, actual: '', blamed: [], violations: [], unexpected: false, ms: 0, log: [], capture: [] };
   }
   let session: Session | null = null;
   let trial: Trial | null = null;
@@ -155,7 +201,7 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
     session = await profile.begin({ role, setup: entry.setup, limits, seed });
     trial = new Trial({ role, session, listener, limits, strict, quirks: options.quirks, random: createRandom(seed, `${entry.id}@${role}`) });
     await entry.run(trial);
-    ending = { verdict: 'pass', reason: '', expected: entry.expected, actual: '', blamed: [] };
+    ending = { verdict: 'pass', connected: true, reason: '', expected: entry.expected, actual: '', blamed: [] };
   } catch (error) {
     ending = endingOf(entry, error);
   }
@@ -182,9 +228,11 @@ async function withCanary(result: Result, options: RunOptions): Promise<Result> 
 /** Null if a lawful start-up works, else what came instead. */
 async function canary({ profile, slow, settle, seed, quirks }: RunOptions): Promise<string | null> {
   const limits = { ...limitsFor(slow, settle), reaction: CANARY_MS * slow };
-  const session = await profile.begin({ role: 'initiator', setup: {}, limits, seed });
-  const trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, quirks, random: createRandom(seed, 'canary') });
+  let session: Session | null = null;
+  let trial: Trial | null = null;
   try {
+    session = await profile.begin({ role: 'initiator', setup: {}, limits, seed });
+    trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, quirks, random: createRandom(seed, 'canary') });
     const connection = await trial.establish();
     connection.channel.finish();
     await connection.reaction();
@@ -192,23 +240,24 @@ async function canary({ profile, slow, settle, seed, quirks }: RunOptions): Prom
   } catch (error) {
     return error instanceof Deviation ? error.actual : error instanceof Error ? error.message : String(error);
   } finally {
-    for (const connection of trial.connections) connection.channel.destroy();
-    await session.close();
+    for (const connection of trial?.connections ?? []) connection.channel.destroy();
+    await session?.close();
   }
 }
 
 function endingOf(entry: Case, error: unknown): Ending {
   if (error instanceof Deviation) {
-    return { verdict: 'fail', reason: '', expected: error.expected, actual: error.actual, blamed: error.requirements };
+    return { verdict: 'fail', connected: true, reason: '', expected: error.expected, actual: error.actual, blamed: error.requirements };
   }
   const text = error instanceof Error ? error.message : String(error);
-  if (error instanceof Inapplicable) return { verdict: 'error', reason: text, expected: entry.expected, actual: '', blamed: [] };
-  return { verdict: 'error', reason: error instanceof Error ? (error.stack ?? text) : text, expected: entry.expected, actual: '', blamed: [] };
+  const known = error instanceof Inapplicable || error instanceof TesterLost;
+  const reason = known || !(error instanceof Error) ? text : (error.stack ?? text);
+  return { verdict: 'error', connected: !(error instanceof NotConnected), reason, expected: entry.expected, actual: '', blamed: [] };
 }
 
 function endingOfViolations(violations: readonly Violation[]): Ending {
   return {
-    verdict: 'fail', reason: '', expected: 'FPDUs that keep the rules', actual: violations.map((violation) => violation.text).join('; '),
+    verdict: 'fail', connected: true, reason: '', expected: 'FPDUs that keep the rules', actual: violations.map((violation) => violation.text).join('; '),
     blamed: [...new Set(violations.flatMap((violation) => violation.requirements))],
   };
 }

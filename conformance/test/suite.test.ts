@@ -159,6 +159,36 @@ describe('the reports', () => {
     expect(text).toContain('3 run: 1 passed, 1 failed, 0 waived, 1 errors; 0 left out; 2 unexpected');
   });
 
+  it('say how many octets there are, however few they show', async () => {
+    const long = stimulus('test.long-payload', 'A long Write that must end in an error', 'DDP-026', terms(0x1100),
+      (_trial, connection) => connection.send(tagged({ opcode: 0, stag: 1, to: 0n, payload: new Uint8Array(4096).fill(0x5a) })));
+    const [result] = await runAgainstSelf([{ ...long, run: async (trial) => (await long.run(trial), Promise.reject(new Error('shown'))) }], ['initiator']);
+    const made = makeReport([result!], { profile: 'self', peer: 'p', strict: false, quirks: [], seed: 1, began: '', seconds: 1, replayOptions: '', pcapOf: () => null });
+    expect(textReport(made)).toMatch(/Payload: 4096 octets\n.*\n +… 4064 more octets\n/);
+    expect(htmlReport(made)).toMatch(/… 4072 more +Payload: 4096 octets/);
+    const field = made.results[0]!.events.flatMap((event) => event.fields).find(({ name }) => name === 'Payload')!;
+    expect([field.length, field.octets.length]).toEqual([4096, 128]);
+  });
+
+  it('carry clause and octets of a failure into JUnit XML and TAP as well', async () => {
+    const made = await report();
+    for (const text of [junitReport(made), tapReport(made)]) {
+      expect(text).toContain('DDP-026 (RFC 5041 5.2, MUST NOT)');
+      expect(text).toMatch(/0004 {2}00 00 00 01 +STag: 0x00000001/);
+      expect(text).toContain('iwarp conformance run test.expects-the-impossible --role initiator --seed 1 --profile self');
+    }
+  });
+
+  it('say that a run ended early', async () => {
+    const made = { ...(await report()), stopped: 'interrupted by SIGINT: 3 of 9 runs made' };
+    expect(textReport(made)).toContain('\nstopped: interrupted by SIGINT: 3 of 9 runs made\n');
+    expect(tapReport(made)).toContain('\nBail out! interrupted by SIGINT: 3 of 9 runs made\n');
+    const junit = junitReport(made);
+    expect(junit).toContain('tests="4" failures="1" errors="2"');
+    expect(junit.match(/<testcase /g)).toHaveLength(4);
+    for (const text of [junit, htmlReport(made), markdownReport(made)]) expect(text).toContain('interrupted by SIGINT: 3 of 9 runs made');
+  });
+
   it('are well-formed TAP, JUnit XML, JSON and one HTML page', async () => {
     const made = await report();
     const tap = tapReport(made).split('\n');

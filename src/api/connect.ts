@@ -94,7 +94,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
           failure ??= rejection(event);
           break;
         case 'connect-error':
-          failure ??= startupError(event.reason);
+          failure ??= startupError(event.reason, 'active');
           break;
         case 'unreachable':
           fail(event.error instanceof IwarpError ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));

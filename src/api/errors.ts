@@ -111,7 +111,21 @@ export function closeError(cause: CloseCause, error: Error | undefined, terminat
   return new IwarpError(code, message, error === undefined ? undefined : { cause: error });
 }
 
-/** Start-up failed, for this reason. */
-export function startupError(reason: StartupFailure): IwarpError {
-  return new IwarpError(reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${reason}`);
+/** What was wrong with start-up; `frame` is what the peer owed: its Request, or its Reply. */
+const STARTUP_WORDS: Readonly<Record<StartupFailure, (frame: string) => string>> = {
+  'bad-key': (frame) => (frame === 'Reply' ? "the peer's answer is no MPA Reply" : 'what the peer sent is no MPA Request'),
+  'private-data-too-long': (frame) => `the peer's MPA ${frame} announces more than 512 octets of private data`,
+  'unusable-revision': (frame) => `the peer's MPA ${frame} has a revision that cannot be used here`,
+  'enhanced-data-missing': (frame) => `the peer's MPA ${frame} announces enhanced data (RFC 6581) and has none`,
+  truncated: (frame) => (frame === 'Reply' ? 'the peer closed the connection before an MPA Reply' : 'the peer closed the connection before it was established'),
+  reset: (frame) => (frame === 'Reply' ? 'the connection was reset before an MPA Reply' : 'the connection was reset before it was established'),
+  timeout: (frame) => `no MPA ${frame} came in time`,
+  'markers-refused': () => 'the peer asks for markers, which are refused here',
+  'extra-octets': (frame) => `octets came after the peer's MPA ${frame} that nothing allows there`,
+};
+
+/** Start-up failed, for this reason, on the connecting (active) or on the accepting side. */
+export function startupError(reason: StartupFailure, role: 'active' | 'passive'): IwarpError {
+  const words = STARTUP_WORDS[reason](role === 'active' ? 'Reply' : 'Request');
+  return new IwarpError(reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${words}`);
 }

@@ -266,7 +266,7 @@ export class Server {
         });
         break;
       default:
-        this.#fail({ kind: 'start-up', error: startupError(reason), remoteAddress });
+        this.#fail({ kind: 'start-up', error: startupError(reason, 'passive'), remoteAddress });
     }
   }
 
@@ -314,7 +314,7 @@ class Attempt {
     } else if (event.type === 'established') {
       this.#connection = this.#establish!();
     } else if (event.type === 'connect-error') {
-      this.#error = startupError(event.reason);
+      this.#error = startupError(event.reason, 'passive');
     } else if (event.type === 'disconnected') {
       if (this.#resources !== null) destroyResources(this.#resources);
       if (event.cause !== 'rejected') this.fail('start-up', this.#error ?? closeError(event.cause, event.error, event.terminate));

@@ -35,6 +35,7 @@ export type StartupFailure =
   | 'unusable-revision'
   | 'enhanced-data-missing'
   | 'truncated'
+  | 'reset'
   | 'timeout'
   | 'markers-refused'
   | 'extra-octets';

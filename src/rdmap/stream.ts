@@ -258,7 +258,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     if (before === 'startup' || before === 'deciding' || before === 'idle') {
       this.#startup?.lose();
       this.#startup = null;
-      if (this.#cause === null) this.raise({ type: 'startup-failed', reason: 'truncated' });
+      if (this.#cause === null) this.raise({ type: 'startup-failed', reason: error === undefined ? 'truncated' : 'reset' });
       this.#cause ??= 'startup-failed';
     }
     const clean = error === undefined && (before === 'closing' || before === 'leaving');

@@ -5,7 +5,7 @@
  * A half of the receive buffer that is free is Written as an entry into the peer's list and announced by a message.
  */
 import { engineOf, type Rnic } from '../api/environment.ts';
-import { closeError } from '../api/errors.ts';
+import { closeError, startupError } from '../api/errors.ts';
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
@@ -444,7 +444,7 @@ export class Channel {
         this.#failure ??= new IwarpError('ERR_REJECTED', 'the peer rejected the connection');
         break;
       case 'connect-error':
-        this.#failure ??= new IwarpError(event.reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${event.reason}`);
+        this.#failure ??= startupError(event.reason, this.#connection!.role);
         break;
       case 'unreachable':
         this.#closed(this.#failure ?? connectFailure(event.error));

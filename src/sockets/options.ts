@@ -34,10 +34,10 @@ export interface RdmaSocketOptions extends ChannelOptions {
 }
 
 /** As librdmacm's rs_mem and its 16-bit credits allow; a buffer below a page makes no window worth a message. */
-const RANGES = {
+export const SOCKET_RANGES: Readonly<Record<'receiveBuffer' | 'sendBuffer' | 'credits' | 'iomapSize' | 'keepAliveInitialDelay' | 'timeout' | 'highWaterMark', readonly [min: number, max: number]>> = {
   receiveBuffer: [4096, 2 ** 30], sendBuffer: [4096, 2 ** 30], credits: [16, 0x7fff], iomapSize: [0, 127 * 256], keepAliveInitialDelay: [0, 0x7fff_ffff],
   timeout: [0, 0x7fff_ffff], highWaterMark: [0, Number.MAX_SAFE_INTEGER],
-} as const;
+};
 
 /**
  * A TCP port as `node:net` takes it: a number, or digits as environment variables have them. Anything else is left to the check that names the
@@ -50,8 +50,8 @@ export function portOf(port: unknown): number | undefined {
 /** Throws ERR_INVALID_ARGUMENT unless all is as {@link RdmaSocketOptions} says; returns the device to use. */
 export function checkSocketOptions(options: RdmaSocketOptions): Rnic {
   checkObject('options', options);
-  for (const [name, [min, max]] of Object.entries(RANGES)) {
-    const value = options[name as keyof typeof RANGES];
+  for (const [name, [min, max]] of Object.entries(SOCKET_RANGES)) {
+    const value = options[name as keyof typeof SOCKET_RANGES];
     if (value !== undefined) checkInteger(`options.${name}`, value, min, max);
   }
   for (const name of ['allowHalfOpen', 'keepAlive'] as const) {

@@ -8,7 +8,9 @@ import { LINE } from './perftest/report.ts';
 import { LONG_OPTIONS, readSettings, SHORT_OPTIONS, usage, type Kind, type Program, type Settings, type Verb } from './perftest/settings.ts';
 import { OUR_VERSION } from './perftest/wire.ts';
 import { COMMON_USAGE, parseOptions, UsageError } from './support/options.ts';
+import { OutputFile } from './support/output-file.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
+import { withFile } from './support/system-errors.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
 type Run = (args: string[], io?: ToolIo) => Promise<number>;
@@ -22,6 +24,7 @@ export function perftest(verb: Verb, kind: Kind): Run {
 async function run(program: Program, args: string[], io: ToolIo): Promise<number> {
   let settings: Settings;
   let tool: Tool;
+  let json: OutputFile | null = null;
   try {
     const options = parse(program, args, io);
     if (options.flags.has('h')) {
@@ -33,22 +36,27 @@ async function run(program: Program, args: string[], io: ToolIo): Promise<number
       return 1;
     }
     settings = readSettings(program, options);
+    const { jsonFile } = settings;
+    if (jsonFile !== null) json = withFile(jsonFile, () => new OutputFile(jsonFile));
     // The server of write_lat writes first, which RFC 5044 (MPA-028) lets no responder do.
     const relaxed = program.verb === 'write' && program.kind === 'lat';
     tool = new Tool(io, options, relaxed ? { responder: 'relaxed' } : {});
   } catch (error) {
+    json?.discard();
     if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(` ${error.message}\n Parser function exited with Error\n`);
+    // Stock words stand alone; what only these programs know has their name.
+    io.err(`${error instanceof UsageError ? '' : `${program.name}:`} ${error.message}\n Parser function exited with Error\n`);
     return 1;
   }
   if (settings.notes.length > 0) io.out(`${[LINE, ...settings.notes].join('\n')}\n`);
   try {
-    return await new PerftestRun(tool, settings).run();
+    return await new PerftestRun(tool, settings, json).run();
   } catch (error) {
     if (!(error instanceof IwarpError)) throw error;
     tool.complain(describeFailure(error));
     return 1;
   } finally {
+    json?.discard();
     await tool.close();
   }
 }

@@ -4,11 +4,13 @@
  * CLOSE. Each is answered with the command and bit 7, data 0 or an error number.
  */
 import { constants } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { open, stat, type FileHandle } from 'node:fs/promises';
+import { isIPv6 } from 'node:net';
 import { IwarpError } from '../base/errors.ts';
-import { COMMON_USAGE, parseOptions, portOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { COMMON_USAGE, parseOptions, patience, portOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
-import { openStream, patience, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
+import { openStream, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
+import { isSystemError, reasonOf } from './support/system-errors.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage 1: rcopy [options]
@@ -26,7 +28,11 @@ const COMMAND = { OPEN: 1, CLOSE: 2, WRITE: 3 } as const;
 const RESPONSE = 0x80;
 const CHUNK_OCTETS = 1 << 20;
 const MAX_PATH = 4096;
-const ERRNO: Readonly<Record<string, number>> = { EPERM: 1, ENOENT: 2, EIO: 5, EACCES: 13, EBUSY: 16, EISDIR: 21, EINVAL: 22, ENOSPC: 28, EROFS: 30 };
+/** Linux error numbers, which is what goes over the wire. */
+const ERRNO: Readonly<Record<string, number>> = {
+  EPERM: 1, ENOENT: 2, EIO: 5, ENXIO: 6, EBADF: 9, EACCES: 13, EBUSY: 16, ENODEV: 19, ENOTDIR: 20, EISDIR: 21, EINVAL: 22, ENFILE: 23, EMFILE: 24,
+  ETXTBSY: 26, EFBIG: 27, ENOSPC: 28, EROFS: 30, EPIPE: 32, ENAMETOOLONG: 36, ELOOP: 40, EDQUOT: 122,
+};
 const EIO = 5;
 const EBUSY = 16;
 const EINVAL = 22;
@@ -85,6 +91,7 @@ export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<numb
     }
     port = portOption(options, 7427, options.rest.length === 0 ? 'listen' : 'connect');
     if (options.rest.length === 1 || options.rest.length > 2) throw new UsageError('give a source and a server, or neither');
+    if (options.rest.length === 2) checkTarget(options.rest[1]!);
     tool = new Tool(io, options, { responder: 'relaxed' });
   } catch (error) {
     if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
@@ -115,16 +122,22 @@ export function splitTarget(target: string): { host: string; path: string | unde
   return { host: match?.[1] ?? match?.[2] ?? target, path: match?.[3] === '' ? undefined : match?.[3] };
 }
 
+/** An IPv6 address without brackets would be cut at its first colon. @throws UsageError */
+function checkTarget(target: string): void {
+  const ends = [...target.matchAll(/:|$/g)].map(({ index }) => index);
+  const address = target.startsWith('[') ? undefined : ends.map((end) => target.slice(0, end)).findLast((text) => isIPv6(text));
+  if (address !== undefined) throw new UsageError(`put the IPv6 address in brackets: [${address}]${target.slice(address.length)}`);
+  if (splitTarget(target).host === '') throw new UsageError(`'${target}' names no server`);
+}
+
 async function copy(tool: Tool, source: string, target: string, port: number, options: StreamOptions): Promise<void> {
   const { host, path } = splitTarget(target);
-  let file: FileHandle;
+  const found = await ofSource(source, stat(source));
+  // The server would have truncated the destination before this showed, and opening a pipe waits for its writer.
+  if (!found.isFile()) throw new IwarpError('ERR_INVALID_ARGUMENT', `${source}: ${found.isDirectory() ? 'is a directory' : 'is no regular file'}`);
+  const { size, mode } = found;
+  const file = await ofSource(source, open(source, 'r'));
   try {
-    file = await open(source, 'r');
-  } catch (error) {
-    throw new IwarpError('ERR_INVALID_ARGUMENT', `cannot open ${source}: ${(error as Error).message}`);
-  }
-  try {
-    const { size, mode } = await file.stat();
     const pieces = await openStream(tool, { host, port }, options);
     tool.io.out('opening...');
     await pieces.write(encodeOpen(path ?? source, mode));
@@ -132,7 +145,7 @@ async function copy(tool: Tool, source: string, target: string, port: number, op
     tool.io.out('transferring...');
     const began = performance.now();
     await pieces.write(encodeWrite(size));
-    await sendFile(pieces, file, size);
+    await sendFile(pieces, source, file, size);
     await expectResponse(pieces, COMMAND.WRITE);
     const seconds = (performance.now() - began) / 1000;
     tool.io.out('closing...');
@@ -146,11 +159,20 @@ async function copy(tool: Tool, source: string, target: string, port: number, op
   }
 }
 
-async function sendFile(pieces: Pieces, file: FileHandle, size: number): Promise<void> {
+/** What the system says of the source is the user's affair. @throws IwarpError ERR_INVALID_ARGUMENT */
+async function ofSource<T>(source: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${source}: ${reasonOf(error)}`, { cause: error });
+  }
+}
+
+async function sendFile(pieces: Pieces, source: string, file: FileHandle, size: number): Promise<void> {
   for (let at = 0; at < size;) {
     // A buffer each: the stream keeps what it has not sent yet.
     const buffer = Buffer.allocUnsafe(Math.min(CHUNK_OCTETS, size - at));
-    const { bytesRead } = await file.read(buffer, 0, buffer.length, at);
+    const { bytesRead } = await ofSource(source, file.read(buffer, 0, buffer.length, at));
     if (bytesRead === 0) throw new IwarpError('ERR_INVALID_STATE', 'the file has become shorter while it was sent');
     await pieces.write(buffer.subarray(0, bytesRead));
     at += bytesRead;
@@ -163,7 +185,9 @@ async function expectResponse(pieces: Pieces, command: number): Promise<void> {
     const got = `${header.command.toString(16)}:${(command | RESPONSE).toString(16)}`;
     throw new IwarpError('ERR_INVALID_STATE', `invalid length ${header.length} or bad command response ${got}`);
   }
-  if (header.data !== 0) throw new IwarpError('ERR_REJECTED', `the server answered with error ${header.data}`);
+  if (header.data === 0) return;
+  const name = Object.keys(ERRNO).find((code) => ERRNO[code] === header.data);
+  throw new IwarpError('ERR_REJECTED', `the server answered with error ${header.data}${name === undefined ? '' : ` (${name})`}`);
 }
 
 // ---------------------------------------------------------------------------------------------------------------- server
@@ -217,9 +241,15 @@ class Service {
   }
 
   async end(): Promise<void> {
-    await this.#file?.close();
-    this.#file = null;
+    const status = await this.#closeFile();
+    if (status !== 0) this.#tool.complain(`rcopy: closing the destination file: error ${status}`);
     await this.#pieces.close();
+  }
+
+  async #closeFile(): Promise<number> {
+    const file = this.#file;
+    this.#file = null;
+    return file === null ? 0 : await errnoOf(file.close());
   }
 
   async #execute(header: Header): Promise<number> {
@@ -230,9 +260,7 @@ class Service {
         return await this.#write(header);
       case COMMAND.CLOSE:
         this.#tool.io.out('closing...');
-        await this.#file?.close();
-        this.#file = null;
-        return 0;
+        return await this.#closeFile();
       default:
         return EINVAL;
     }
@@ -250,13 +278,10 @@ class Service {
       this.#tool.say('cannot open another file');
       return EBUSY;
     }
-    try {
-      this.#file = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC, data & 0o7777);
-      return 0;
-    } catch (error) {
-      this.#tool.say('unable to open destination file');
-      return ERRNO[(error as NodeJS.ErrnoException).code ?? ''] ?? EIO;
-    }
+    const opening = open(path, constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC, data & 0o7777);
+    const status = await errnoOf(opening.then((file) => void (this.#file = file)));
+    if (status !== 0) this.#tool.say('unable to open destination file');
+    return status;
   }
 
   async #write({ length }: Header): Promise<number> {
@@ -271,12 +296,31 @@ class Service {
       return EINVAL;
     }
     this.#tool.io.out(`...${size} bytes...`);
+    let status = 0;
     for (let left = size; left > 0;) {
       const piece = await this.#pieces.some(Math.min(left, CHUNK_OCTETS));
       if (piece === null) throw new IwarpError('ERR_CONNECTION_CLOSED', `error receiving data: ${left} octets missing`);
-      await this.#file.write(piece);
       left -= piece.length;
+      // A client looks for the response when it has sent everything: what cannot be written is taken all the same.
+      if (status === 0) status = await errnoOf(writeAll(this.#file, piece));
     }
+    if (status !== 0) this.#tool.say(`unable to write destination file: error ${status}`);
+    return status;
+  }
+}
+
+/** The system may take less than it is given, and say why only the next time. */
+async function writeAll(file: FileHandle, bytes: Buffer): Promise<void> {
+  for (let at = 0; at < bytes.length;) at += (await file.write(bytes, at)).bytesWritten;
+}
+
+/** What work on a file ended with: 0, or the error number for the client. Mistakes of the program are thrown. */
+async function errnoOf(work: Promise<void>): Promise<number> {
+  try {
+    await work;
     return 0;
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    return ERRNO[error.code] ?? EIO;
   }
 }

@@ -44,6 +44,8 @@ interface Settings {
   readonly source: string | undefined;
   readonly port: number;
   readonly size: number;
+  /** The server's buffer, where it has been told one. */
+  readonly serverSize: number | null;
   readonly count: number;
   readonly verbose: boolean;
   readonly validate: boolean;
@@ -93,12 +95,14 @@ function readSettings(options: ParsedOptions): Settings {
   };
   if (flags.has('s') === flags.has('c')) throw new UsageError('give exactly one of -s and -c');
   if (flags.has('c') && !flags.has('a')) throw new UsageError('the client needs -a ADDR');
+  const size = number('S', DEFAULT_SIZE, MIN_SIZE, MAX_SIZE, (value) => `Invalid size ${value} (valid range is ${MIN_SIZE} to ${MAX_SIZE})`);
   return {
     server: flags.has('s'),
     address: textOption(options, 'a'),
     source: flags.has('c') ? addressOption(options, 'I') : undefined,
     port: portOption(options, DEFAULT_PORT, flags.has('c') ? 'connect' : 'listen'),
-    size: number('S', DEFAULT_SIZE, MIN_SIZE, MAX_SIZE, (value) => `Invalid size ${value} (valid range is ${MIN_SIZE} to ${MAX_SIZE})`),
+    size,
+    serverSize: flags.has('S') ? size : null,
     count: number('C', 0, 0, 0x7fff_ffff, (value) => `Invalid count ${value}`),
     verbose: flags.has('v'),
     validate: flags.has('V'),
@@ -200,17 +204,15 @@ async function serve(tool: Tool, s: Settings): Promise<number> {
 
 async function serveOne(tool: Tool, request: PassiveConnection, s: Settings): Promise<number> {
   const session = tool.session({}, s.persistent ? 'alone' : 'together');
-  const receive = session.register(MESSAGE_OCTETS);
-  const send = session.register(MESSAGE_OCTETS);
-  const data = session.register(MAX_SIZE + 1);
-  session.postRecv({ mr: receive });
+  const memory = new ServerMemory(session, s.serverSize);
+  session.postRecv({ mr: memory.receive });
   session.use(request);
   request.accept(session.qp, { responderResources: 1, initiatorDepth: 1 });
   let status = 0;
   try {
     await session.established;
     if (s.debug) tool.complain(`server connected ${describe(session)}`);
-    for (let n = 0; s.count === 0 || n < s.count; n++) await servePing(tool, session, { receive, send, data }, s);
+    for (let n = 0; s.count === 0 || n < s.count; n++) await servePing(tool, session, memory, s);
     await session.close();
   } catch (error) {
     status = await endOfService(tool, session, error as Error);
@@ -221,23 +223,53 @@ async function serveOne(tool: Tool, request: PassiveConnection, s: Settings): Pr
   return status;
 }
 
-/** The client's orderly departure is the normal end; anything else is told. */
+/** The client's orderly departure is the normal end; anything else is told, as what we ourselves end the connection for. */
 async function endOfService(tool: Tool, session: Session, error: Error): Promise<number> {
-  if (session.qp.state === 'rts') session.connection.disconnect();
+  const refused = session.qp.state === 'rts';
+  if (refused) session.connection.disconnect();
   const info = await session.closed;
-  if (info.cause === 'graceful' && session.failure?.code !== 'ERR_TIMEOUT') return 0;
+  if (!refused && info.cause === 'graceful' && session.failure?.code !== 'ERR_TIMEOUT') return 0;
   tool.complain(`rping server failed: ${error.message}`);
   return 1;
 }
 
-interface ServerMemory {
+/**
+ * What the server registers for one client, with every right: so the buffer has exactly the octets that `-S` gives, as the stock server's,
+ * or else those that the client advertises, and nobody reads or writes beyond.
+ */
+class ServerMemory {
   readonly receive: MemoryRegion;
   readonly send: MemoryRegion;
-  readonly data: MemoryRegion;
+  readonly #session: Session;
+  readonly #size: number | null;
+  #data: MemoryRegion | null = null;
+
+  constructor(session: Session, size: number | null) {
+    this.#session = session;
+    this.#size = size;
+    this.receive = session.register(MESSAGE_OCTETS);
+    this.send = session.register(MESSAGE_OCTETS);
+    if (size !== null) this.#data = session.register(size);
+  }
+
+  /** The buffer for a ping of so many octets. @throws IwarpError ERR_TOO_LARGE */
+  data(octets: number): MemoryRegion {
+    const limit = this.#size ?? MAX_SIZE + 1;
+    if (octets > limit) {
+      throw new IwarpError('ERR_TOO_LARGE', `the client's buffer has ${octets} octets, above ${limit}${this.#size === null ? '' : ', which -S gives'}`);
+    }
+    if (this.#data === null || this.#data.length < octets) {
+      this.#data?.deregister();
+      this.#data = this.#session.register(Math.max(1, octets));
+    }
+    return this.#data;
+  }
 }
 
-async function servePing(tool: Tool, session: Session, { receive, send, data }: ServerMemory, s: Settings): Promise<void> {
-  const source = await nextAdvertisement(session, receive, data);
+async function servePing(tool: Tool, session: Session, memory: ServerMemory, s: Settings): Promise<void> {
+  const { receive, send } = memory;
+  const source = await nextAdvertisement(session, receive);
+  const data = memory.data(source.length);
   if (s.debug) tool.complain(`RDMA read addr ${source.address.toString(16)} rkey ${source.rkey.toString(16)} len ${source.length}`);
   await session.execute({
     opcode: 'rdma-read', sges: [{ mr: data, length: source.length }], rkey: source.rkey, remoteAddr: source.address,
@@ -245,20 +277,19 @@ async function servePing(tool: Tool, session: Session, { receive, send, data }: 
   const found = text(data.bytes.subarray(0, source.length));
   if (s.verbose) tool.say(`server ping data: ${found}`);
   await session.execute({ opcode: 'send', sges: [{ mr: send }] });
-  const sink = await nextAdvertisement(session, receive, data);
+  const sink = await nextAdvertisement(session, receive);
   // The stock server writes the string with its NUL; for whole pings that is everything.
-  const length = Math.min(sink.length, found.length + 1);
+  const length = Math.min(sink.length, found.length + 1, data.length);
   if (s.debug) tool.complain(`RDMA write addr ${sink.address.toString(16)} rkey ${sink.rkey.toString(16)} len ${length}`);
   await session.execute({ opcode: 'rdma-write', sges: [{ mr: data, length }], rkey: sink.rkey, remoteAddr: sink.address });
   await session.execute({ opcode: 'send', sges: [{ mr: send }] });
 }
 
-async function nextAdvertisement(session: Session, receive: MemoryRegion, data: MemoryRegion): Promise<RemoteBuffer> {
+async function nextAdvertisement(session: Session, receive: MemoryRegion): Promise<RemoteBuffer> {
   const { byteLength } = await session.receive();
   if (byteLength !== MESSAGE_OCTETS) throw new IwarpError('ERR_INVALID_STATE', `received bogus data, ${byteLength} octets`);
   const remote = RemoteBuffer.fromBytes(receive.bytes);
   session.postRecv({ mr: receive });
-  if (remote.length > data.length) throw new IwarpError('ERR_TOO_LARGE', `the client's buffer has ${remote.length} octets, above ${data.length}`);
   return remote;
 }
 

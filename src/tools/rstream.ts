@@ -4,10 +4,12 @@
  * connection and for bandwidth on a second.
  */
 import { IwarpError } from '../base/errors.ts';
-import { addressOption, atoi, COMMON_USAGE, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { SOCKET_RANGES } from '../sockets/options.ts';
+import { addressOption, atoi, COMMON_USAGE, parseOptions, patience, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { checkAddressFormat } from './support/address-format.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { bandwidthTest, latencyTest, Pattern, sayColumns, sayFigures, testSizes, type StreamTest } from './support/stream-test.ts';
-import { openStream, patience, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
+import { openStream, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage: rstream
@@ -34,7 +36,8 @@ const USAGE = `usage: rstream
 
 const SYNC_OCTETS = 16;
 const DEFAULT_BUFFER = 1 << 19;
-const MAX_BUFFER = 1 << 30;
+const [MIN_BUFFER, MAX_BUFFER] = SOCKET_RANGES.receiveBuffer;
+const MAX_SIZE = 1 << 30;
 const MAX_COUNT = 0x7fff_ffff;
 
 /** What both stream tests are told. */
@@ -49,11 +52,18 @@ export interface StreamSettings {
   readonly stream: StreamOptions;
 }
 
-function number(options: ParsedOptions, flag: string, fallback: number, max: number): number {
+function number(options: ParsedOptions, flag: string, fallback: number, max: number, min = 0): number {
   const text = textOption(options, flag);
   const value = text === undefined ? fallback : atoi(text);
-  if (value < 0 || value > max) throw new UsageError(`-${flag} must be from 0 to ${max}, got ${value}`);
+  if (value < min || value > max) throw new UsageError(`-${flag} must be from ${min} to ${max}, got ${value}`);
   return value;
+}
+
+/** 0 stands for the usual size. */
+function bufferSize(options: ParsedOptions): number {
+  const value = number(options, 'B', 0, MAX_BUFFER);
+  if (value > 0 && value < MIN_BUFFER) throw new UsageError(`-B must be from ${MIN_BUFFER} to ${MAX_BUFFER}, or 0 for ${DEFAULT_BUFFER}, got ${value}`);
+  return value || DEFAULT_BUFFER;
 }
 
 /** The flags of rstream and riostream. */
@@ -64,14 +74,14 @@ function readStreamSettings(options: ParsedOptions, testOptions: string): Stream
   const tests = new Set((textOption(options, 'T') ?? '').toLowerCase().split(',').filter(Boolean).map((word) => word[0]!));
   for (const test of tests) if (!testOptions.includes(test)) throw new UsageError(`invalid test option '${test}'`);
   const custom = flags.has('I') || flags.has('C') || (size !== undefined && !all);
-  const buffer = number(options, 'B', 0, MAX_BUFFER) || DEFAULT_BUFFER;
+  const buffer = bufferSize(options);
   const keepAlive = number(options, 'k', 0, 1_000_000);
   return {
     server: textOption(options, 's'),
     bind: flags.has('s') ? addressOption(options, 'b') : textOption(options, 'b'),
     port: portOption(options, 7471, flags.has('s') ? 'connect' : 'listen'),
     custom: custom
-      ? { name: 'custom', size: all ? 1000 : number(options, 'S', 1000, MAX_BUFFER), count: number(options, 'C', 1000, MAX_COUNT), iterations: number(options, 'I', 1, MAX_COUNT) }
+      ? { name: 'custom', size: all ? 1000 : number(options, 'S', 1000, MAX_SIZE), count: number(options, 'C', 1000, MAX_COUNT, 1), iterations: number(options, 'I', 1, MAX_COUNT, 1) }
       : null,
     all,
     verify: tests.has('v'),
@@ -109,6 +119,7 @@ export async function runStreamTool(
       return 0;
     }
     settings = readStreamSettings(options, testOptions);
+    checkAddressFormat(options, (line) => io.err(`${line}\n`));
     settings = { ...settings, stream: { ...settings.stream, ...more } };
     tool = new Tool(io, options, { responder: 'relaxed' });
   } catch (error) {

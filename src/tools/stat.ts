@@ -62,9 +62,12 @@ export async function run(args: string[]): Promise<number> {
       return 0;
     }
     const view = viewOf(positionals);
-    const processes = (await askAll()).filter((one) => values.pid === undefined || String(one.pid) === values.pid);
+    if (values.pid !== undefined && !/^[1-9]\d*$/.test(values.pid)) throw new IwarpError('ERR_INVALID_ARGUMENT', `--pid must be a process number, got '${values.pid}'`);
+    const all = await askAll();
+    const processes = all.filter((one) => values.pid === undefined || String(one.pid) === values.pid);
     if (processes.length === 0) {
-      process.stderr.write('stat: no process shows itself (start one with IWARP_CONTROL=1)\n');
+      const others = all.map(({ pid, comm }) => `${pid} (${comm})`).join(', ');
+      process.stderr.write(`stat: ${all.length === 0 ? 'no process shows itself (start one with IWARP_CONTROL=1)' : `process ${values.pid} does not show itself; these do: ${others}`}\n`);
       return 1;
     }
     text = render(processes, view, values);

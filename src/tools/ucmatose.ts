@@ -7,6 +7,7 @@
 import { IwarpError } from '../base/errors.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
 import { addressOption, atoi, COMMON_USAGE, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { checkAddressFormat } from './support/address-format.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { OWN_WORK, type Session } from './support/session.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
@@ -66,6 +67,14 @@ function readSettings(options: ParsedOptions): Settings {
   };
 }
 
+/** iWARP has the port space of TCP; a word that is none gets the stock tool's warning, and no effect. @throws UsageError */
+function checkPortSpace(options: ParsedOptions, warn: (line: string) => void): void {
+  const space = textOption(options, 'P')?.toLowerCase();
+  if (space === undefined || space.startsWith('tcp')) return;
+  if (space.startsWith('ib')) throw new UsageError('-P ib: there is no such port space over iWARP; use tcp');
+  warn('Warning: unknown port space format');
+}
+
 /** Entry point; the result is the exit status. */
 export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
   let settings: Settings;
@@ -77,6 +86,8 @@ export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<numb
       return 0;
     }
     settings = readSettings(options);
+    checkAddressFormat(options, (line) => io.err(`${line}\n`));
+    checkPortSpace(options, (line) => io.err(`${line}\n`));
     tool = new Tool(io, options, { responder: 'relaxed' });
   } catch (error) {
     if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;

@@ -41,9 +41,9 @@ describe('onFailure', () => {
     const { port } = server.address;
     const browser = tcpConnect(port, '127.0.0.1');
     browser.on('error', () => undefined).write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
-    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP', message: 'MPA start-up failed: bad-key' }, remoteAddress: { address: '127.0.0.1' } });
+    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP', message: 'MPA start-up failed: what the peer sent is no MPA Request' }, remoteAddress: { address: '127.0.0.1' } });
     const brief = tcpConnect(port, '127.0.0.1', () => brief.end('MPA'));
-    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP', message: 'MPA start-up failed: truncated' } });
+    expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_STARTUP', message: 'MPA start-up failed: the peer closed the connection before it was established' } });
     const silent = tcpConnect(port, '127.0.0.1');
     silent.on('error', () => undefined);
     expect(await next()).toMatchObject({ kind: 'start-up', error: { code: 'ERR_TIMEOUT' } });

@@ -359,7 +359,7 @@ describe('bad Replies', () => {
         peer[leave]();
         bench.settle();
         expect(peer.behind().length).toBe(0);
-        expect(bench.side.event('connect-error')).toMatchObject({ reason: 'truncated' });
+        expect(bench.side.event('connect-error')).toMatchObject({ reason: leave === 'end' ? 'truncated' : 'reset' });
         expect(bench.side.events.at(-1)).toMatchObject({ type: 'disconnected' });
         expect(bench.side.qp.state).toBe('idle');
       }

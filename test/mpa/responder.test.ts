@@ -279,7 +279,7 @@ describe('the decision', () => {
       peer[leave]();
       bench.settle();
       const { connection, events } = bench.incoming[0]!;
-      expect(events).toMatchObject([{ type: 'connect-error', reason: 'truncated' }, { type: 'disconnected', cause: leave === 'end' ? 'lost' : 'startup-failed' }]);
+      expect(events).toMatchObject([{ type: 'connect-error', reason: leave === 'end' ? 'truncated' : 'reset' }, { type: 'disconnected', cause: leave === 'end' ? 'lost' : 'startup-failed' }]);
       connection.accept(bench.side.qp);
       bench.run();
       expect(bench.side.qp.state).toBe('idle');

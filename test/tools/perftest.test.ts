@@ -1,8 +1,9 @@
 /** The six perftest programs against each other: every kind of run, what they print, wrong flags, peers that leave. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { gidOf } from '../../src/tools/perftest/data.ts';
 import { perftest } from '../../src/tools/perftest.ts';
 import { runAlone, runPair, type PairResult } from './pair.ts';
 
@@ -107,6 +108,23 @@ describe('perftest programs', () => {
   });
 });
 
+describe('perftest output', () => {
+  it('a GID is the address, whichever family it has', () => {
+    expect([...gidOf('::1')]).toEqual([...Array<number>(15).fill(0), 1]);
+    expect([...gidOf('fe80::2%eth0')].slice(0, 2)).toEqual([0xfe, 0x80]);
+    expect([...gidOf('10.1.2.3')]).toEqual([...Array<number>(10).fill(0), 0xff, 0xff, 10, 1, 2, 3]);
+    expect(gidOf('::ffff:10.1.2.3')).toEqual(gidOf('10.1.2.3'));
+    expect([...gidOf('')]).toEqual(Array<number>(16).fill(0));
+  });
+
+  it('a file for JSON stays as it was when nothing is measured', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'perftest-'));
+    expect((await runAlone(PROGRAMS.write_bw, ['-p', '1', `--out_json_file=${join(folder, 'j')}`, '127.0.0.1'])).code).toBe(1);
+    expect(existsSync(join(folder, 'j'))).toBe(false);
+    rmSync(folder, { recursive: true });
+  });
+});
+
 describe('perftest flags', () => {
   it.each([
     ['write_lat', ['-q', '2'], 'Multiple QPs only available on bw tests'],
@@ -124,6 +142,12 @@ describe('perftest flags', () => {
     ['send_bw', ['-c', 'UD'], 'Invalid Connection type'],
     ['send_lat', ['--output=bandwidth'], 'Output verbosity level for LAT can be: latency'],
     ['write_bw', ['a', 'b'], 'Invalid Command line'],
+    ['write_bw', ['-w', 'abc'], 'Invalid Minimum BW Limit'],
+    ['write_bw', ['-y', '-1'], 'Invalid Minimum msgRate Limit'],
+    ['write_bw', ['-s', '10foo'], 'Invalid Message Size value'],
+    ['write_bw', ['--out_json_file=/nonexist/j'], '/nonexist/j: no such file or directory'],
+    ['send_lat', ['--pcap', '/nonexist/x'], '/nonexist/x: no such file or directory'],
+    ['send_lat', ['--timeout', '1m'], '--timeout must be a whole number'],
   ] as const)('%s %j is refused in the stock words', async (name, args, words) => {
     const side = await runAlone(PROGRAMS[name], [...args]);
     expect(side.code).toBe(1);

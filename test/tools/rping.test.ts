@@ -1,6 +1,6 @@
 /** rping against itself: data, words, exit statuses, wrong flags, peers that leave or fall silent. */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -21,6 +21,12 @@ describe('rping', () => {
     expect(server.out).toBe(lines.map((line) => `server ping data: ${line}\n`).join(''));
     expect(c.err).toBe('client DISCONNECT EVENT...\n');
     expect(server.err).toMatch(/^listening on port \d+\nserver DISCONNECT EVENT\.\.\.\nwait for RDMA_READ_ADV state 10\n$/);
+  });
+
+  it('a server takes no ping above the size it was given, and says so', async () => {
+    const { server, statuses } = await runPair(rping, [...SERVER, '-S', '64'], rping, client('-C', '1', '-S', '65'));
+    expect(statuses).toEqual([1, 1]);
+    expect(server.err).toContain("rping server failed: the client's buffer has 65 octets, above 64, which -S gives\n");
   });
 
   it('-P serves one client after the other, and two at once', async () => {
@@ -87,6 +93,31 @@ describe('rping', () => {
     });
     expect(statuses).toEqual([1, 1]);
     expect((leaver === 'server' ? c : server).err).toMatch(/rping (client|server) failed: /);
+  });
+
+  it.each<[string, (socket: Socket) => void, string]>([
+    ['speaks another protocol', (socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'), "the peer's answer is no MPA Reply"],
+    ['hangs up', (socket) => void socket.end(), 'the peer closed the connection before an MPA Reply'],
+    ['resets', (socket) => void socket.resetAndDestroy(), 'the connection was reset before an MPA Reply'],
+  ])('says what a server does that %s', async (_what, act, words) => {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.once('data', () => act(socket));
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const side = await runAlone(rping, ['-c', '-a', '127.0.0.1', '-p', String((server.address() as AddressInfo).port)]);
+    server.close();
+    expect([side.code, side.err]).toEqual([1, `rping: MPA start-up failed: ${words}\n`]);
+  });
+
+  it.each([['x'], ['1m'], ['-1'], ['1.5'], ['1000001'], ['']])('refuses --timeout %j', async (seconds) => {
+    const side = await runAlone(rping, ['-s', '--timeout', seconds]);
+    expect([side.code, side.err]).toEqual([22, `rping: --timeout must be a whole number from 0 to 1000000, got ${JSON.stringify(seconds)}\n`]);
+  });
+
+  it('says in one line that a capture cannot be written', async () => {
+    const side = await runAlone(rping, ['-s', '--pcap', '/nonexist/x']);
+    expect([side.code, side.err]).toEqual([22, 'rping: /nonexist/x: no such file or directory\n']);
   });
 
   it('gives a server up that never answers', async () => {

@@ -91,6 +91,10 @@ describe('iwarp stat', () => {
     expect(json.at(-1)).toMatchObject({ port: 1, ifname: 'iwarp0', type: 'RC', state: 'RTS', pid: process.pid });
     expect((await lines(stat, '-jp', 'resource', 'pd')).length).toBeGreaterThan(4);
     expect(await stat(['--pid', '1'])).toBe(1);
+    expect(output.err).toContain('stat: process 1 does not show itself; these do: ');
+    expect(output.err).toContain(`${process.pid} (`);
+    expect(await stat(['--pid', 'x'])).toBe(2);
+    expect(output.err).toContain("stat: --pid must be a process number, got 'x'");
   });
 
   it.each([[['nonsense']], [['resource', 'ctx']], [['--colour']], [['qp', 'qp']]])('%j is wrong usage', async (args) => {

@@ -1,7 +1,7 @@
 /** rstream, riostream and rcopy against each other: figures, verified data, files, messages octet for octet, wrong flags, peers that leave. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -45,6 +45,22 @@ describe.each([['rstream', rstream], ['riostream', riostream]] as const)('%s', (
     expect(side.code).toBe(1);
     expect(side.out).toContain(`usage: ${name}\n\t[-s server_address]\n`);
     expect(side.err).toContain(`${name}: `);
+  });
+
+  it.each([
+    [['-B', '1'], '-B must be from 4096 to 1073741824, or 0 for 524288, got 1'], [['-B', '1073741825'], '-B must be from 0 to 1073741824'],
+    [['-I', '0'], '-I must be from 1 to 2147483647, got 0'], [['-C', '0'], '-C must be from 1 to 2147483647, got 0'],
+    [['-f', 'gid'], '-f gid: there are no GIDs over iWARP'], [['-f', 'ip', '-s', 'localhost'], "-f ip takes addresses only, got -s 'localhost'"],
+    [['--timeout', 'x'], '--timeout must be a whole number from 0 to 1000000, got "x"'], [['--pcap', '/nonexist/x'], '/nonexist/x: no such file or directory'],
+  ])('refuses %j', async (args, words) => {
+    const side = await runAlone(run, args);
+    expect(side.code).toBe(1);
+    expect(side.err).toContain(`${name}: ${words}`);
+  });
+
+  it('warns of an address format it does not know, and goes on', async () => {
+    const { client: c, statuses } = await runPair(run, ['-C', '1', '-f', 'name'], run, client(['-C', '1', '-f', 'foo']));
+    expect([statuses, c.err]).toEqual([[0, 0], 'Warning: unknown address format\n']);
   });
 
   it('tells that the peer has left', async () => {
@@ -119,12 +135,37 @@ describe('rcopy', () => {
   });
 
   it('tells of a file that is not there, and of one that cannot be written', async () => {
-    expect((await runAlone(rcopy, [join(folder, 'none'), '127.0.0.1'])).err).toContain('cannot open');
+    expect((await runAlone(rcopy, [join(folder, 'none'), '127.0.0.1'])).err).toBe(`rcopy: ${join(folder, 'none')}: no such file or directory\n`);
     const source = join(folder, 'source');
     writeFileSync(source, 'x');
     const { client: c, status } = await copy(source, `127.0.0.1:${join(folder, 'no', 'such', 'folder')}`);
     expect(status).toBe(1);
-    expect(c.err).toContain('the server answered with error 2');
+    expect(c.err).toContain('the server answered with error 2 (ENOENT)');
+  });
+
+  it('a directory is refused before anything is sent, and an IPv6 address without brackets', async () => {
+    expect(await runAlone(rcopy, [folder, '127.0.0.1', '-p', '1'])).toMatchObject({ code: 1, err: `rcopy: ${folder}: is a directory\n` });
+    expect((await runAlone(rcopy, ['x', '::1', '-p', '1'])).err).toBe('rcopy: put the IPv6 address in brackets: [::1]\n');
+    expect((await runAlone(rcopy, ['x', 'fe80::1:/x', '-p', '1'])).err).toBe('rcopy: put the IPv6 address in brackets: [fe80::1]:/x\n');
+    expect((await runAlone(rcopy, ['x', ':/x', '-p', '1'])).err).toBe("rcopy: ':/x' names no server\n");
+  });
+
+  it.runIf(existsSync('/dev/full'))('the server tells a client that its disk is full, and serves the next', async () => {
+    const server = new Side(rcopy, ['-p', '0']);
+    const source = join(folder, 'source');
+    writeFileSync(source, Buffer.alloc(3_000_000));
+    const to = async (path: string): Promise<Side> => {
+      const side = new Side(rcopy, [source, `127.0.0.1:${path}`, '-p', String(await server.port)]);
+      await side.status;
+      return side;
+    };
+    const full = await to('/dev/full');
+    expect([await full.status, full.err]).toEqual([1, 'rcopy: the server answered with error 28 (ENOSPC)\n']);
+    expect(server.out).toContain('unable to write destination file: error 28\n');
+    expect(await (await to(join(folder, 'good'))).status).toBe(0);
+    expect(statSync(join(folder, 'good')).size).toBe(3_000_000);
+    server.kill();
+    await server.status;
   });
 
   it('the server goes on after a client that has left', async () => {

@@ -77,6 +77,17 @@ describe('ucmatose', () => {
     expect(server.out).toContain('cmatose: event: RDMA_CM_EVENT_DISCONNECTED');
   });
 
+  it.each([[['-P', 'ib'], '-P ib: there is no such port space'], [['-f', 'gid'], '-f gid: there are no GIDs'], [['-f', 'ipv6', '-b', 'localhost'], '-f ipv6 takes addresses only']])(
+    'refuses %j, which iWARP does not have', async (args, words) => {
+      const side = await runAlone(ucmatose, args);
+      expect([side.code, side.err.startsWith(`ucmatose: ${words}`)]).toEqual([1, true]);
+    });
+
+  it('warns of a port space and of an address format that it does not know, and goes on', async () => {
+    const { client: c, statuses } = await runPair(ucmatose, ['-P', 'tcp', '-f', 'name'], ucmatose, client('-P', 'udp', '-f', 'foo'));
+    expect([statuses, c.err]).toEqual([[0, 0], 'Warning: unknown address format\nWarning: unknown port space format\n']);
+  });
+
   it('gives a silent peer up after --timeout', async () => {
     // Each waits for messages that the other does not send.
     const { client: c, statuses } = await runPair(ucmatose, ['-C', '1'], ucmatose, client('-C', '2', '--timeout', '1'));

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { CloseInfo } from '../../api/errors.ts';
 import { IwarpError } from '../../base/errors.ts';
 import type { MemoryRegion } from '../../verbs/memory.ts';
+import { ipOctets, mappedIpv6 } from '../../transport/ip-address.ts';
 import type { WorkCompletion } from '../../verbs/cq.ts';
 import type { Session } from '../support/session.ts';
 import type { RequestQueue, Tool } from '../support/tool.ts';
@@ -115,7 +116,7 @@ export class DataConnections {
       psn: this.#psn[i]!,
       rkey: credit ? this.credits.rkey : this.buffer.rkey,
       vaddr: credit ? this.credits.addr + BigInt(4 * i) : this.buffer.addr + BigInt(this.receiveOffset(i)),
-      gid: mappedAddress(this.sessions[i]!.connection.localAddress?.address ?? ''),
+      gid: gidOf(this.sessions[i]!.connection.localAddress?.address ?? ''),
       srqn: 0,
       gidIndex: 0,
     };
@@ -142,10 +143,8 @@ export class DataConnections {
   }
 }
 
-/** An IPv4 address as an IPv4-mapped GID; anything else as zeros. */
-function mappedAddress(address: string): Uint8Array {
-  const gid = new Uint8Array(16);
-  const parts = address.replace(/^::ffff:/, '').split('.').map(Number);
-  if (parts.length === 4 && parts.every((part) => part >= 0 && part <= 255)) gid.set([0xff, 0xff, ...parts], 10);
-  return gid;
+/** An address as a GID: IPv4 mapped into IPv6; what is none as zeros. */
+export function gidOf(address: string): Uint8Array {
+  const octets = ipOctets(address);
+  return octets === undefined ? new Uint8Array(16) : mappedIpv6(octets);
 }

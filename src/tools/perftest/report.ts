@@ -1,5 +1,4 @@
 /** What perftest programs print: banner, addresses, columns; and the same as JSON. */
-import { writeFileSync } from 'node:fs';
 import type { Settings } from './settings.ts';
 import type { BandwidthFigures, Destination } from './wire.ts';
 
@@ -150,12 +149,12 @@ export const latencyByTimeJson = (f: LatencyByTime): JsonRow => ({
   MsgSize: f.size, n_iterations: f.iterations, t_avg: f.average, tps_average: f.perSecond,
 });
 
-/** Write the report as valid JSON, which that of 6.06 is not. */
-export function writeJson(path: string, s: Settings, mtu: number, rows: readonly JsonRow[]): void {
+/** The report as valid JSON, which that of 6.06 is not. */
+export function jsonText(s: Settings, mtu: number, rows: readonly JsonRow[]): string {
   const info = {
     test: title(s).replaceAll(' ', '_'), Device: s.device, Number_of_qps: s.qps, Transport_type: 'IW', Connection_type: 'RC',
     ...Object.fromEntries(facts(s, mtu).map(([name, value]) => [name.replaceAll(' ', '_'), value])),
   };
-  writeFileSync(path, `${JSON.stringify({ test_info: info, results: rows }, null, 2)}\n`);
+  return `${JSON.stringify({ test_info: info, results: rows }, null, 2)}\n`;
 }
 

@@ -1,13 +1,15 @@
 /** One run of a perftest program, from the control connection to the last line. Read linux-rdma/perftest's order of steps in control.ts. */
 import { IwarpError } from '../../base/errors.ts';
+import type { OutputFile } from '../support/output-file.ts';
 import type { Session } from '../support/session.ts';
+import { withFile } from '../support/system-errors.ts';
 import type { RequestQueue, Tool } from '../support/tool.ts';
 import { BandwidthRun } from './bandwidth.ts';
 import { Control, type SystemData } from './control.ts';
 import { DataConnections } from './data.ts';
 import { LatencyRun, type LatencyResult } from './latency.ts';
 import {
-  addressLines, bandwidthJson, bandwidthLine, banner, heading, latencyByTimeJson, latencyByTimeLine, latencyJson, latencyLine, LINE, writeJson,
+  addressLines, bandwidthJson, bandwidthLine, banner, heading, latencyByTimeJson, latencyByTimeLine, jsonText, latencyJson, latencyLine, LINE,
   type JsonRow,
 } from './report.ts';
 import type { Settings } from './settings.ts';
@@ -25,6 +27,7 @@ const OTHER_CLOCK_MS = 1_000;
 export class PerftestRun {
   readonly #tool: Tool;
   readonly #s: Settings;
+  readonly #json: OutputFile | null;
   readonly #rows: JsonRow[] = [];
   #control!: Control;
   #system!: SystemData;
@@ -32,9 +35,10 @@ export class PerftestRun {
   #remote: Destination[] = [];
   #limitsMet = true;
 
-  constructor(tool: Tool, s: Settings) {
+  constructor(tool: Tool, s: Settings, json: OutputFile | null) {
     this.#tool = tool;
     this.#s = s;
+    this.#json = json;
   }
 
   get #full(): boolean {
@@ -60,7 +64,8 @@ export class PerftestRun {
     else await this.#latency();
     this.#data.finished = true;
     this.#say(LINE);
-    if (this.#s.jsonFile !== null) writeJson(this.#s.jsonFile, this.#s, this.#system.mtu, this.#rows);
+    const json = this.#json;
+    if (json !== null) withFile(json.path, () => json.write(jsonText(this.#s, this.#system.mtu, this.#rows)));
     await this.#linger();
     await this.#data.close();
     await session.close();

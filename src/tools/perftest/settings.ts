@@ -142,10 +142,19 @@ function ranged(options: ParsedOptions, flag: string, name: string, fallback: nu
 function readSize(options: ParsedOptions, fallback: number): number {
   const text = textOption(options, 's');
   if (text === undefined) return fallback;
+  if (!/^-?\d+[KM]?$/.test(text)) throw new UsageError('Invalid Message Size value. Please check command line and run again.');
   const factor = text.endsWith('K') ? 1024 : text.endsWith('M') ? 1024 * 1024 : 1;
   const size = atoi(text) * factor;
   if (size < 1 || size > MAX_SIZE_ASKED) throw new UsageError(`Message Size should be between 1 and ${MAX_SIZE_ASKED}`);
   return size;
+}
+
+/** A limit that figures are held against; what is no number would never be missed. */
+function readLimit(options: ParsedOptions, flag: string, name: string): number | null {
+  const text = textOption(options, flag);
+  if (text === undefined) return null;
+  if (!/^\d+(\.\d+)?$/.test(text)) throw new UsageError(`Invalid ${name} Limit`);
+  return Number(text);
 }
 
 /** Complete and check the settings. @throws UsageError */
@@ -209,8 +218,8 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
     exchangeVersions: !flags.has('dont_xchg_versions'),
     output: output as Settings['output'],
     jsonFile: flags.has('out_json') || flags.has('out_json_file') ? (textOption(options, 'out_json_file') ?? 'perftest_out.json') : null,
-    minBandwidth: flags.has('w') ? Number(textOption(options, 'w')) : null,
-    minMessageRate: flags.has('y') ? Number(textOption(options, 'y')) : null,
+    minBandwidth: readLimit(options, 'w', 'Minimum BW'),
+    minMessageRate: readLimit(options, 'y', 'Minimum msgRate'),
     notes,
   };
 }

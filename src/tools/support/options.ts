@@ -3,7 +3,7 @@
  * `=` or apart, abbreviations of long names, `--` as the end of options. What is wrong is told in getopt's words.
  */
 import { isIpAddress } from '../../transport/ip-address.ts';
-import { POLICY_OPTIONS } from './policy-flags.ts';
+import { numberFlag, POLICY_OPTIONS } from './policy-flags.ts';
 
 /** A long option: whether it takes a value, and the short option it stands for. */
 export interface LongOption {
@@ -24,6 +24,16 @@ export interface ParsedOptions {
 
 /** Options of every tool here, beyond stock ones. */
 const COMMON: Readonly<Record<string, LongOption>> = { pcap: { value: true }, timeout: { value: true } };
+
+const DEFAULT_TIMEOUT_S = 60;
+/** In milliseconds still a number that timers take. */
+const MAX_TIMEOUT_S = 1_000_000;
+
+/** Milliseconds of silence after which a peer is given up; 0 never. @throws IwarpError ERR_INVALID_ARGUMENT */
+export function patience(options: ParsedOptions): number {
+  const seconds = textOption(options, 'timeout');
+  return (seconds === undefined ? DEFAULT_TIMEOUT_S : numberFlag('--timeout', seconds, 0, MAX_TIMEOUT_S)) * 1000;
+}
 
 /** What the options of every tool mean, for usage texts. */
 export const COMMON_USAGE = `  --pcap FILE              write a capture of what crosses

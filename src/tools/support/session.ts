@@ -4,7 +4,7 @@
  */
 import type { CmConnection } from '../../cm/connection.ts';
 import type { CmEvent } from '../../cm/events.ts';
-import { closeError, RejectedError, type CloseInfo } from '../../api/errors.ts';
+import { closeError, RejectedError, startupError, type CloseInfo } from '../../api/errors.ts';
 import { IwarpError } from '../../base/errors.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../../verbs/cq.ts';
 import type { MemoryRegion, ProtectionDomain, Sge } from '../../verbs/memory.ts';
@@ -108,7 +108,7 @@ export class Session {
 
   /** Give back the memory and the domain of a session that is over; for tools that go on without it. */
   release(): void {
-    for (const region of this.#regions.splice(0)) region.deregister();
+    for (const region of this.#regions.splice(0)) if (!region.deregistered) region.deregister();
     this.pd.deallocate();
   }
 
@@ -197,7 +197,7 @@ export class Session {
         break;
       }
       case 'connect-error':
-        this.#failure = new IwarpError(event.reason === 'timeout' ? 'ERR_TIMEOUT' : 'ERR_STARTUP', `MPA start-up failed: ${event.reason}`);
+        this.#failure = startupError(event.reason, this.connection.role);
         break;
       case 'unreachable':
         this.#finish({ cause: 'startup-failed', error: new IwarpError('ERR_CONNECT', event.error.message, { cause: event.error }), terminate: undefined });

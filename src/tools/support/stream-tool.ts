@@ -3,16 +3,7 @@ import type { Duplex } from 'node:stream';
 import { connect as tcpConnect, createServer as tcpServer } from 'node:net';
 import { IwarpError } from '../../base/errors.ts';
 import { connect, createServer, RdmaServer, RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
-import { atoi, textOption, type ParsedOptions } from './options.ts';
 import type { Tool } from './tool.ts';
-
-const DEFAULT_TIMEOUT_S = 60;
-
-/** Milliseconds of silence after which a peer is given up; 0 never. */
-export function patience(options: ParsedOptions): number {
-  const seconds = textOption(options, 'timeout');
-  return (seconds === undefined ? DEFAULT_TIMEOUT_S : Math.max(0, atoi(seconds))) * 1000;
-}
 
 /** Octets that a socket reads at a time: they stay in the cache until they are used. */
 const PLACE_OCTETS = 65_536;

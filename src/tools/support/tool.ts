@@ -13,9 +13,10 @@ import { wrapTransport } from '../../transport/middleware.ts';
 import { openPcapFile, pcapLayer, type PcapFile } from '../../transport/pcap-tap.ts';
 import type { Transport } from '../../transport/port.ts';
 import { TcpTransport } from '../../transport/tcp.ts';
-import { atoi, textOption, type ParsedOptions } from './options.ts';
+import { patience, textOption, type ParsedOptions } from './options.ts';
 import { policyFromFlags } from './policy-flags.ts';
 import { Session, type SessionOptions } from './session.ts';
+import { withFile } from './system-errors.ts';
 
 /** Where a tool's words go, and how its surroundings take part. */
 export interface ToolIo {
@@ -32,7 +33,6 @@ export const PROCESS_IO: ToolIo = {
   err: (text) => void process.stderr.write(text),
 };
 
-const DEFAULT_TIMEOUT_S = 60;
 const WATCH_MS = 250;
 /** An initiator sends its RTR message at once; who has not by then never will. */
 const RTR_WAIT_MS = 2_000;
@@ -110,16 +110,18 @@ export class Tool {
     this.io = io;
     this.failed = new Promise((_resolve, reject) => (this.#rejectFailed = reject));
     this.failed.catch(() => undefined);
+    this.#timeout = patience(options);
     const policy = policyFromFlags(options.policy);
     // What the command line says wins over what the tool needs.
     this.policy = options.policy['relaxed'] === undefined ? { ...policy, ...defaults } : { ...policy, ...defaults, responder: policy.responder };
     const file = textOption(options, 'pcap');
     const worker = defaultEngine() === 'worker';
-    this.#capture = file === undefined || worker ? null : openPcapFile(file);
+    const capture = file === undefined ? null : withFile(file, () => openPcapFile(file));
+    // An engine in a worker opens the file itself.
+    if (worker) capture?.close();
+    this.#capture = worker ? null : capture;
     const arrived = (): void => this.#tellArrived();
     this.rnic = worker ? openHookedWorker({ capture: file, arrived }) : openRnic({ transport: this.#transport(arrived) });
-    const seconds = textOption(options, 'timeout');
-    this.#timeout = (seconds === undefined ? DEFAULT_TIMEOUT_S : Math.max(0, atoi(seconds))) * 1000;
     if (io.signal?.aborted) this.#onAbort();
     io.signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
