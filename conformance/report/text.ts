@@ -20,7 +20,7 @@ export function summaryLine({ totals, seconds }: Report): string {
 }
 
 /** What one case has to say. */
-function resultLines(result: ReportResult): string[] {
+export function resultLines(result: ReportResult): string[] {
   const mark = result.verdict === 'pass' ? 'PASSED IN SPITE OF ITS WAIVER' : result.verdict === 'fail' && result.waiver !== null ? 'waived' : result.verdict.toUpperCase();
   const lines = [`${mark} ${result.id} [probe is ${result.role}]: ${result.title}`];
   if (result.waiver !== null) lines.push(`  waiver   ${result.waiver}`);

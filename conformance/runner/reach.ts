@@ -7,7 +7,6 @@ import { joinAll } from '../probe/connection.ts';
 import type { Role } from '../probe/connection.ts';
 import { Deviation, NotConnected, brief } from '../probe/deviation.ts';
 import { createRandom } from '../probe/random.ts';
-import { sameOctets } from '../probe/startup.ts';
 import { Trial } from '../probe/trial.ts';
 import type { StartupChoice } from '../probe/trial.ts';
 import type { Session } from '../profiles/types.ts';
@@ -67,7 +66,7 @@ function wordsOf(error: unknown): string {
 function strangeWords(trial: Trial): string | null {
   const heard = joinAll(trial.capture.filter(({ from, kind }) => from === 'peer' && kind === 'data').map(({ bytes }) => bytes));
   const [name, key] = trial.role === 'initiator' ? (['Reply', REPLY_KEY] as const) : (['Request', REQUEST_KEY] as const);
-  if (heard.length === 0 || sameOctets(heard.subarray(0, key.length), key.subarray(0, heard.length))) return null;
+  if (heard.length === 0 || Buffer.compare(heard.subarray(0, key.length), key.subarray(0, heard.length)) === 0) return null;
   return `the peer says ${shown(heard)}, which is no MPA ${name}`;
 }
 

@@ -86,7 +86,7 @@ const PATIENCE_MS = 12_000;
 const CANARY_TRIES = 3;
 const CANARY_MS = 1000;
 
-function limitsFor(slow: number, settle: number): Limits {
+export function limitsFor(slow: number, settle: number): Limits {
   return { reaction: REACTION_MS * slow, quiet: QUIET_MS * slow, patience: PATIENCE_MS * slow, settle };
 }
 
