@@ -202,6 +202,7 @@ describe('rcopy', () => {
     const headers = [0, 16, 32].map((at) => decodeHeader(Buffer.concat(answers).subarray(at, at + 16)));
     expect(headers.map(({ command, data }) => [command, data])).toEqual([[0x81, 0], [0x83, 0], [0x82, 0]]);
     socket.destroySoon();
+    await once(socket, 'close'); // before the server resets what it has
     server.kill();
     await server.status;
   });
