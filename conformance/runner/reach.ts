@@ -1,7 +1,6 @@
 // The gate: one lawful start-up before the first case, so that an address where nobody answers, or somebody who speaks another protocol,
 // costs seconds and one line instead of hours and a failure for every case.
 
-import { REPLY_KEY, REQUEST_KEY } from '../../src/mpa/wire.ts';
 import type { Listener } from '../probe/channel.ts';
 import { joinAll } from '../probe/connection.ts';
 import type { Role } from '../probe/connection.ts';
@@ -9,6 +8,7 @@ import { Deviation, NotConnected, brief } from '../probe/deviation.ts';
 import { createRandom } from '../probe/random.ts';
 import { Trial } from '../probe/trial.ts';
 import type { StartupChoice } from '../probe/trial.ts';
+import { REPLY_KEY, REQUEST_KEY } from '../probe/wire.ts';
 import type { Session } from '../profiles/types.ts';
 import { limitsFor } from './runner.ts';
 import type { RunOptions } from './runner.ts';
@@ -16,7 +16,7 @@ import type { RunOptions } from './runner.ts';
 /** For the peer's own end after ours, which is not judged here. */
 const END_MS = 1000;
 
-export interface ReachOptions extends Pick<RunOptions, 'profile' | 'slow' | 'settle' | 'seed' | 'quirks'> {
+interface ReachOptions extends Pick<RunOptions, 'profile' | 'slow' | 'settle' | 'seed' | 'quirks'> {
   readonly role: Role;
   readonly listener: Listener | null;
   /** Milliseconds for a peer to connect; as long as in a case when absent. */

@@ -153,7 +153,7 @@ function blameLast(results: Result[], { onResult }: RunOptions): void {
 }
 
 /** One run of one case. */
-export interface Planned {
+interface Planned {
   readonly entry: Case;
   readonly role: Role;
   readonly round: number;

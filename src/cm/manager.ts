@@ -23,7 +23,10 @@ export interface ConnectOptions extends ConnParam, TargetOptions {
   readonly host: string;
   /** Differences from {@link DEFAULT_POLICY}. */
   readonly policy?: Partial<ConnectionPolicy> | undefined;
-  /** Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). */
+  /**
+   * Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). One that calls for a Terminate (ENH-022, ENH-040) is not
+   * held: the connection is established and ends with it.
+   */
   readonly confirm?: boolean | undefined;
 }
 
@@ -250,13 +253,11 @@ export class PassiveConnection extends CmConnection {
     super.raise(event);
   }
 
-  /** @internal */
   override close(): void {
     super.close();
     this.#leave();
   }
 
-  /** @internal */
   override abort(): void {
     super.abort();
     this.#leave();
