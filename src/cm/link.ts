@@ -125,7 +125,7 @@ const NOTHING = (): void => undefined;
 const REFUSED = { onData: NOTHING, onEnd: NOTHING, onClose: NOTHING };
 
 function errorOf(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
+  return thrown instanceof Error ? thrown : new IwarpError('ERR_CONNECT', String(thrown));
 }
 
 /** Streams driven in the thread of the caller. */

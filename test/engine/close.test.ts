@@ -44,7 +44,7 @@ it('an engine whose thread has been stopped because nothing was open refuses wha
   const rnic = openWorkers();
   const [engine] = enginesOf(rnic);
   engine!.host.retire();
-  await expect(rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined)).rejects.toMatchObject({ cause: { code: 'ERR_DESTROYED' } });
+  await expect(rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined)).rejects.toMatchObject({ code: 'ERR_DESTROYED' });
   const end = new End(rnic);
   end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port: 1 }));
   await until(() => end.event('unreachable') !== undefined);

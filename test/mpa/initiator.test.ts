@@ -198,11 +198,11 @@ describe('while confirm waits for the program', () => {
     time.run();
   }
 
-  it.each(['end', 'reset'] as const)('MPA-021 MPA-035 ENH-047: %s by the peer fails the connection', (leave) => {
+  it.each([['end', 'truncated'], ['reset', 'reset']] as const)('MPA-021 MPA-035 ENH-047: %s by the peer fails the connection', (leave, reason) => {
     const { bench, peer, connection } = up();
     peer[leave]();
     bench.settle();
-    expect(bench.side.event('connect-error')).toMatchObject({ reason: 'truncated' });
+    expect(bench.side.event('connect-error')).toMatchObject({ reason });
     unused(bench, peer, connection);
   });
 
