@@ -326,7 +326,7 @@ export class RdmaSocket extends Duplex {
     this.#checkConnected();
     let at = 0;
     while (at < data.length) {
-      if (this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
+      if (this.destroyed || this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
       const taken = this.#channel.writeMapped(data.subarray(at), from + BigInt(at));
       at += taken;
       this.#sent += taken;

@@ -100,6 +100,7 @@ class MappedExchange implements StreamExchange {
         };
         stream.once('close', onClose);
         stream.once('end', onClose);
+        if (stream.destroyed || stream.readableEnded) onClose(); // it has been told already
       });
     }
     if (!this.#s.verify) return;

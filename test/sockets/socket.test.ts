@@ -355,6 +355,20 @@ describe('mapped buffers', () => {
     expect([memory[0], memory[149_999], memory[179_999], memory[180_000], memory[189_999]]).toEqual([7, 0, 0, 8, 8]);
   });
 
+  it('take nothing more from a socket that has been destroyed, though its connection has not ended yet', async () => {
+    let peer!: RdmaSocket;
+    const port = await listen({}, (socket) => (peer = socket.resume()));
+    const socket = open(port, { iomapSize: 1 });
+    await once(socket, 'connect');
+    const memory = sharedMemory(8);
+    peer.mapMemory(memory, 0);
+    peer.write('mapped');
+    await once(socket, 'data');
+    socket.on('error', () => undefined).destroy(new Error('enough'));
+    await expect(socket.writeMapped(new Uint8Array(8).fill(1), 0)).rejects.toMatchObject({ code: 'ERR_CONNECTION_CLOSED' });
+    expect(memory).toEqual(new Uint8Array(8));
+  });
+
   it('end with the connection: to unmap one behind it does nothing, once', async () => {
     const port = await listen({ iomapSize: 1 }, (socket) => socket.once('data', () => socket.end()).resume());
     const socket = open(port);
