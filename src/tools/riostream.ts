@@ -100,6 +100,7 @@ class MappedExchange implements StreamExchange {
         };
         stream.once('close', onClose);
         stream.once('end', onClose);
+        stream.resume(); // a socket that is not read does not tell its end
         if (stream.destroyed || stream.readableEnded) onClose(); // it has been told already
       });
     }
