@@ -74,7 +74,7 @@ export class EngineHost implements PolledSource {
   /** Of what is open, what keeps the process alive. */
   #held = 0;
   #retired = false;
-  /** A record is being dealt with: those behind it have to wait. */
+  /** A record is being dealt with: those after it have to wait. */
   #reading = false;
   #state: 'running' | 'failed' | 'stopped' = 'running';
 
@@ -176,7 +176,7 @@ export class EngineHost implements PolledSource {
     this.#await(TO_ENGINE.FENCE, 0);
   }
 
-  /** Wait in the same way, and take in all that the engine has said by then; unless this is called in the middle of that. */
+  /** Wait in the same way, then take in all that the engine has said. Only the wait, if this is called while a record is being dealt with. */
   settle(): void {
     this.fence();
     if (this.#state === 'running' && !this.#reading) this.#read(Number.POSITIVE_INFINITY);

@@ -15,7 +15,7 @@ const NEVER = (): never => {
   throw new IwarpError('ERR_INTERNAL', 'an engine allocates no STags');
 };
 
-/** Memory that a queued fast registration will give to an STag: requests posted behind it name it already. Over when that is through, done or not. */
+/** Memory that a queued fast registration will give to an STag: requests posted after it name it already. It ends with that request, done or not. */
 class PromisedMemory implements PostedMemory {
   readonly stag: number;
   readonly bytes: Uint8Array;

@@ -59,8 +59,8 @@ export function executeLocal(stags: StagTable, operation: LocalOperation): WcSta
 }
 
 /**
- * Do here what has been done some time ago on another thread's copy of the table, and is heard of only now. What a later call here has overtaken stays
- * as that call has left it, for the other thread has been told of the call behind this.
+ * Do here what another thread has done on its copy of the table some time ago, and what is heard of only now. What a call here has changed meanwhile stays
+ * as that call has left it: the other thread hears of the call later.
  */
 export function repeatLocal(stags: StagTable, operation: LocalRegister | LocalBind): void {
   const { entry } = operation;

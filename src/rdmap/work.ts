@@ -402,7 +402,7 @@ export class ReceiveWqe extends SgeList {
 
 /** Hands the entries of a shared queue on to where it is worked off. */
 export interface QueueForwarder {
-  /** Told behind each list of posts. */
+  /** Told after each list of posts. */
   posted(): void;
   /** The queue has been destroyed. */
   destroyed(): void;

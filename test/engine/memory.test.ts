@@ -161,7 +161,7 @@ describe('fast registration', () => {
   it('flushed with its connection leaves nothing behind either', async () => {
     const { client, server } = await pair();
     const mr = server.pd.allocateFastRegion(64);
-    // Behind a Read that the peer never answers: it is gone before it can.
+    // After a Read that the peer cannot answer: the connection is gone before.
     server.qp.postSend([
       { opcode: 'rdma-read', sges: [{ mr: memory(server, 8) }], rkey: memory(client, 8).rkey, remoteAddr: 0 },
       { opcode: 'reg-mr', mr, memory: far.device.newMemory(64), access: LOCAL_WRITE, fence: true },
@@ -188,7 +188,7 @@ describe('no octets', () => {
     return view;
   }
 
-  it('can be registered wherever they were, by a call and through a queue, and the request behind goes out', async () => {
+  it('can be registered wherever they were, by a call and through a queue, and the request after it goes out', async () => {
     const { client, server } = await pair();
     expect(server.pd.registerMemory(nothing(), LOCAL_WRITE).length).toBe(0);
     const mr = server.pd.allocateFastRegion(64);
@@ -242,7 +242,7 @@ describe('the copy of the table', () => {
     expect([entry.shared, entry.valid, entry.bytes === bytes]).toEqual([true, false, true]);
   });
 
-  it('an element behind a fast registration finds the memory that it will give, until that is through', () => {
+  it('an element after a fast registration finds the memory that it will give, until that is through', () => {
     const { replica, region } = table();
     const found = (stag: number): Uint8Array => {
       const list = new SgeList();

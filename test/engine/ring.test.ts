@@ -150,7 +150,7 @@ describe('the ring', () => {
         reader.release();
         for (let i = 0; i < unread; i++) write(writer, 1, 1, 0);
         const { maxRecord } = writer;
-        if (!writer.waitForRoom(maxRecord) && !write(writer, 2, maxRecord, 0)) expect.fail(`no room at ${at} behind ${unread}`);
+        if (!writer.waitForRoom(maxRecord) && !write(writer, 2, maxRecord, 0)) expect.fail(`no room at ${at} after ${unread}`);
       }
     }
   });

@@ -186,7 +186,7 @@ describe('work requests', () => {
     await client.qp.drainSend();
   });
 
-  it('depths may grow while the connect still waits behind receives that fill the ring', async () => {
+  it('depths may grow while the connect still waits, after receives that fill the ring', async () => {
     const [BEFORE, DEPTH] = [16_000, 24_000];
     const client = new End(near, { maxRecvWr: BEFORE });
     const server = new End(far, { maxSendWr: DEPTH, signalAll: false });
