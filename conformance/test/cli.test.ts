@@ -200,7 +200,11 @@ describe('peers that are none', () => {
     const { port, close } = await listening(() => undefined);
     close();
     const abort = new AbortController();
-    const served = rping(['-s', '-a', '127.0.0.1', '-p', String(port)], { out: () => undefined, err: () => undefined, signal: abort.signal });
+    let served!: Promise<number>;
+    await new Promise<void>((resolve) => {
+      const io = { out: () => undefined, err: () => undefined, signal: abort.signal, listening: () => resolve() };
+      served = rping(['-s', '-a', '127.0.0.1', '-p', String(port)], io);
+    });
     const { status, out } = await command('run', 'mpa', '--profile', 'rping', '--target', `127.0.0.1:${port}`);
     expect(status).toBe(1);
     expect(out).toMatch(/^stopped: 5 runs in a row found no connection: \d+ of \d+ runs made$/m);
