@@ -24,6 +24,8 @@ export interface MatrixRun {
   readonly settings: Omit<RnicSettings, 'busyPoll'> & { readonly busyPoll?: number }; // runs from before polling do not tell of it
   /** ISO 8601. */
   readonly began: string;
+  /** What was checked out, with a plus if files had been changed; earlier runs do not tell of it. */
+  readonly commit?: string;
   readonly seconds: number;
   readonly passed: number;
   readonly skipped: number;
@@ -39,16 +41,16 @@ export interface MatrixRecord {
   readonly runs: readonly MatrixRun[];
 }
 
-function row({ kind, node, environment, settings, began, seconds, passed, skipped, failed, topic, again }: MatrixRun): string {
+function row({ kind, node, environment, settings, began, commit, seconds, passed, skipped, failed, topic, again }: MatrixRun): string {
   const set = Object.entries(environment).map(([name, value]) => `\`${name}=${value}\``).join(' ') || 'nothing set';
-  return `| ${[set, node, settings.engine, settings.crc32c, settings.receive, settings.busyPoll ?? 'none yet', topic === undefined ? kind : `${kind}: ${topic.replaceAll(',', ', ')}`, again === undefined ? passed : `${passed} (${again} in a second try)`, failed.length, skipped, `${seconds} s`, began.slice(0, 10)].join(' | ')} |`;
+  return `| ${[set, node, settings.engine, settings.crc32c, settings.receive, settings.busyPoll ?? 'none yet', topic === undefined ? kind : `${kind}: ${topic.replaceAll(',', ', ')}`, again === undefined ? passed : `${passed} (${again} in a second try)`, failed.length, skipped, `${seconds} s`, began.slice(0, 10), commit ?? 'not kept'].join(' | ')} |`;
 }
 
 /** The page with the table of these results in it. */
 export function matrixPage(page: string, { runs }: MatrixRecord): string {
   const failures = runs.flatMap(({ name, kind, failed }) => failed.map((line) => `- ${name}, ${kind}: ${cell(line)}`));
   const lines = [
-    '| environment | Node | engine | CRC32c | receive | polling, us | run | passed | failed | skipped | time | day |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    '| environment | Node | engine | CRC32c | receive | polling, us | run | passed | failed | skipped | time | day | commit |', '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
     ...runs.map(row), ...(failures.length === 0 ? [] : ['', ...failures]),
   ];
   return between(page, 'docs/engines.md', MARKS, lines.join('\n'));

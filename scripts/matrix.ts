@@ -3,7 +3,7 @@
  * tells first what a process with the configuration's variables works with; if that is not what they say, the configuration has failed. The Node that runs
  * this runs the tests: start it with another one to have a row of that.
  */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -51,6 +51,15 @@ function run(args: readonly string[], env: NodeJS.ProcessEnv, output: 'capture' 
     child.on('error', reject);
     child.on('close', (status) => resolve({ status, stdout }));
   });
+}
+
+/** The commit that is checked out, with a plus behind it if files of it have been changed since; without git, nothing. */
+function commit(): string | undefined {
+  try {
+    return execFileSync('git', ['describe', '--always', '--abbrev=7', '--exclude=*', '--dirty=+'], { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  } catch {
+    return undefined;
+  }
 }
 
 /** What a process in this configuration works with, by its own account. */
@@ -116,6 +125,7 @@ type Counts = Pick<MatrixRun, 'passed' | 'skipped' | 'failed' | 'topic' | 'again
 async function runConfiguration(configuration: Configuration, options: Options): Promise<MatrixRun[]> {
   const { name } = configuration;
   const settings = await probe(configuration);
+  const at = commit();
   process.stdout.write(`${name}: engine ${settings.engine}, CRC32c ${settings.crc32c}, receive ${settings.receive}, polling ${settings.busyPoll} us\n`);
   const runs: MatrixRun[] = [];
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-matrix-'));
@@ -126,7 +136,7 @@ async function runConfiguration(configuration: Configuration, options: Options):
       const seconds = Math.round((Date.now() - began.getTime()) / 1000);
       process.stdout.write(`${name}: ${kind}: ${counts.passed} passed, ${counts.failed.length} failed, ${counts.skipped} skipped, ${seconds} s\n`);
       for (const line of counts.failed) process.stdout.write(`  FAILED ${line}\n`);
-      runs.push({ name, kind, node: process.versions.node, environment: configuration.environment, settings, began: began.toISOString(), seconds, ...counts });
+      runs.push({ name, kind, node: process.versions.node, environment: configuration.environment, settings, began: began.toISOString(), ...(at === undefined ? {} : { commit: at }), seconds, ...counts });
     }
   } finally {
     rmSync(folder, { recursive: true });

@@ -1,6 +1,6 @@
 /** `connect`: the door of the promise layer that leads out. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkOptions, IwarpError, type Names } from '../base/errors.ts';
+import { checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import { checkTarget, TARGET_NAMES, type TargetOptions } from '../cm/target.ts';
@@ -97,7 +97,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
           failure ??= startupError(event.reason, 'active');
           break;
         case 'unreachable':
-          fail(event.error instanceof IwarpError ? event.error : new IwarpError('ERR_CONNECT', `cannot connect: ${event.error.message}`, { cause: event.error }));
+          fail(ownError(event.error, 'ERR_CONNECT', `cannot connect: ${event.error.message}`));
           break;
         case 'disconnected':
           fail(closeError(event.cause, event.error, event.terminate));

@@ -1,6 +1,6 @@
 /** `createServer`: the door that peers come in by. */
 import { abortError, checkSignal } from '../base/abort.ts';
-import { checkFunction, checkInteger, checkObject, checkOptions, IwarpError, type Names } from '../base/errors.ts';
+import { checkFunction, checkInteger, checkObject, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
 import { BIND_NAMES, type BindOptions } from '../cm/target.ts';
@@ -262,7 +262,7 @@ export class Server {
           this.#waiting.rejectAll(error);
         }
         this.#fail({
-          kind: 'accept', error: error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', String(error), { cause: error }), remoteAddress,
+          kind: 'accept', error: ownError(error, 'ERR_CONNECT', String(error)), remoteAddress,
         });
         break;
       default:

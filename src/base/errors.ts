@@ -58,6 +58,11 @@ export class IwarpError extends Error {
   }
 }
 
+/** An error of ours as it is; anything else as the cause of one. */
+export function ownError(error: unknown, code: IwarpErrorCode, message: string): IwarpError {
+  return error instanceof IwarpError ? error : new IwarpError(code, message, { cause: error });
+}
+
 /** Throws ERR_INVALID_ARGUMENT unless `value` is an integer from `min` to `max`; returns it. */
 export function checkInteger(name: string, value: unknown, min: number, max: number): number {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {

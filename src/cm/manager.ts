@@ -2,7 +2,7 @@
  * The connection manager: connect and listen over a transport, shaped like librdmacm. One object for a device, a transport and a clock.
  */
 import type { Scheduler } from '../base/clock.ts';
-import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError, ownError } from '../base/errors.ts';
 import { Admission, type Place } from './admission.ts';
 import { checkBind, checkTarget, type BindOptions, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
@@ -120,7 +120,7 @@ export class ConnectionManager {
       this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {
         if (bound === undefined) {
           // A transport of ours, and an engine that has failed, say all there is to say.
-          reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`, { cause: error }));
+          reject(ownError(error, 'ERR_CONNECT', `cannot listen: ${error?.message ?? 'unknown reason'}`));
           return;
         }
         listener.bound(bound);

@@ -7,7 +7,7 @@
 import { engineOf, type Rnic } from '../api/environment.ts';
 import { closeError, startupError } from '../api/errors.ts';
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
-import { IwarpError } from '../base/errors.ts';
+import { IwarpError, ownError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
@@ -447,7 +447,7 @@ export class Channel {
         this.#failure ??= startupError(event.reason, this.#connection!.role);
         break;
       case 'unreachable':
-        this.#closed(this.#failure ?? connectFailure(event.error));
+        this.#closed(this.#failure ?? ownError(event.error, 'ERR_CONNECT', event.error.message));
         break;
       case 'closing':
         // The peer's TCP has ended, with or without a word of this protocol: it sends and takes no more.
@@ -543,11 +543,6 @@ export class Channel {
     this.#pd.deallocate();
     this.#handler.onClosed(error);
   }
-}
-
-/** The error of an attempt, where it is one of ours already (no TCP connection, an engine that has failed), else with it as the cause. */
-function connectFailure(error: Error): IwarpError {
-  return error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message, { cause: error });
 }
 
 function viewOf(region: MemoryRegion): DataView {

@@ -7,6 +7,7 @@ export class Pieces {
   #index = 0;
   #at = 0;
   #left = 0;
+  #taken = 0;
 
   constructor(list: readonly Uint8Array[]) {
     this.#list = list;
@@ -18,9 +19,15 @@ export class Pieces {
     return this.#left;
   }
 
+  /** Octets that have been taken. */
+  get taken(): number {
+    return this.#taken;
+  }
+
   /** Copy the next `octets`, at most {@link left}, to `target`, from `at` on. */
   take(octets: number, target: Uint8Array, at: number): void {
     this.#left -= octets;
+    this.#taken += octets;
     for (const end = at + octets; at < end;) {
       const piece = this.#list[this.#index]!;
       const run = Math.min(end - at, piece.length - this.#at);

@@ -99,8 +99,6 @@ export class RdmaSocket extends Duplex {
   #giving = false;
   /** What is being written. */
   #pieces: Pieces | null = null;
-  /** Octets of it when it began. */
-  #writing = 0;
   #callback: ((error?: Error | null) => void) | null = null;
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
@@ -207,7 +205,7 @@ export class RdmaSocket extends Duplex {
   /** Octets written so far, those that still wait to leave among them, as with `net.Socket`. */
   get bytesWritten(): number {
     // What is being written counts as waiting until all of it has been taken.
-    return this.#sent + (this.#pieces === null ? this.writableLength : this.writableLength - this.#writing + this.#pieces.left);
+    return this.#sent + this.writableLength - (this.#pieces?.taken ?? 0);
   }
 
   /** Our address, port and family; an empty object until `connect`. */
@@ -422,7 +420,6 @@ export class RdmaSocket extends Duplex {
 
   #begin(list: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
     this.#pieces = new Pieces(list);
-    this.#writing = this.#pieces.left;
     this.#callback = callback;
     this.#pump();
   }

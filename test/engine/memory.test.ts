@@ -1,34 +1,14 @@
 // Registrations on a device whose streams run in a worker thread: what the program does while the engine or the peer has already gone on.
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Rnic } from '../../src/index.ts';
+import { describe, expect, it, vi } from 'vitest';
 import { NO_BYTES } from '../../src/base/copy.ts';
 import { stateOf, StagEntry, StagTable } from '../../src/ddp/stag-table.ts';
 import { StagReplica } from '../../src/engine/stag-replica.ts';
 import { SgeList } from '../../src/rdmap/work.ts';
-import { ACCESS, type MemoryRegion, type MemoryWindow, type QueuePairOptions } from '../../src/verbs/index.ts';
-import { End, join, openWorkers, stop, until } from './support.ts';
+import { ACCESS, type MemoryRegion, type MemoryWindow } from '../../src/verbs/index.ts';
+import { End, EVERYTHING, join, memory, twoWorkers, until } from './support.ts';
 
-const { LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, MW_BIND } = ACCESS;
-const EVERYTHING = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | MW_BIND;
-let near: Rnic;
-let far: Rnic;
-
-beforeAll(() => {
-  near = openWorkers({ name: 'near' });
-  far = openWorkers({ name: 'far' });
-});
-afterAll(() => stop(near, far));
-
-async function pair(options: Partial<QueuePairOptions> = {}): Promise<{ client: End; server: End }> {
-  const client = new End(near, options);
-  const server = new End(far, options);
-  await join(client, server);
-  return { client, server };
-}
-
-function memory(end: End, octets: number, access: number = EVERYTHING, iova?: number): MemoryRegion {
-  return end.pd.registerMemory(end.rnic.device.newMemory(octets), access, iova === undefined ? {} : { iova });
-}
+const { LOCAL_WRITE, REMOTE_READ } = ACCESS;
+const { near, far, pair } = twoWorkers();
 
 /** Busy, hearing of nothing, until the engine has sent or received so many Sends. */
 function busyUntil(end: End, direction: 'messagesOut' | 'messagesIn', sends: number): void {

@@ -1,4 +1,5 @@
 /** Queue pairs over engines in worker threads, through verbs and the connection manager. */
+import { afterAll } from 'vitest';
 import type { CmConnection, CmEvent, ConnParam } from '../../src/cm/index.ts';
 import type { WorkerProgress } from '../../src/engine/progress.ts';
 import { openRnic, type Rnic, type RnicOptions } from '../../src/index.ts';
@@ -6,7 +7,7 @@ import type { Port, PortListener } from '../../src/transport/port.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import {
-  createWorkCompletion, type AsyncEvent, type CompletionQueue, type ProtectionDomain, type QueuePair, type QueuePairOptions, type WorkCompletion,
+  ACCESS, createWorkCompletion, type AsyncEvent, type CompletionQueue, type MemoryRegion, type ProtectionDomain, type QueuePair, type QueuePairOptions, type WorkCompletion,
 } from '../../src/verbs/index.ts';
 import { RawPeer } from '../support/raw-peer.ts';
 
@@ -23,6 +24,36 @@ export function enginesOf(rnic: Rnic): WorkerProgress['engines'] {
 /** Ends the threads, whatever is open on them. */
 export async function stop(...rnics: readonly Rnic[]): Promise<void> {
   await Promise.all(rnics.flatMap((rnic) => enginesOf(rnic).map(({ host }) => host.worker.terminate())));
+}
+
+/** Two devices in worker threads for the tests of a file, and what these make on them. */
+interface TwoWorkers {
+  readonly near: Rnic;
+  readonly far: Rnic;
+  /** An end on each, connected. */
+  readonly pair: (options?: Partial<QueuePairOptions>) => Promise<{ client: End; server: End }>;
+}
+
+/** They end with the last test. */
+export function twoWorkers(): TwoWorkers {
+  const near = openWorkers({ name: 'near' });
+  const far = openWorkers({ name: 'far' });
+  afterAll(() => stop(near, far));
+  const pair = async (options: Partial<QueuePairOptions> = {}): Promise<{ client: End; server: End }> => {
+    const client = new End(near, options);
+    const server = new End(far, options);
+    await join(client, server);
+    return { client, server };
+  };
+  return { near, far, pair };
+}
+
+/** Every right that a region can have. */
+export const EVERYTHING: number = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
+
+/** A region of an end, over memory of its device. */
+export function memory(end: End, octets: number, access: number = EVERYTHING, iova?: number | bigint): MemoryRegion {
+  return end.pd.registerMemory(end.rnic.device.newMemory(octets), access, iova === undefined ? {} : { iova });
 }
 
 /** Waits until `condition` holds; the test's own time limit ends a wait for ever. */

@@ -1,29 +1,9 @@
 // Verbs and the connection manager on a device whose streams run in a worker thread: the same objects, calls, completions and events.
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Rnic } from '../../src/index.ts';
-import { ACCESS, type MemoryRegion, type QueuePairOptions, type SharedReceiveQueue } from '../../src/verbs/index.ts';
-import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
+import { describe, expect, it, vi } from 'vitest';
+import { ACCESS, type MemoryRegion, type SharedReceiveQueue } from '../../src/verbs/index.ts';
+import { End, enginesOf, EVERYTHING, join, memory, openWorkers, stop, twoWorkers, until } from './support.ts';
 
-const EVERYTHING = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
-let near: Rnic;
-let far: Rnic;
-
-beforeAll(() => {
-  near = openWorkers({ name: 'near' });
-  far = openWorkers({ name: 'far' });
-});
-afterAll(() => stop(near, far));
-
-async function pair(options: Partial<QueuePairOptions> = {}): Promise<{ client: End; server: End }> {
-  const client = new End(near, options);
-  const server = new End(far, options);
-  await join(client, server);
-  return { client, server };
-}
-
-function memory(end: End, octets: number, access: number = EVERYTHING, iova?: bigint): MemoryRegion {
-  return end.pd.registerMemory(end.rnic.device.newMemory(octets), access, iova === undefined ? {} : { iova });
-}
+const { near, far, pair } = twoWorkers();
 
 describe('work requests', () => {
   it('Sends of several elements and inline, in order, with what came with them', async () => {

@@ -1,5 +1,5 @@
 /** `-f` of ucmatose, rstream and riostream: how their addresses are written, as librdmacm's hints take it. */
-import { isIP } from 'node:net';
+import { isIpAddress } from '../../transport/ip-address.ts';
 import { textOption, UsageError, type ParsedOptions } from './options.ts';
 
 /**
@@ -18,6 +18,6 @@ export function checkAddressFormat(options: ParsedOptions, warn: (line: string) 
   }
   for (const flag of ['s', 'b']) {
     const address = textOption(options, flag);
-    if (address !== undefined && isIP(address) === 0) throw new UsageError(`-f ${format} takes addresses only, got -${flag} '${address}'`);
+    if (address !== undefined && !isIpAddress(address)) throw new UsageError(`-f ${format} takes addresses only, got -${flag} '${address}'`);
   }
 }

@@ -1,7 +1,7 @@
 /** What the tools on byte streams share: sockets with the tool's policy and patience, exact reads, waited-for writes. */
 import type { Duplex } from 'node:stream';
 import { connect as tcpConnect, createServer as tcpServer } from 'node:net';
-import { IwarpError } from '../../base/errors.ts';
+import { IwarpError, ownError } from '../../base/errors.ts';
 import { connect, createServer, RdmaServer, RdmaSocket, type RdmaSocketOptions } from '../../sockets/index.ts';
 import type { Tool } from './tool.ts';
 
@@ -70,7 +70,7 @@ export class Pieces {
   }
 
   #check(): void {
-    if (this.#failure !== null) throw this.#failure instanceof IwarpError ? this.#failure : new IwarpError('ERR_CONNECTION_RESET', this.#failure.message);
+    if (this.#failure !== null) throw ownError(this.#failure, 'ERR_CONNECTION_RESET', this.#failure.message);
   }
 
   /** Up to `octets` as they come, until more is asked for; null at the end. */
@@ -155,7 +155,7 @@ export async function openStream(
   await new Promise<void>((resolve, reject) => {
     stream.once('connect', () => resolve());
     stream.once('error', (error: Error) => {
-      reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message, { cause: error }));
+      reject(ownError(error, 'ERR_CONNECT', error.message));
     });
   });
   return new Pieces(stream);
@@ -187,7 +187,7 @@ export class StreamListener {
     const server = listener.#server;
     const target = { port: where.port, ...(where.host === undefined ? {} : { host: where.host }) };
     await new Promise<void>((resolve, reject) => {
-      server.once('error', (error: Error) => reject(error instanceof IwarpError ? error : new IwarpError('ERR_CONNECT', error.message)));
+      server.once('error', (error: Error) => reject(ownError(error, 'ERR_CONNECT', error.message)));
       const ready = (): void => resolve();
       if (server instanceof RdmaServer) server.listen(target, ready);
       else server.listen(target, ready);
