@@ -107,7 +107,7 @@ function look(goal: Goal, cases: ReadonlyMap<string, CaseResult>, probes: readon
   return found.toSorted((a, b) => (a.figure.median - b.figure.median) * (goal.better === 'more' ? 1 : -1))[0]!;
 }
 
-/** NaN is null behind JSON. */
+/** NaN becomes null in JSON. */
 const isNumber = (value: number | null): boolean => typeof value === 'number' && Number.isFinite(value);
 
 function verdictOf({ goal, better }: Goal, { median, low, high }: Spread): GoalResult['verdict'] {

@@ -38,7 +38,7 @@ export function describeMachine(compiler: string): Record<string, string> {
   return {
     CPU: processor(),
     memory: `${(totalmem() / 2 ** 30).toFixed(0)} GiB`,
-    // Without what a distributor has put behind the version.
+    // Without what a distributor has put after the version.
     system: `${type()} ${/^[\d.]+/.exec(release())?.[0] ?? release()}`,
     runtime: `Node ${process.version}, V8 ${process.versions.v8}`,
     'CRC32c engine': defaultCrc32cEngine().name,

@@ -68,7 +68,7 @@ interface Part {
   readonly seconds: number;
 }
 
-/** Behind fewer seconds a pace says nothing. */
+/** After fewer seconds a pace says nothing. */
 const MIN_PACE_SECONDS = 10;
 const clock = (seconds: number): string => `${Math.floor(seconds / 60)}:${String(Math.round(seconds) % 60).padStart(2, '0')}`;
 
@@ -99,7 +99,7 @@ class ProgressLine {
     if (process.stderr.isTTY) process.stderr.write('\r\u001b[K');
   }
 
-  /** The parts behind this one by what they should take, at the pace of those before. */
+  /** The parts after this one by what they should take, at the pace of those before. */
   #left(): number {
     const seconds = (parts: readonly Part[]): number => parts.reduce((sum, part) => sum + part.seconds, 0);
     const expected = seconds(this.#parts.slice(0, this.#part - 1));

@@ -17,7 +17,7 @@ export class PeerProcess {
       if (answer.type === 'failed') this.#fail(new Error(answer.reason));
       else this.#waiting?.resolve(answer);
     });
-    // A message to a process that has just gone: the exit behind it tells.
+    // A message to a process that has just gone: the exit after it tells.
     this.#child.on('error', (error) => this.#fail(error));
     this.#child.on('exit', (code, signal) => {
       this.#ended = true;

@@ -157,7 +157,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'idle', needs: ['idle'], question: 'Memory of a thousand idle connections after traffic',
     source: '', there: 'reading into buffers of each connection costs a server memory for silence',
-    here: ({ cell }) => `right behind it ${fixed(cell('idle', 'iWARP, 16', 1), 1)} KiB a connection, raw sockets with 'data' events ${fixed(cell('idle', "TCP, 'data'", 1), 1)} KiB; after seven silent seconds ${fixed(cell('idle', 'iWARP, 16', 3), 1)} and ${fixed(cell('idle', "TCP, 'data'", 3), 1)} KiB`,
+    here: ({ cell }) => `right after it ${fixed(cell('idle', 'iWARP, 16', 1), 1)} KiB a connection, raw sockets with 'data' events ${fixed(cell('idle', "TCP, 'data'", 1), 1)} KiB; after seven silent seconds ${fixed(cell('idle', 'iWARP, 16', 3), 1)} and ${fixed(cell('idle', "TCP, 'data'", 3), 1)} KiB`,
   },
 ];
 

@@ -47,7 +47,7 @@ export interface CaseSpec {
   readonly engines: number;
   /** Depth of the send queue; 0 for as many as are under way. */
   readonly queue: number;
-  /** Microseconds that the event loop stays awake behind octets that have come; null for what is usual: the stack's default, with TCP never. */
+  /** Microseconds that the event loop stays awake after octets that have come; null for what is usual: the stack's default, with TCP never. */
   readonly busyPoll: number | null;
   /** Each connection sends what it may have under way once, and no more. */
   readonly once: boolean;
@@ -249,7 +249,7 @@ export interface ProbeResult {
   readonly id: string;
   readonly title: string;
   readonly about: string;
-  /** Heads of the columns behind the first, which says what the row is. */
+  /** Heads of the columns after the first, which says what the row is. */
   readonly columns: readonly string[];
   readonly rows: readonly { readonly label: string; readonly cells: readonly (string | number | null)[] }[];
   readonly charts: readonly ProbeChart[];

@@ -16,7 +16,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Do what the system may refuse; its reason goes behind `what`. @throws Refusal */
+/** Do what the system may refuse; its reason goes after `what`. @throws Refusal */
 export function orRefuse<T>(what: string, act: () => T): T {
   try {
     return act();

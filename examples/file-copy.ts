@@ -77,7 +77,7 @@ async function client(host: string, port: number, source: string): Promise<void>
         const length = Math.min(PIECE, bytesRead - offset);
         writes.push(connection.write({ mr: buffer, offset, length }, ticket.slice(offset, length)));
       }
-      // Posted behind the Writes, delivered behind them: when the receiver sees the count, the octets are in its memory.
+      // Posted after the Writes, delivered after them: when the receiver sees the count, the octets are in its memory.
       await Promise.all([...writes, connection.send(count)]);
       const answer = await next(connection);
       if (bytesRead === 0) {

@@ -52,7 +52,7 @@ async function serve(connection: Connection, table: Buffer, ticket: RemoteBuffer
   await connection.send(Buffer.concat([ticket.toBytes(), connection.share(mailbox).toBytes()]));
   for await (const message of connection) {
     message.release();
-    // The Send came behind the Write on the same stream, so the mailbox is complete. Copy first: the client could write again.
+    // The Send came after the Write on the same stream, so the mailbox is complete. Copy first: the client could write again.
     const slot = Buffer.from(box);
     const at = slotOf(keyIn(slot)) * SLOT_OCTETS;
     const old = table.subarray(at, at + SLOT_OCTETS);

@@ -41,7 +41,7 @@ async function worker(host: string, port: number, me: bigint): Promise<{ ids: bi
     await connection.read(slow, value);
     value[0] = value[0]! + 1n;
     await connection.write(value, slow);
-    // Behind the Write on the same stream, so whoever gets the lock next sees what was written.
+    // After the Write on the same stream, so whoever gets the lock next sees what was written.
     const holder = await connection.compareSwap(lock, me, 0n);
     assert(holder === me, `client ${me} still holds its lock, found ${holder}`);
   }

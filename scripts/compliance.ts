@@ -18,7 +18,7 @@ const INTRODUCTION = `# Compliance, clause by clause
 <!-- Made by scripts/compliance.ts (npm run docs); change the catalogue, the titles or the sources, not this. -->
 
 Every rule of the RFCs and of the verbs draft that someone could check, in our words, in the order of the documents. To find a clause, search
-this page for the document and the section, such as \`RFC 5040 5.2.1\`: each section has a heading, or stands in the list behind one.
+this page for the document and the section, such as \`RFC 5040 5.2.1\`: each section has a heading, or stands in the list after one.
 
 - **Level**: of the text. † follows from the texts without a sentence of its own, or is what real peers need.
 - **Shown by**: *test* and *case* say that the title of a test, or a case of the [conformance suite](../conformance/README.md), names the
@@ -241,7 +241,7 @@ class Links {
     return [...new Set(links)];
   }
 
-  /** Cases, those of one place behind each other, the first of each place in front. */
+  /** Cases, those of one place after each other, the first of each place in front. */
   toCases(id: string): string[] {
     const placed = (this.#cases.get(id) ?? []).map((one) => ({ id: one.id, place: this.#placeOf(one.id) }));
     const firsts = placed.filter((one, i) => one.place === null || placed.findIndex(({ place }) => place === one.place) === i);

@@ -53,7 +53,7 @@ function run(args: readonly string[], env: NodeJS.ProcessEnv, output: 'capture' 
   });
 }
 
-/** The commit that is checked out, with a plus behind it if files of it have been changed since; without git, nothing. */
+/** The commit that is checked out, with a plus after it if files of it have been changed since; without git, nothing. */
 function commit(): string | undefined {
   try {
     return execFileSync('git', ['describe', '--always', '--abbrev=7', '--exclude=*', '--dirty=+'], { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();

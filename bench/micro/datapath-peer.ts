@@ -28,7 +28,7 @@ export interface Case {
   readonly pingPong?: boolean;
   /** Bare TCP: how many writes become one writev. */
   readonly cork?: number;
-  /** Bare TCP by `onread`: stay awake for so many microseconds behind what has come, as the stack does. */
+  /** Bare TCP by `onread`: stay awake for so many microseconds after what has come, as the stack does. */
   readonly busyPoll?: number;
 }
 

@@ -14,7 +14,7 @@ import { Child } from './child.ts';
 import type { Case, Mark, Order } from './datapath-peer.ts';
 
 const MIB = 1 << 20;
-/** Behind seconds of rest a program needs so long for its rate. */
+/** After seconds of rest a program needs so long for its rate. */
 const WARM_MS = 200;
 const WINDOW_MS = 90;
 /** Ticks of 10 ms: a window with more than this of steal, or of other processes' work, is taken again. */

@@ -15,7 +15,7 @@ export const READ_OCTETS = 65_536;
 export interface Setting {
   readonly crc: boolean;
   readonly markers: boolean;
-  /** Markers by WebAssembly, and reads behind the held beginning: off shows what they bring. */
+  /** Markers by WebAssembly, and reads after the held beginning: off shows what they bring. */
   readonly fast: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
  * What a message costs the heap: runs Writes over loopback TCP inside one process and tells, as JSON on standard output, what the heap did:
- * octets kept by each stretch behind a full collection, and octets of garbage for each FPDU by each. `bare` sends as many messages of the
+ * octets kept by each stretch after a full collection, and octets of garbage for each FPDU by each. `bare` sends as many messages of the
  * size through bare sockets. Needs --expose-gc and a young generation large enough for one stretch.
  *
  *     node --expose-gc --max-semi-space-size=128 --min-semi-space-size=128 dist/bench/micro/growth.js SIZE MESSAGES plain|markers|bare [STRETCHES]
@@ -14,7 +14,7 @@ import { ACCESS, createWorkCompletion, type QueuePair } from '../../src/verbs/in
 export interface Growth {
   /** FPDUs of the stretches that count for `kept`, messages where there are none. */
   readonly fpdus: number;
-  /** Octets that a stretch has left behind a full collection, for each stretch. */
+  /** Octets that a stretch has left after a full collection, for each stretch. */
   readonly kept: readonly number[];
   /** Octets of garbage for each FPDU, for each stretch. */
   readonly garbage: readonly number[];

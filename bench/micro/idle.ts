@@ -2,7 +2,7 @@
  * What an idle connection costs: resident memory of a server process for each of many connections, after each has received some octets and
  * fallen silent; bare sockets with 'data' events, and with one read buffer for all, beside the stack, each in a process of its own.
  *
- * Two figures each, from a process each, a full collection before every look: right behind the last octet, and with seconds of silence before
+ * Two figures each, from a process each, a full collection before every look: right after the last octet, and with seconds of silence before
  * both looks. V8 lets its young generation grow
  * while much survives, as when a thousand connections come at once, and gives the room back only in a collection that finds little allocated
  * in the last seconds. A third one is the JavaScript heap alone.
@@ -165,7 +165,7 @@ if (role === 'client') {
   }
   const of = (name: Kind, moment: Moment, field: keyof Memory): number => median(found[moment].get(name)!.map((memory) => memory[field])) / 1024;
   console.log(`KiB a connection, ratio to 'data': ${count} connections, ${OCTETS} octets received by each, median of ${rounds}`);
-  console.log(`${''.padEnd(30)}${'resident behind it'.padStart(20)}${`resident, ${SILENCE_MS / 1000} s silent`.padStart(24)}${'heap'.padStart(8)}`);
+  console.log(`${''.padEnd(30)}${'resident after it'.padStart(20)}${`resident, ${SILENCE_MS / 1000} s silent`.padStart(24)}${'heap'.padStart(8)}`);
   for (const name of KINDS) {
     const figure = (moment: Moment, width: number): string =>
       `${of(name, moment, 'resident').toFixed(1)} ${(of(name, moment, 'resident') / of('data', moment, 'resident')).toFixed(2).padStart(6)}`.padStart(width);

@@ -88,7 +88,7 @@ function cases(): Case[] {
   return made;
 }
 
-/** Some writes, and the wait for room behind them if there has to be one. */
+/** Some writes, and the wait for room after them if there has to be one. */
 function writes(stream: Duplex, data: Uint8Array): () => Promise<unknown> {
   return async () => {
     for (let i = 0; i < BURST; i++) if (!stream.write(data)) await once(stream, 'drain');

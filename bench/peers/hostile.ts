@@ -76,7 +76,7 @@ class Maker {
     this.#end = start + body + CRC_OCTETS;
   }
 
-  /** What has been made, and a fresh start behind it. */
+  /** What has been made, and a fresh start after it. */
   take(): Uint8Array {
     const made = this.#bytes.slice(0, this.#end);
     this.#bytes.fill(0, 0, this.#end);
@@ -90,7 +90,7 @@ class Maker {
   }
 }
 
-/** A socket behind a finished start-up: revision 1, CRC, no markers. */
+/** A socket after a finished start-up: revision 1, CRC, no markers. */
 async function open(place: Place, arrived: (octets: number) => void): Promise<Socket> {
   let reply = 0;
   let wanted = STARTUP_HEADER_OCTETS;
@@ -144,7 +144,7 @@ function pump(socket: Socket, tally: Tally, next: () => Uint8Array): Side {
     setImmediate(turn);
   };
   socket.on('drain', again);
-  // `drain` comes only behind a full buffer; smaller remainders are looked after here.
+  // `drain` comes only after a full buffer; smaller remainders are looked after here.
   const timer = setInterval(() => {
     if (socket.writableLength === 0) again();
   }, 1);

@@ -101,7 +101,7 @@ async function obey(command: Command): Promise<void> {
       side = await (await import('./hostile.ts')).attack(command.attack, command.connections, command.place, tally);
       return answer({ type: 'ready', place: null });
     case 'occupy':
-      // Behind the answer: from the next turn on this thread hears nothing.
+      // After the answer: from the next turn on this thread hears nothing.
       setImmediate(occupy, command.ms);
       return answer({ type: 'mark', mark: mark() });
     case 'memory':

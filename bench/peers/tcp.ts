@@ -65,7 +65,7 @@ function receive(spec: CaseSpec, accepted: Socket, arrived: (octets: number) => 
 export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Place; side: Side }> {
   const sockets = new Set<Socket>();
   const answer = Buffer.alloc(spec.size, 1);
-  // Octets of headers are no payload: behind many messages their share is exact.
+  // Octets of headers are no payload: after many messages their share is exact.
   const headed = spec.gather !== 'none' && spec.gather !== 'batch';
   const share = headed ? spec.size / (spec.size + HEADER_OCTETS) : 1;
   const server = createServer({ noDelay: true, pauseOnConnect: true }, (accepted) => {

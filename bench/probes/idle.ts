@@ -11,7 +11,7 @@ import { cell, ratioOf, watchSteal, type Probe, type Progress } from './probe.ts
 const CONNECTIONS = 1000;
 /** More than one read's worth on each connection. */
 const OCTETS = 70_000;
-/** What the look behind the traffic waits: for one message on each connection, and for what is under way when all of them stop. */
+/** What the look after the traffic waits: for one message on each connection, and for what is under way when all of them stop. */
 const DRAIN_MS = 400;
 /** How long all connections send together, each message followed by the next. */
 const STORM_MS = 400;
@@ -37,11 +37,11 @@ const KINDS: readonly Kind[] = [...GOAL_KINDS, ...OTHER_KINDS];
 /** KiB a connection. */
 interface Memory {
   readonly open: number;
-  /** Right behind one message on each connection. */
+  /** Right after one message on each connection. */
   readonly after: number;
-  /** Behind some seconds of silence: what the connections themselves hold. */
+  /** After some seconds of silence: what the connections themselves hold. */
   readonly silent: number;
-  /** Right behind all of them sending together. */
+  /** Right after all of them sending together. */
   readonly storm: number;
 }
 
@@ -133,7 +133,7 @@ async function run(method: Method, progress: Progress): Promise<ProbeResult> {
   return {
     id: 'idle', title: 'A thousand idle connections',
     about: `Resident memory of the server for each of ${CONNECTIONS} connections: just open; right after each has carried one message of ${OCTETS} octets; after seven seconds more of
-silence, when V8 has given back the room that a burst of short-lived objects needed; and, in another server, right after all have sent for ${STORM_MS} ms at once. Each look behind a full collection.
+silence, when V8 has given back the room that a burst of short-lived objects needed; and, in another server, right after all have sent for ${STORM_MS} ms at once. Each look after a full collection.
 Raw sockets that deliver 'data' events are the measure. Sockets of this package share one read buffer; the depth is how many requests a connection may have queued.`,
     columns: [
       'KiB a connection, open', 'right after 70 KB', "ratio to TCP, 'data'", 'after silence', "ratio to TCP, 'data'", 'right after a storm', "ratio to TCP, 'data'",

@@ -140,7 +140,7 @@ function whiskers(rows: readonly Bar[]): object {
 
 /** Horizontal bars, what is ours in blue. */
 function bars(rows: readonly Bar[], { unit, log = false, one = false }: BarAxis): string {
-  // The figure stands behind the whisker, not under it.
+  // The figure stands after the whisker, not under it.
   const data = rows.map(({ value, ours }) => ({ value: value === null ? null : Number(value.toPrecision(3)), itemStyle: { color: ours ? BLUE : GREY } }));
   const labels = rows.map(({ value, spread }) => (value === null ? null : { value: Math.max(value, spread !== undefined && Number.isFinite(spread.high) ? spread.high : value), text: String(Number(value.toPrecision(3))) }));
   const texts = {
@@ -245,7 +245,7 @@ function lineFigures(experiment: ExperimentResult): Figure[] {
   const drawn = [firstFigure(experiment)];
   const add = (caption: string, see: string, axes: Axes, value: Value): void => void drawn.push({ caption, see, svg: lines(experiment, axes, value) });
   if (main) {
-    add('Of these, microseconds in the call that posts or writes', 'Lower is better; the rest is spent behind the call, on completions and, with the engine in the same thread, on the protocol.',
+    add('Of these, microseconds in the call that posts or writes', 'Lower is better; the rest is spent after the call, on completions and, with the engine in the same thread, on the protocol.',
       { y: 'microseconds in the call', log: true }, (one) => one.cost.postPerMessage);
   }
   if (WITH_RATES.has(experiment.id)) {

@@ -17,7 +17,7 @@ dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:var(--soft
 @media(max-width:600px){nav{columns:1}}`;
 
 const escape = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
-/** NaN is null behind JSON. */
+/** NaN becomes null in JSON. */
 const show = (value: number | null | undefined, digits = 2): string => (typeof value === 'number' && Number.isFinite(value) ? value.toFixed(digits) : '–');
 const clock = (seconds: number): string => (seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} minutes`);
 const figure = ({ caption, see, svg }: Figure): string =>

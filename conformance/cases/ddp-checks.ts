@@ -178,7 +178,7 @@ const stags: Case[] = [
 
 const bounds: Case[] = [
   refusedWrite('below-base', 'A Write that begins one octet below the region', 'DDP-048 SEC-004', WRITE_BOUNDS, ({ to }) => ({ to: to - 1n }), {}),
-  refusedWrite('at-end', 'A Write that begins behind the last octet', 'DDP-048 SEC-004', WRITE_BOUNDS, (region) => ({ to: end(region) })),
+  refusedWrite('at-end', 'A Write that begins after the last octet', 'DDP-048 SEC-004', WRITE_BOUNDS, (region) => ({ to: end(region) })),
   refusedWrite('passes-end-by-one', 'A Write whose last octet is outside', 'DDP-049 SEC-004', WRITE_BOUNDS, (region) => ({ to: end(region) - 3n })),
   refusedWrite('longer-than-region', 'A Write of one octet more than the region has', 'DDP-049 SEC-004 DDP-052', WRITE_BOUNDS, () => ({ payload: pattern(65) }), {}),
   refusedWrite('half-outside', 'A Write half inside, half outside: nothing is placed', 'DDP-052 SEC-038', WRITE_BOUNDS, (region) => ({ to: end(region) - 32n, payload: pattern(64) }), {}),
@@ -221,7 +221,7 @@ const empty: Case[] = [
   emptyWrite('highest-to', 'A zero-length Write at TO 0xFFFFFFFFFFFFFFFF', IDS, async () => ({ stag: 0xffff_ffff, to: 0xffff_ffff_ffff_ffffn }), false),
   emptyWrite('other-pd', 'A zero-length Write to an STag of another protection domain', IDS, async (trial) => trial.tester.region({ pd: 'b' }), true),
   emptyWrite('read-only', 'A zero-length Write to a region without remote write right', IDS, async (trial) => trial.tester.region({ access: ['remote-read'] }), true),
-  emptyWrite('out-of-bounds', 'A zero-length Write behind the end of a region', IDS, async (trial) => {
+  emptyWrite('out-of-bounds', 'A zero-length Write beyond the end of a region', IDS, async (trial) => {
     const region = await trial.tester.region({ length: 64 });
     return { stag: region.stag, to: region.to + 65n };
   }, true),

@@ -79,16 +79,16 @@ function firstFpdu(kind: RtrKind, offered: readonly RtrKind[]): Case {
       return;
     }
     same('payload', segment.payload.length, 0);
-    for (let i = 0; i < 2; i++) same('octets of a Send', (await connection.expectOpcode(OPCODE.SEND, 'the Sends behind it')).payload.length, 7);
+    for (let i = 0; i < 2; i++) same('octets of a Send', (await connection.expectOpcode(OPCODE.SEND, 'the Sends after it')).payload.length, 7);
   });
 }
 
 async function nextReadHasMsn2(trial: Trial, connection: Connection): Promise<void> {
   await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });
   for (;;) {
-    const segment = await connection.expectSegment('a Read Request behind the RTR');
+    const segment = await connection.expectSegment('a Read Request after the RTR');
     if (segment.opcode !== OPCODE.READ_REQUEST) continue;
-    same('MSN of the Read behind a Read RTR', segment.msn, 2);
+    same('MSN of the Read after a Read RTR', segment.msn, 2);
     return;
   }
 }

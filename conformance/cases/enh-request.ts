@@ -38,7 +38,7 @@ function octetsOf(reply: ParsedStartup): Enhanced {
 
 const kinds = (e: Enhanced): string => [e.b && 'B', e.c && 'C', e.d && 'D'].filter(Boolean).join('') || 'none';
 
-/** Go on behind the Reply, with the RTR it asks for, and prove that the stream works. */
+/** Go on after the Reply, with the RTR it asks for, and prove that the stream works. */
 async function goOn(trial: Trial, connection: Connection): Promise<void> {
   await connection.enter();
   await trial.sendRtr(connection);
@@ -162,7 +162,7 @@ const RTR: readonly (readonly [name: string, asked: Partial<Enhanced>])[] = [
 
 const rtr: Case[] = [
   ...RTR.map(([name, asked]) =>
-    reply(`rtr-${name}`, `A Request with A=1 and RTR kinds ${name.toUpperCase()}`, 'ENH-032 ENH-033 ENH-034 ENH-035', 'A=1 and at least one kind; the stream works behind it', { a: true, ...asked }, async (got, trial, connection) => {
+    reply(`rtr-${name}`, `A Request with A=1 and RTR kinds ${name.toUpperCase()}`, 'ENH-032 ENH-033 ENH-034 ENH-035', 'A=1 and at least one kind; the stream works after it', { a: true, ...asked }, async (got, trial, connection) => {
       const e = octetsOf(got);
       same('A', e.a, true);
       check(e.b || e.c || e.d, 'at least one of B, C, D', kinds(e));
@@ -221,7 +221,7 @@ const rtr: Case[] = [
       const { end } = await connection.reaction();
       check(end !== null, 'Terminate, or close', 'an open connection');
     }, { roles })),
-  reply('rtr-second-fpdu', 'A zero-length Read behind a Read RTR', 'ENH-042 ENH-044', 'both are answered: MSN 2 follows the RTR', { a: true, d: true }, async (got, trial, connection) => {
+  reply('rtr-second-fpdu', 'A zero-length Read after a Read RTR', 'ENH-042 ENH-044', 'both are answered: MSN 2 follows the RTR', { a: true, d: true }, async (got, trial, connection) => {
     const e = octetsOf(got);
     if (!e.d) return;
     await goOn(trial, connection);
@@ -229,10 +229,10 @@ const rtr: Case[] = [
   }),
 ];
 
-/** The responder's direction opens behind the RTR, which no program above sees. */
+/** The responder's direction opens after the RTR, which no program above sees. */
 function throughRtr(kind: RtrKind): Case {
   const bits = { a: true, b: kind === 'send', c: kind === 'write', d: kind === 'read' };
-  return reply(`rtr-${kind}-opens`, `The peer has a Send waiting; a ${kind} RTR arrives`, 'ENH-041 ENH-042 ENH-045 MPA-029', 'nothing before it, the Send behind it, no completion for the RTR', bits, async (_got, trial, connection) => {
+  return reply(`rtr-${kind}-opens`, `The peer has a Send waiting; a ${kind} RTR arrives`, 'ENH-041 ENH-042 ENH-045 MPA-029', 'nothing before it, the Send after it, no completion for the RTR', bits, async (_got, trial, connection) => {
     await connection.enter();
     await trial.tester.post({ kind: 'send', length: 9 });
     await connection.expectQuiet('nothing before the RTR message');

@@ -243,17 +243,17 @@ function refusedInTurn(id: string, title: string, outcomes: readonly Outcome[], 
 const faults: Case[] = [
   refusedInTurn('misaligned', 'A good Read and a misaligned FetchAdd in one TCP write', MISALIGNED, ({ to }) => ({ to: to + 4n })),
   refusedInTurn('unknown-stag', 'A good Read and a FetchAdd to an STag nobody knows in one TCP write', READ_STAG, ({ stag }) => ({ stag: (stag ^ 0x0f0f_0f00) >>> 0 })),
-  ...range(7).map((i) => refused(`misaligned-${i + 1}`, `A FetchAdd ${i + 1} octets behind an aligned word`, 'EXT-033 EXT-007', MISALIGNED, ({ to }) => ({ to: to + BigInt(i + 1) }))),
+  ...range(7).map((i) => refused(`misaligned-${i + 1}`, `A FetchAdd ${i + 1} octets after an aligned word`, 'EXT-033 EXT-007', MISALIGNED, ({ to }) => ({ to: to + BigInt(i + 1) }))),
   ...[1, 3, 4, 15].map((aopcode) => refused(`aopcode-${aopcode}`, `An Atomic Request with AOpCode ${aopcode}`, 'EXT-034', [...OPCODE_ERROR, ...MISALIGNED], () => ({ aopcode }))),
   refused('unknown-stag', 'A FetchAdd to an STag nobody knows', 'EXT-035 SEC-034', READ_STAG, ({ stag }) => ({ stag: (stag ^ 0x0f0f_0f00) >>> 0 })),
   refused('wrong-key', 'A FetchAdd to a region with a wrong key', 'EXT-035', READ_STAG, ({ stag }) => ({ stag: (stag ^ 1) >>> 0 })),
   refused('other-pd', 'A FetchAdd to a region of another protection domain', 'EXT-035 SEC-001', READ_ASSOCIATION, () => ({}), { pd: 'b' }),
   refused('no-atomic-right', 'A FetchAdd to a region without the right', 'EXT-035', READ_ACCESS, () => ({}), { access: ['local-write', 'remote-read'] }),
-  refused('out-of-bounds', 'A FetchAdd to the word behind a region', 'EXT-035 SEC-004', READ_BOUNDS, ({ to }) => ({ to: to + 64n })),
+  refused('out-of-bounds', 'A FetchAdd to the word after a region', 'EXT-035 SEC-004', READ_BOUNDS, ({ to }) => ({ to: to + 64n })),
   refused('half-out-of-bounds', 'A FetchAdd to a word that ends outside a region of 60 octets', 'EXT-035', READ_BOUNDS, ({ to }) => ({ to: to + 56n }), { length: 60 }),
   refused('below-base', 'A FetchAdd to the word below a region', 'EXT-035', READ_BOUNDS, ({ to }) => ({ to: to - 8n })),
   ...[12, 51, 53].map((octets) =>
-    stimulus(`ext.atomic.request-of-${octets}-octets`, `An Atomic Request with ${octets} octets behind the DDP header`, 'EXT-005 EXT-021', MALFORMED,
+    stimulus(`ext.atomic.request-of-${octets}-octets`, `An Atomic Request with ${octets} octets after the DDP header`, 'EXT-005 EXT-021', MALFORMED,
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.ATOMIC_REQUEST, qn: 1, msn: connection.takeMsn(1), payload: new Uint8Array(octets) })), { needs })),
   stimulus('ext.atomic.wrong-queue', 'An Atomic Request on queue 0', 'EXT-005', QN_ERROR,
     (_trial, connection) => connection.send(untagged({ opcode: OPCODE.ATOMIC_REQUEST, qn: 0, msn: connection.msn[0]!, payload: new Uint8Array(52) })), { needs }),
@@ -288,7 +288,7 @@ const requester: Case[] = [
     const native = new BigUint64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + 8))[0]!;
     check(native === 42n || new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0) === 42n, 'original 42', `0x${native.toString(16)}`);
   }, { needs }),
-  established('ext.atomic.outstanding-at-most-ord', 'The peer posts Read, FetchAdd, Read; the probe offered 2', 'EXT-048 EXT-038', 'two requests, the third behind the first answer', async (trial, connection) => {
+  established('ext.atomic.outstanding-at-most-ord', 'The peer posts Read, FetchAdd, Read; the probe offered 2', 'EXT-048 EXT-038', 'two requests, the third after the first answer', async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });
     await trial.tester.post({ kind: 'fetch-add', stag: 9, to: '64', value: '1' });
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });
@@ -315,7 +315,7 @@ const requester: Case[] = [
 async function atomicOf(connection: Connection): Promise<Required<AtomicRequestFields>> {
   const segment = await connection.expectOpcode(OPCODE.ATOMIC_REQUEST, 'an Atomic Request');
   const request = parseAtomicRequest(segment.payload);
-  check(request !== null, '52 octets behind the DDP header', String(segment.payload.length), ['EXT-021']);
+  check(request !== null, '52 octets after the DDP header', String(segment.payload.length), ['EXT-021']);
   return request;
 }
 

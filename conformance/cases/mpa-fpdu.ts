@@ -67,7 +67,7 @@ const crc: Case[] = [
     await trial.expect(connection, CRC_ERROR);
     sameBytes('memory', await trial.tester.peek(region), new Uint8Array(64).fill(0xee));
   }, { needs: ['tester'] }),
-  established('mpa.fpdu.crc-wrong-nothing-later-delivered', 'A Send with a bad CRC and a good Send behind it', 'MPA-073', 'Terminate 2/0/02, neither delivered', async (trial, connection) => {
+  established('mpa.fpdu.crc-wrong-nothing-later-delivered', 'A Send with a bad CRC and a good Send after it', 'MPA-073', 'Terminate 2/0/02, neither delivered', async (trial, connection) => {
     const bad = connection.encode(connection.makeSend(DATA), { crc: 'zero' });
     const offending = connection.lastUlpdu;
     const good = connection.encode(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: DATA }));
@@ -75,7 +75,7 @@ const crc: Case[] = [
     await trial.expect(connection, CRC_ERROR, offending);
     same('delivered messages', (await trial.tester.received(0, trial.limits.quiet)).length, 0);
   }, { needs: ['tester'] }),
-  established('mpa.fpdu.crc-wrong-terminate-then-fin', 'How the connection ends behind a bad CRC', 'MPA-074 DDP-058 DDP-066 DDP-057', 'Terminate 2/0/02, then FIN', async (trial, connection) => {
+  established('mpa.fpdu.crc-wrong-terminate-then-fin', 'How the connection ends after a bad CRC', 'MPA-074 DDP-058 DDP-066 DDP-057', 'Terminate 2/0/02, then FIN', async (trial, connection) => {
     await writeWith(trial, connection, { crc: 'zero' });
     const reaction = await trial.expect(connection, CRC_ERROR);
     same('the end', reaction?.end ?? 'none', 'fin');
@@ -115,7 +115,7 @@ const short: Case[] = [
   ...[2, 13, 14, 15, 17].map((length) =>
     stimulus(`mpa.fpdu.untagged-ulpdu-of-${length}`, `An untagged ULPDU of ${length} octets with a good CRC`, 'MPA-090', TOO_SHORT,
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1 }).subarray(0, length)))),
-  stimulus('mpa.fpdu.read-request-ulpdu-of-18', 'A Read Request whose ULPDU ends behind the DDP header', 'MPA-090 RDMAP-015',
+  stimulus('mpa.fpdu.read-request-ulpdu-of-18', 'A Read Request whose ULPDU ends after the DDP header', 'MPA-090 RDMAP-015',
     [...terms(TERM.RDMAP_STREAM_CATASTROPHIC, TERM.DDP_INVALID_MO, TERM.DDP_TOO_LONG, TERM.DDP_LOCAL_CATASTROPHIC, TERM.MPA_MARKER), CLOSE],
     (_trial, connection) => connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn: 1, msn: connection.msn[1]! }))),
 ];
@@ -131,7 +131,7 @@ function pieces(id: string, title: string, cutsOf: (trial: Trial, length: number
 }
 
 const boundaries: Case[] = [
-  ...[1, 2, 3, 4, 16, 20, 21, 47, 48, 49, 51].map((n) => pieces(`cut-behind-${n}`, `An FPDU of 52 octets cut behind octet ${n}`, () => [n])),
+  ...[1, 2, 3, 4, 16, 20, 21, 47, 48, 49, 51].map((n) => pieces(`cut-behind-${n}`, `An FPDU of 52 octets cut after octet ${n}`, () => [n])),
   pieces('one-octet-at-a-time', 'An FPDU in pieces of one octet', (_trial, length) => range(length)),
   pieces('cut-at-random', 'An FPDU cut at five random places', (trial, length) => range(5).map(() => 1 + trial.random.below(length - 1)).toSorted((a, b) => a - b)),
   established('mpa.fpdu.many-in-one-write', '200 zero-length Writes and a Read Request in one TCP write', 'MPA-086 MPA-088', 'all are processed', async (_trial, connection) => {
@@ -262,7 +262,7 @@ const ends: Case[] = [
     same('the end', end ?? 'none', 'fin');
   }),
   ...[1, 2, 15, 40].map((n) =>
-    established(`mpa.close.fin-inside-fpdu-${n}`, `FIN behind ${n} octets of an FPDU`, 'MPA-107', 'close; the partial FPDU has no effect', async (trial, connection) => {
+    established(`mpa.close.fin-inside-fpdu-${n}`, `FIN after ${n} octets of an FPDU`, 'MPA-107', 'close; the partial FPDU has no effect', async (trial, connection) => {
       const fpdu = connection.encode(connection.makeSend(pattern(64)));
       connection.channel.write(fpdu.subarray(0, n));
       connection.channel.finish();

@@ -106,7 +106,7 @@ const rx: Case[] = [
     const room = octets >= 32 ? octets : octets + 508;
     // A filler brings the stream far enough when less than a Send fits before the next marker.
     connection.send(connection.makeSend(pattern(room - 24 - (room > 512 ? 4 : 0))));
-    same('position behind the FPDU, modulo 512', connection.writer.position % 512, 0);
+    same('position after the FPDU, modulo 512', connection.writer.position % 512, 0);
     same('completions', (await trial.tester.received(1)).length, 1);
   }, { setup: { markers: true } }),
   established('mpa.markers.rx-between', 'A marker between two FPDUs with a pointer that is not 0', 'MPA-104 MPA-097', describeOutcomes([...terms(TERM.MPA_MARKER), NORMAL]), async (trial, connection) => {
@@ -117,7 +117,7 @@ const rx: Case[] = [
     await trial.expect(connection, [...terms(TERM.MPA_MARKER), NORMAL]);
   }, { setup: { markers: true } }),
   ...[1, 2, 3, 4, 5].map((n) =>
-    established(`mpa.markers.rx-cut-${n}`, `FPDUs with markers cut ${n} octets behind the start of a marker`, 'MPA-086 MPA-062', 'the Write is placed', async (trial, connection) => {
+    established(`mpa.markers.rx-cut-${n}`, `FPDUs with markers cut ${n} octets after the start of a marker`, 'MPA-086 MPA-062', 'the Write is placed', async (trial, connection) => {
       const region = await trial.tester.region({ length: 1500 });
       const data = trial.random.octets(1500);
       const from = connection.writer.position;

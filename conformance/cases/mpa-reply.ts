@@ -78,7 +78,7 @@ const good: Case[] = [
   ...[1, 2, 3, 4, 128, 252, 253, 508].map((length) =>
     taken(`private-data-${length}`, `Reply with ${length} octets of private data of the program above`, 'MPA-020 MPA-041', (f) => ({ ...f, privateData: octets(length) }))),
   taken('one-octet-at-a-time', 'Reply in pieces of one octet', 'MPA-023', (f) => ({ ...f, privateData: octets(3) }), range(27)),
-  ...[1, 9, 16, 17, 18, 19, 20, 22, 24].map((n) => taken(`cut-behind-${n}`, `Reply cut behind octet ${n}`, 'MPA-023', (f) => ({ ...f, privateData: octets(5) }), [n])),
+  ...[1, 9, 16, 17, 18, 19, 20, 22, 24].map((n) => taken(`cut-behind-${n}`, `Reply cut after octet ${n}`, 'MPA-023', (f) => ({ ...f, privateData: octets(5) }), [n])),
 ];
 
 /** A prefix of the Reply, then FIN or RST. */
@@ -98,7 +98,7 @@ function lost(id: string, title: string, requirements: string, sent: (frame: Uin
 }
 
 const broken: Case[] = [
-  ...[1, 16, 19, 20, 27].map((n) => lost(`truncated-after-${n}`, `FIN behind ${n} octets of a Reply`, 'MPA-021 ENH-047', (frame) => frame.subarray(0, n), 'fin')),
+  ...[1, 16, 19, 20, 27].map((n) => lost(`truncated-after-${n}`, `FIN after ${n} octets of a Reply`, 'MPA-021 ENH-047', (frame) => frame.subarray(0, n), 'fin')),
   lost('fin-instead', 'FIN in place of a Reply', 'MPA-021 ENH-047', (frame) => frame.subarray(0, 0), 'fin'),
   scripted('mpa.response.rst-instead', 'RST in place of a Reply', 'ENH-047', 'the program above learns of the failure', async (trial) => {
     const connection = await trial.connect();
@@ -151,7 +151,7 @@ const rejected = scripted('mpa.response.rejecting', 'A Reply with R=1 and privat
   await connection.enter();
   connection.channel.finish();
   const { segments, end } = await connection.reaction();
-  same('FPDUs behind a rejecting Reply', segments.length, 0);
+  same('FPDUs after a rejecting Reply', segments.length, 0);
   check(end !== null, 'close', 'an open connection');
   if (!trial.hasTester) return;
   const event = (await trial.tester.events('rejected')).find((e) => e.type === 'rejected');
@@ -163,7 +163,7 @@ const gluedFpdu = scripted('mpa.response.fpdu-behind', 'A Reply with an FPDU in 
   const request = await connection.expectStartup();
   const fields = trial.replyFields(request);
   const frame = startupFrame(fields);
-  connection.note('probe', 'startup', 'a Reply with a zero-length Write behind it', frame);
+  connection.note('probe', 'startup', 'a Reply with a zero-length Write after it', frame);
   connection.reply = parseStartup(frame);
   await connection.enter();
   const fpdu = connection.encode(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
@@ -193,17 +193,17 @@ const requests: Case[] = [
   }),
   request('crc-by-default', 'C of a default Request', 'MPA-052', 'C=1', {}, (_trial, { request: got }) => same('C', got!.crc, true)),
   ...[0, 1, 5, 508].map((length) =>
-    request(`private-data-${length}`, `A Request with ${length} octets of private data, and the FPDUs behind it`, 'MPA-017 MPA-040 MPA-041 MPA-047 ENH-004',
+    request(`private-data-${length}`, `A Request with ${length} octets of private data, and the FPDUs after it`, 'MPA-017 MPA-040 MPA-041 MPA-047 ENH-004',
       'PD_Length counts exactly the data and the enhanced octets', { setup: { privateData: toHex(octets(length)) } }, async (trial, connection) => {
         const got = connection.request!;
         same('PD_Length', got.pdLength, length + (got.enhanced === null ? 0 : 4));
         sameBytes('private data', got.privateData, octets(length));
         await finish(trial, connection);
       })),
-  request('nothing-behind', 'Sends posted while the Request is on its way', 'MPA-024 MPA-025', 'nothing behind the Request', { setup: {} }, async (trial, connection) => {
+  request('nothing-behind', 'Sends posted while the Request is on its way', 'MPA-024 MPA-025', 'nothing after the Request', { setup: {} }, async (trial, connection) => {
     await trial.tester.post({ kind: 'send', length: 10, count: 3 });
     const early = await connection.readStartup(trial.limits.quiet);
-    check(early.kind === 'silence' && early.octets.length === 0, 'nothing behind the Request', early.kind);
+    check(early.kind === 'silence' && early.octets.length === 0, 'nothing after the Request', early.kind);
   }),
 ];
 

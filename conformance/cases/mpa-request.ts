@@ -22,7 +22,7 @@ export async function expectRefusal(connection: Connection, reject: boolean): Pr
   if (arrival.kind === 'frame') {
     check(arrival.frame.reject && reject, REFUSED, arrival.frame.reject ? 'a Reply with R=1' : 'an accepting Reply');
     const { end } = await connection.reaction();
-    check(end !== null, 'close behind the rejecting Reply', 'an open connection');
+    check(end !== null, 'close after the rejecting Reply', 'an open connection');
   } else if (arrival.octets.length > 0) {
     throw new Deviation(REFUSED, brief(arrival.octets));
   }
@@ -47,7 +47,7 @@ function accepted(id: string, title: string, requirements: string, fields: Parti
   }, { roles, ...options });
 }
 
-/** An accepting Reply, and an answer to a zero-length Read behind it. */
+/** An accepting Reply, and an answer to a zero-length Read after it. */
 async function expectAccepted(connection: Connection): Promise<void> {
   const reply = await connection.expectStartup();
   check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
@@ -84,7 +84,7 @@ const revisionZero = scripted('mpa.request.revision-0', 'Request of an RDMA Cons
       return;
     }
     same('revision', arrival.frame.revision, 1);
-    check((await connection.reaction()).end !== null, 'close behind the Reply', 'an open connection');
+    check((await connection.reaction()).end !== null, 'close after the Reply', 'an open connection');
   }, { roles });
 
 const flags: Case[] = [
@@ -111,15 +111,15 @@ function truncated(id: string, title: string, octetsSent: number, fields: Partia
 }
 
 const cut: Case[] = [
-  ...[1, 8, 15, 16, 17, 18, 19].map((n) => truncated(`truncated-after-${n}`, `FIN behind ${n} octets of a Request`, n, {})),
-  truncated('truncated-private-data', 'FIN behind 4 of 10 announced octets of private data', 24, { privateData: octets(10) }),
-  truncated('truncated-before-private-data', 'FIN behind a header that announces 10 octets', 20, { privateData: octets(10) }),
+  ...[1, 8, 15, 16, 17, 18, 19].map((n) => truncated(`truncated-after-${n}`, `FIN after ${n} octets of a Request`, n, {})),
+  truncated('truncated-private-data', 'FIN after 4 of 10 announced octets of private data', 24, { privateData: octets(10) }),
+  truncated('truncated-before-private-data', 'FIN after a header that announces 10 octets', 20, { privateData: octets(10) }),
   accepted('one-octet-at-a-time', 'Request in pieces of one octet', 'MPA-023', { privateData: octets(5) }, range(25)),
   ...[1, 9, 16, 17, 18, 19, 20, 22].map((n) =>
-    accepted(`cut-behind-${n}`, `Request cut behind octet ${n}`, 'MPA-023', { privateData: octets(5) }, [n])),
+    accepted(`cut-behind-${n}`, `Request cut after octet ${n}`, 'MPA-023', { privateData: octets(5) }, [n])),
 ];
 
-/** Octets behind the Request in the same write. */
+/** Octets after the Request in the same write. */
 function glued(id: string, title: string, requirements: string, tail: (trial: Trial) => Uint8Array, mayWork: boolean): Case {
   return scripted(`mpa.request.${id}`, title, requirements, mayWork ? 'close, or normal operation' : REFUSED, async (trial) => {
     const connection = await trial.connect();
@@ -127,7 +127,7 @@ function glued(id: string, title: string, requirements: string, tail: (trial: Tr
     const frame = startupFrame(fields);
     const rest = tail(trial);
     connection.request = null;
-    connection.sendOctets(Uint8Array.of(...frame, ...rest), 'a Request with more octets behind it');
+    connection.sendOctets(Uint8Array.of(...frame, ...rest), 'a Request with more octets after it');
     const arrival = await connection.readStartup();
     if (arrival.kind === 'end') return;
     if (arrival.kind === 'silence') throw new Deviation('an answer or close', 'silence');
@@ -137,8 +137,8 @@ function glued(id: string, title: string, requirements: string, tail: (trial: Tr
 }
 
 const gluedOn: Case[] = [
-  glued('one-octet-behind', 'One more octet behind the Request, in the same write', 'MPA-026', () => Uint8Array.of(0), true),
-  glued('fpdu-behind', 'A whole FPDU behind the Request, in the same write', 'MPA-026', (trial) => {
+  glued('one-octet-behind', 'One more octet after the Request, in the same write', 'MPA-026', () => Uint8Array.of(0), true),
+  glued('fpdu-behind', 'A whole FPDU after the Request, in the same write', 'MPA-026', (trial) => {
     void trial;
     const ulpdu = tagged({ opcode: 0, stag: 1, to: 0n });
     return Uint8Array.of(0, ulpdu.length, ...ulpdu, 0xeb, 0xd3, 0x4c, 0x5f);
@@ -147,13 +147,13 @@ const gluedOn: Case[] = [
   scripted('mpa.request.malformed-with-data-behind', 'A Request with a wrong key and 1000 octets glued on', 'MPA-004 MPA-111', REFUSED, async (trial) => {
     const connection = await trial.connect();
     const frame = startupFrame({ ...trial.requestFields({ revision: 1 }), key: flipped(REQUEST_KEY, 9) });
-    connection.sendOctets(Uint8Array.of(...frame, ...trial.random.octets(1000)), 'a malformed Request with 1000 octets behind it');
+    connection.sendOctets(Uint8Array.of(...frame, ...trial.random.octets(1000)), 'a malformed Request with 1000 octets after it');
     await expectRefusal(connection, false);
   }, { roles }),
   scripted('mpa.request.too-long-with-data-behind', 'A Request that announces 65535 octets and brings 2000', 'MPA-019 MPA-111', REFUSED, async (trial) => {
     const connection = await trial.connect();
     const frame = startupFrame({ ...trial.requestFields({ revision: 1 }), pdLength: 0xffff });
-    connection.sendOctets(Uint8Array.of(...frame, ...trial.random.octets(2000)), 'a Request with PD_Length 65535 and 2000 octets behind it');
+    connection.sendOctets(Uint8Array.of(...frame, ...trial.random.octets(2000)), 'a Request with PD_Length 65535 and 2000 octets after it');
     await expectRefusal(connection, false);
   }, { roles }),
 ];
@@ -226,14 +226,14 @@ const replies: Case[] = [
   reply('crc-by-default', 'C of a default Reply', 'MPA-052', 'C=1', {}, async (_trial, { reply: got }) => same('C', got!.crc, true)),
   reply('accepts', 'A good Request', 'MPA-030', 'a Reply with R=0', {}, async (_trial, { reply: got }) => same('R', got!.reject, false)),
   ...[0, 1, 2, 3, 5, 64, 512].map((length) =>
-    reply(`private-data-${length}`, `A Reply with ${length} octets of private data, and the FPDU behind it`, 'MPA-017 MPA-040 MPA-041 MPA-047',
+    reply(`private-data-${length}`, `A Reply with ${length} octets of private data, and the FPDU after it`, 'MPA-017 MPA-040 MPA-041 MPA-047',
       'PD_Length counts exactly the data, and the first FPDU follows at once', { setup: { privateData: toHex(octets(length)) } }, async (_trial, connection) => {
         same('PD_Length', connection.reply!.pdLength, length);
         sameBytes('private data', connection.reply!.privateData, octets(length));
         await connection.enter();
         await connection.ping();
       })),
-  reply('nothing-behind', 'Wait behind the Reply with sends posted', 'MPA-028', 'nothing before an FPDU has been received, then the Sends', { setup: {} }, async (trial, connection) => {
+  reply('nothing-behind', 'Wait after the Reply with sends posted', 'MPA-028', 'nothing before an FPDU has been received, then the Sends', { setup: {} }, async (trial, connection) => {
     await connection.enter();
     await trial.tester.post({ kind: 'send', length: 20, count: 2 });
     await connection.expectQuiet('nothing before the first FPDU of the initiator');
@@ -254,7 +254,7 @@ const opening: Case[] = [
   ['zero-length-read', 'a zero-length Read Request', (connection: Connection) =>
     connection.makeRead({ sinkStag: 5, sinkTo: 6n, size: 0, sourceStag: 7, sourceTo: 8n })] as const,
 ].map(([name, words, make]) =>
-  reply(`opened-by-${name}`, `The responder's direction is opened by ${words}`, 'MPA-028 MPA-029', 'output starts behind the first FPDU', { setup: {} }, async (trial, connection) => {
+  reply(`opened-by-${name}`, `The responder's direction is opened by ${words}`, 'MPA-028 MPA-029', 'output starts after the first FPDU', { setup: {} }, async (trial, connection) => {
     await connection.enter();
     await trial.tester.post({ kind: 'send', length: 12 });
     await connection.expectQuiet('nothing before the first FPDU of the initiator');
@@ -275,7 +275,7 @@ const rejecting: Case[] = [
       // MPA has been left: an FPDU is nothing the other side could interpret any more.
       connection.send(connection.makeRead({ sinkStag: 1, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }, false));
       const { segments } = await connection.reaction();
-      same('FPDUs behind a rejecting Reply', segments.length, 0);
+      same('FPDUs after a rejecting Reply', segments.length, 0);
     }),
   reply('rejects-with-fin', 'A rejecting Reply is delivered and followed by FIN, not RST', 'MPA-038', 'a Reply with R=1, then FIN', { setup: { reject: true, privateData: '00' } },
     async (_trial, connection) => {

@@ -159,9 +159,9 @@ const terminates: Case[] = [
   silent('reserved-bits', 'A Terminate with all 13 reserved bits set', 'RDMAP-083', () => terminate(0x0207, 0x1fff)),
   silent('with-headers', 'A Terminate with segment length and DDP header', 'RDMAP-079', () =>
     untagged({ ...T, payload: Uint8Array.of(...terminateHeader(0x1100, 0xc000), 0, 18, ...tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n, payload: FOUR }).subarray(0, 14)) })),
-  silent('flags-without-octets', 'A Terminate with M, D and R but nothing behind its first 4 octets', 'RDMAP-081', () => terminate(0x0100, 0xe000)),
+  silent('flags-without-octets', 'A Terminate with M, D and R but nothing after its first 4 octets', 'RDMAP-081', () => terminate(0x0100, 0xe000)),
   ...[0, 1, 3].map((length) =>
-    silent(`of-${length}-octets`, `A Terminate with ${length} octets behind the DDP header`, 'RDMAP-081', () => untagged({ ...T, payload: terminateHeader(0x0207).subarray(0, length) }))),
+    silent(`of-${length}-octets`, `A Terminate with ${length} octets after the DDP header`, 'RDMAP-081', () => untagged({ ...T, payload: terminateHeader(0x0207).subarray(0, length) }))),
   silent('wrong-qn', 'A Terminate on queue 0', 'RDMAP-081', () => untagged({ ...T, qn: 0, payload: terminateHeader(0x0207) })),
   silent('wrong-msn', 'A Terminate with MSN 2', 'RDMAP-081', () => untagged({ ...T, msn: 2, payload: terminateHeader(0x0207) })),
   silent('wrong-mo', 'A Terminate with MO 4', 'RDMAP-081', () => untagged({ ...T, mo: 4, payload: terminateHeader(0x0207) })),
@@ -177,13 +177,13 @@ const terminates: Case[] = [
     connection.send(terminate(0x0207));
     await trial.expect(connection, [CLOSE]);
   }, { setup: { receives: 0 } }),
-  established('rdmap.terminate.inside-a-message', 'A Terminate behind half a Send', 'RDMAP-079 RDMAP-080', 'close without an answer, no completion with success', async (trial, connection) => {
+  established('rdmap.terminate.inside-a-message', 'A Terminate after half a Send', 'RDMAP-079 RDMAP-080', 'close without an answer, no completion with success', async (trial, connection) => {
     connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.takeMsn(0), last: false, payload: pattern(8) }));
     connection.send(terminate(0x0207));
     await trial.expect(connection, [CLOSE]);
     if (trial.hasTester) same('delivered messages', (await trial.tester.received(0, trial.limits.quiet)).length, 0);
   }, { needs: ['send'] }),
-  established('rdmap.terminate.inside-a-write', 'A Terminate behind half a Write', 'RDMAP-079', 'close without an answer', async (trial, connection) => {
+  established('rdmap.terminate.inside-a-write', 'A Terminate after half a Write', 'RDMAP-079', 'close without an answer', async (trial, connection) => {
     const region = await trial.region(connection);
     connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: region.stag, to: region.to, last: false, payload: pattern(8) }));
     connection.send(terminate(0x0207));
@@ -229,7 +229,7 @@ const reports: Case[] = [
     const reaction = await trial.expect(connection, WRITE_STAG);
     same('the last segment is a Terminate', reaction!.segments.at(-1)!.opcode, OPCODE.TERMINATE);
   }, { needs: ['tester'] }),
-  established('rdmap.report.then-fin', 'How the connection ends behind a Terminate', 'RDMAP-090 RDMAP-089 RDMAP-091 RDMAP-071', 'the Terminate whole, then FIN', async (trial, connection) => {
+  established('rdmap.report.then-fin', 'How the connection ends after a Terminate', 'RDMAP-090 RDMAP-089 RDMAP-091 RDMAP-071', 'the Terminate whole, then FIN', async (trial, connection) => {
     connection.send(connection.makeWrite(0x0101_0100, 1n, FOUR));
     const reaction = await trial.expect(connection, WRITE_STAG);
     same('the end', reaction!.end ?? 'none', 'fin');

@@ -109,7 +109,7 @@ const empty: Case[] = [
   emptyRead('highest-to', 'A zero-length Read from TO 0xFFFFFFFFFFFFFFFF', async () => ({ stag: 0xffff_ffff, to: 0xffff_ffff_ffff_ffffn }), false),
   emptyRead('write-only', 'A zero-length Read from a region without remote read right', async (trial) => trial.tester.region({ access: ['local-write', 'remote-write'] }), true, 'RDMAP-032 SEC-016 SEC-017'),
   emptyRead('other-pd', 'A zero-length Read from an STag of another protection domain', async (trial) => trial.tester.region({ pd: 'b' }), true),
-  emptyRead('out-of-bounds', 'A zero-length Read behind the end of a region', async (trial) => {
+  emptyRead('out-of-bounds', 'A zero-length Read beyond the end of a region', async (trial) => {
     const region = await trial.tester.region({ length: 64 });
     return { stag: region.stag, to: region.to + 65n };
   }, true),
@@ -140,7 +140,7 @@ const faults: Case[] = [
   refused('write-only', 'A Read from a region without remote read right', 'RDMAP-040 SEC-016', READ_ACCESS, () => ({}), { access: ['local-write', 'remote-write'] }),
   refused('local-only', 'A Read from a region without any remote right', 'RDMAP-040', READ_ACCESS, () => ({}), { access: ['local-write'] }),
   refused('below-base', 'A Read that begins one octet below the region', 'RDMAP-037 SEC-004', READ_BOUNDS, ({ to }) => ({ to: to - 1n }), {}),
-  refused('at-end', 'A Read that begins behind the last octet', 'RDMAP-037 RDMAP-038', READ_BOUNDS, (region) => ({ to: end(region), size: 1 })),
+  refused('at-end', 'A Read that begins after the last octet', 'RDMAP-037 RDMAP-038', READ_BOUNDS, (region) => ({ to: end(region), size: 1 })),
   refused('passes-end-by-one', 'A Read whose last octet is outside', 'RDMAP-038 SEC-004', READ_BOUNDS, (region) => ({ to: end(region) - 3n })),
   refused('size-maximal', 'A Read of 2^32 - 1 octets from a region of 64', 'RDMAP-038', READ_BOUNDS, () => ({ size: 0xffff_ffff }), {}),
   refused('wraps', 'A Read of 8 octets from TO 0xFFFFFFFFFFFFFFFC', 'RDMAP-039', READ_WRAP, () => ({ to: 0xffff_ffff_ffff_fffcn, size: 8 })),
@@ -188,7 +188,7 @@ function malformed(id: string, title: string, make: (msn: number) => Uint8Array,
 const READ = { opcode: OPCODE.READ_REQUEST, qn: 1 } as const;
 const malformedRequests: Case[] = [
   ...[1, 16, 27, 29, 32, 100].map((octets) =>
-    malformed(`request-of-${octets}-octets`, `A Read Request with ${octets} octets behind the DDP header`, (msn) => untagged({ ...READ, msn, payload: new Uint8Array(octets) }))),
+    malformed(`request-of-${octets}-octets`, `A Read Request with ${octets} octets after the DDP header`, (msn) => untagged({ ...READ, msn, payload: new Uint8Array(octets) }))),
   malformed('request-not-last', 'A Read Request with L=0', (msn) => untagged({ ...READ, msn, last: false, payload: new Uint8Array(28) })),
   malformed('request-at-mo-4', 'A Read Request with MO 4', (msn) => untagged({ ...READ, msn, mo: 4, payload: new Uint8Array(28) }), [...MO, ...MALFORMED_REQUEST]),
 ];
@@ -211,7 +211,7 @@ const depth: Case[] = [
     const code = (terminate.layer << 12) | (terminate.etype << 8) | terminate.code;
     check(TOO_MANY_READS.some((o) => o.kind === 'terminate' && o.code === code), describeOutcomes(TOO_MANY_READS), `Terminate 0x${code.toString(16)}`);
   }, { setup: { ird: 2, maxIrd: 2 }, startup: { ord: 2 } }),
-  established('rdmap.read.outstanding-at-most-ord', 'The peer posts ten Reads; the probe offered 2 and does not answer', 'RDMAP-051 ENH-015 ENH-020', 'two Read Requests, a third behind the first answer', async (trial, connection) => {
+  established('rdmap.read.outstanding-at-most-ord', 'The peer posts ten Reads; the probe offered 2 and does not answer', 'RDMAP-051 ENH-015 ENH-020', 'two Read Requests, a third after the first answer', async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0', count: 10 });
     const first = await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'a second Read Request');
@@ -224,10 +224,10 @@ const depth: Case[] = [
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0', count: 2 });
     await trial.tester.post({ kind: 'send', length: 4 });
     const first = await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
-    await connection.expectQuiet('nothing behind the stalled Read');
+    await connection.expectQuiet('nothing after the stalled Read');
     answer(connection, first.payload, pattern(4));
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'the second Read Request');
-    await connection.expectOpcode(OPCODE.SEND, 'the Send behind it');
+    await connection.expectOpcode(OPCODE.SEND, 'the Send after it');
   }, { needs: ['tester'], startup: { ird: 1, rtr: ['write'] } }),
 ];
 
@@ -294,7 +294,7 @@ const solicited: Case[] = [
     const region = await trial.region(connection);
     connection.send(response(region.stag, region.to, pattern(16)));
   }, { needs: ['region'] }),
-  established('rdmap.response.in-segments', 'A Read of 3000 octets answered in four segments', 'RDMAP-045 RDMAP-046 RDMAP-025', 'complete behind the last', async (trial, connection) => {
+  established('rdmap.response.in-segments', 'A Read of 3000 octets answered in four segments', 'RDMAP-045 RDMAP-046 RDMAP-025', 'complete after the last', async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 3000, stag: 9, to: '0' });
     const request = parseReadRequest((await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request')).payload)!;
     const data = pattern(3000);

@@ -83,6 +83,6 @@ export const sec: readonly Case[] = [
     await connection.ping();
     sameBytes('the region', await trial.tester.peek(region), pattern(64));
     sameBytes('the one before', await trial.tester.peek(before), new Uint8Array(64).fill(0xaa));
-    sameBytes('the one behind', await trial.tester.peek(after), new Uint8Array(64).fill(0xbb));
+    sameBytes('the one after', await trial.tester.peek(after), new Uint8Array(64).fill(0xbb));
   }, { needs: ['tester'] }),
 ];

@@ -31,7 +31,7 @@ export const enh: readonly Requirement[] = [
     expected: 'close or Reply R=1' },
   { id: 'ENH-006', group: 'ENH', level: 'MUST', derived: true, kind: 'api', role: 'rx', topic: 'Format',
     clause: 'RFC 6581 9',
-    text: 'Only ULP data behind the 4 octets is given to the ULP.',
+    text: 'Only ULP data after the 4 octets is given to the ULP.',
     observation: 'ULP sees its own octets.',
     expected: '-' },
   { id: 'ENH-007', group: 'ENH', level: 'MUST NOT', derived: false, kind: 'wire', role: 'I', topic: 'Format',

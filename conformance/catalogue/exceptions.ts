@@ -25,7 +25,7 @@ export const exceptions: Readonly<Record<string, string>> = {
   'DDP-038': 'Says what a completion at the source does not promise; nothing observable follows from it.',
   'DDP-060': 'After its FIN a TCP peer cannot send data in that direction, so the situation does not arise.',
   'DDP-061': 'The verbs draft decides otherwise and we follow it: a FIN that cuts work off ends the stream with Terminate 0/2/07 (VERBS-040).',
-  'DDP-063': 'The verbs draft decides otherwise and we follow it: a segment behind our FIN resets the connection (VERBS-043).',
+  'DDP-063': 'The verbs draft decides otherwise and we follow it: a segment after our FIN resets the connection (VERBS-043).',
   'DDP-071': 'Says what is not promised between streams; no order of arrival could contradict it.',
 
   'RDMAP-078': FREEDOM,

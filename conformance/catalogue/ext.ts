@@ -251,7 +251,7 @@ export const ext: readonly Requirement[] = [
     expected: 'No request or MSN: Term 1/2/03 or 1/2/02; length: Term 0/2/07 or 1/2/05' },
   { id: 'EXT-050', group: 'EXT', level: 'MAY', derived: false, kind: 'local', role: 'responder', topic: 'Atomics: ordering and resources',
     clause: 'RFC 7306 5.4 (4,6)',
-    text: 'Sends and Writes behind an atomic may complete before its response.',
+    text: 'Sends and Writes after an atomic may complete before its response.',
     observation: '-',
     expected: '-' },
   { id: 'EXT-051', group: 'EXT', level: 'MAY', derived: false, kind: 'wire', role: 'ULP', topic: 'Atomics: ordering and resources',

@@ -68,7 +68,7 @@ export class Channel {
     this.#socket.write(bytes);
   }
 
-  /** FIN behind everything written. */
+  /** FIN after everything written. */
   finish(): void {
     if (this.#finished) return;
     this.#finished = true;
@@ -120,7 +120,7 @@ export class Channel {
 
   /**
    * FIN, or a reset that found octets which had not been read: libuv delivers those and then an end of stream like that of a FIN. A write of no octets tells
-   * the two apart, for the system answers it with the error that it has kept. Where none can be made, behind our own FIN or behind octets that the peer
+   * the two apart, for the system answers it with the error that it has kept. Where none can be made, after our own FIN or after octets that the peer
    * does not take, an end is believed.
    */
   #endOfStream(): void {

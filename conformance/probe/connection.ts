@@ -163,7 +163,7 @@ export class Connection {
   async enter(): Promise<void> {
     const request = this.request;
     const reply = this.reply;
-    if (request === null || reply === null) throw new Error('full operation begins behind both start-up frames');
+    if (request === null || reply === null) throw new Error('full operation begins after both start-up frames');
     const crc = request.crc || reply.crc;
     const [mine, theirs] = this.role === 'initiator' ? [request, reply] : [reply, request];
     this.writer = new FpduWriter(theirs.markers, crc);
@@ -196,7 +196,7 @@ export class Connection {
     this.channel.write(bytes);
   }
 
-  /** Write octets in pieces that TCP sends apart: a cut at n ends a piece behind the n-th octet. */
+  /** Write octets in pieces that TCP sends apart: a cut at n ends a piece after the n-th octet. */
   async writeCut(bytes: Uint8Array, cuts: readonly number[]): Promise<void> {
     let from = 0;
     for (const cut of cuts) {

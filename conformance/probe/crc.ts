@@ -6,7 +6,7 @@
 const CASTAGNOLI: Uint32Array = tableOf(0x82f6_3b78);
 const IEEE: Uint32Array = tableOf(0xedb8_8320);
 
-/** CRC32c (Castagnoli) of these octets, one run behind the other, as the usual reflected 32-bit number. */
+/** CRC32c (Castagnoli) of these octets, one run after the other, as the usual reflected 32-bit number. */
 export function castagnoli(...runs: readonly Uint8Array[]): number {
   return crcOf(CASTAGNOLI, runs);
 }

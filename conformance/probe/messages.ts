@@ -155,7 +155,7 @@ export interface TerminateFields {
   readonly ddpHeader: Uint8Array | null;
   /** The included Read Request header. */
   readonly rdmapHeader: Uint8Array | null;
-  /** Octets behind everything that the flags announce. */
+  /** Octets after everything that the flags announce. */
   readonly trailing: number;
 }
 

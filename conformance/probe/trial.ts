@@ -298,7 +298,7 @@ export class Trial {
     if (!allowed.some((outcome) => outcome.kind === 'terminate' && sameCode(outcome.code, code))) {
       throw new Deviation(expected, `Terminate ${describeTerminateCode(code)}`);
     }
-    if (end === null) throw new Deviation(`${expected}, then the end of the connection`, 'no FIN or RST behind the Terminate', ['RDMAP-091']);
+    if (end === null) throw new Deviation(`${expected}, then the end of the connection`, 'no FIN or RST after the Terminate', ['RDMAP-091']);
     checkIncluded(terminate, offending);
     return reaction;
   }

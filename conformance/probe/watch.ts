@@ -42,7 +42,7 @@ export class Watch {
       this.#say(['DDP-020'], `ULPDU of ${fpdu.ulpdu.length} octets is shorter than a DDP header`);
       return;
     }
-    if (this.#terminated) this.#say(['RDMAP-077'], `${describeSegment(segment)} behind a Terminate`);
+    if (this.#terminated) this.#say(['RDMAP-077'], `${describeSegment(segment)} after a Terminate`);
     this.#checkControl(segment);
     if (segment.tagged) this.#checkTagged(segment);
     else this.#checkUntagged(segment);
@@ -83,7 +83,7 @@ export class Watch {
     else if (!segment.tagged && rule.qn !== segment.qn) this.#say(['RDMAP-008', 'EXT-008', 'EXT-021', 'EXT-022'], `${rule.name} on QN ${segment.qn}`);
     const { octets } = rule;
     if (octets !== null && segment.payload.length !== octets) {
-      this.#say(['RDMAP-014', 'EXT-009', 'EXT-021', 'EXT-022'], `${rule.name} has ${segment.payload.length} octets behind the DDP header, not ${octets}`);
+      this.#say(['RDMAP-014', 'EXT-009', 'EXT-021', 'EXT-022'], `${rule.name} has ${segment.payload.length} octets after the DDP header, not ${octets}`);
     }
     if (octets !== null && !segment.last) this.#say(['DDP-002'], `${rule.name} without L`);
   }
@@ -154,7 +154,7 @@ export class Watch {
     }
     const parsed = parseTerminate(payload);
     if (parsed === null || (!TERMINATE_SIZES.includes(payload.length) && parsed.trailing !== 0)) {
-      this.#say(['RDMAP-014', 'RDMAP-084'], `Terminate with ${payload.length} octets behind the DDP header`);
+      this.#say(['RDMAP-014', 'RDMAP-084'], `Terminate with ${payload.length} octets after the DDP header`);
       return;
     }
     if (parsed.reserved !== 0) this.#say(['RDMAP-082'], `reserved Terminate bits 0x${parsed.reserved.toString(16)}`);

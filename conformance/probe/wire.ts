@@ -44,7 +44,7 @@ interface OpcodeRule {
   readonly tagged: boolean;
   /** Its queue; null for a tagged message, which has none. */
   readonly qn: number | null;
-  /** Octets behind the DDP header of a message that carries nothing of its user; null where the user decides, or the message itself. */
+  /** Octets after the DDP header of a message that carries nothing of its user; null where the user decides, or the message itself. */
   readonly octets: number | null;
 }
 

@@ -64,7 +64,7 @@ describe('FPDUs of a capture', () => {
     expect(ours(capture)).toEqual(dissected(capture));
   });
 
-  it('are not guessed at behind a frame that is no Reply', () => {
+  it('are not guessed at after a frame that is no Reply', () => {
     expect(ours(read(UNSETTLED))).toEqual([]);
   });
 
@@ -75,7 +75,7 @@ describe('FPDUs of a capture', () => {
   it('are the same where packets come twice and in another order', () => {
     const capture = read('interop.rping-65535.crc-of-payload-twice.pcap');
     const [header, records] = recordsOf(capture);
-    // The start stays as it is: who speaks first is the client. Behind it each packet comes behind the one that follows it, and again later.
+    // The start stays as it is: who speaks first is the client. After it each packet comes after the one that follows it, and again later.
     const [first, rest] = [records.slice(0, 6), records.slice(6)];
     const mixed = rest.flatMap((_, i) => (i % 2 === 0 ? [rest[i + 1], rest[i]] : [rest[i - 1]])).filter((record) => record !== undefined);
     const shuffled = ours(Buffer.concat([header, ...first, ...mixed]));

@@ -3,14 +3,14 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { refusedCrcs, splitTrailerFault, splitTrailerIn } from './split-trailer.ts';
 
-/** What crossed the guest's card: three of our FPDUs, the third cut behind the first of its two octets of PAD, and siw's Terminate. */
+/** What crossed the guest's card: three of our FPDUs, the third cut after the first of its two octets of PAD, and siw's Terminate. */
 const REAL = new URL('../reports/captures/interop.librspreload.trailer-in-two-pieces.pcap', import.meta.url);
 const SAID = '[  371.218871] siw: crc error. in: 4f9541de, own 3a3755a1, op 0';
 
 describe('a trailer in two pieces', () => {
   it('is found in the capture of the report, by what the kernel said of it', () => {
     const fault = splitTrailerFault(readFileSync(REAL), 'client', refusedCrcs(`[    0.1] Linux\n${SAID}\r\n[  372.0] siw: other\n`));
-    expect(fault).toMatch(/^siw refused the FPDU at octet \d+ of connection 1, which is right: .* cut behind 1, siw's trailer holds 0x4f9541de and its CRC comes to 0x3a3755a1/);
+    expect(fault).toMatch(/^siw refused the FPDU at octet \d+ of connection 1, which is right: .* cut after 1, siw's trailer holds 0x4f9541de and its CRC comes to 0x3a3755a1/);
     expect(splitTrailerIn(REAL.pathname, 'client', SAID)).toBe(fault);
   });
 

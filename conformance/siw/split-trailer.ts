@@ -67,7 +67,7 @@ export function splitTrailerFault(capture: Uint8Array, ours: Side, refused: read
     for (const [i, { field, own }] of trailer.inTwo(fpdu).entries()) {
       if (field === own || !refused.some((one) => one.field === field && one.own === own)) continue;
       const hex = (value: number): string => `0x${value.toString(16).padStart(8, '0')}`;
-      found ??= `siw refused the FPDU at octet ${fpdu.start} of connection ${fpdu.connection}, which is right: with its PAD and CRC in two pieces, cut behind ${i + 1}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
+      found ??= `siw refused the FPDU at octet ${fpdu.start} of connection ${fpdu.connection}, which is right: with its PAD and CRC in two pieces, cut after ${i + 1}, siw's trailer holds ${hex(field)} and its CRC comes to ${hex(own)}, as its kernel says (F3 of siw 6.1)`;
     }
     trailer.whole(fpdu);
   }

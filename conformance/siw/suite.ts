@@ -40,7 +40,7 @@ const WAIVERS = fileURLToPath(new URL('../waivers/linux-siw-6.1.txt', import.met
 /** The driver's Terminates are mirrored (D7), which would hide everything else; and it needs time between the end of start-up and the first error (K2). */
 const QUIRKS = new Set(['swapped-terminate'] as const);
 const SETTLE_MS = 100;
-/** A plain case that shows, behind a fatal one, whether the peer still connects. */
+/** A plain case that shows, after a fatal one, whether the peer still connects. */
 const AFTERWARDS = 'mpa.fpdu.cut-behind-1';
 /** The kernel writes its complaint a while after the connection has ended. */
 const COMPLAINT_MS = 3000;

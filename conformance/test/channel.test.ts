@@ -38,7 +38,7 @@ async function endOf(channel: Channel): Promise<{ octets: number; end: string | 
 const LAST_WORDS = new Uint8Array(64).fill(7);
 
 describe('the end of a connection, as the probe sees it', () => {
-  it('a reset right behind octets is a reset, though the octets are read first', async () => {
+  it('a reset right after octets is a reset, though the octets are read first', async () => {
     for (let i = 0; i < 20; i++) {
       const { channel, capture } = await against((socket) => {
         socket.write(LAST_WORDS);
@@ -50,7 +50,7 @@ describe('the end of a connection, as the probe sees it', () => {
     }
   });
 
-  it('a FIN right behind octets is a FIN', async () => {
+  it('a FIN right after octets is a FIN', async () => {
     for (let i = 0; i < 20; i++) {
       const { channel, capture } = await against((socket) => void socket.end(LAST_WORDS));
       channel.write(LAST_WORDS);
@@ -75,7 +75,7 @@ describe('the end of a connection, as the probe sees it', () => {
     expect(await endOf(channel)).toEqual({ octets: 64, end: 'fin' });
   });
 
-  it('a FIN behind our own is a FIN', async () => {
+  it('a FIN after our own is a FIN', async () => {
     const { channel } = await against((socket) => void socket.end(LAST_WORDS));
     channel.write(LAST_WORDS);
     channel.finish();

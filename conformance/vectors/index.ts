@@ -16,7 +16,7 @@ interface VectorBase {
   readonly markers: boolean;
   /** Whether CRC is in use; if not, the CRC field holds anything. */
   readonly crc: boolean;
-  /** Distance of the first octet of `hex` from the octet behind the start-up frame; 0 when absent. */
+  /** Distance of the first octet of `hex` from the octet after the start-up frame; 0 when absent. */
   readonly streamOffset?: number;
 }
 
@@ -125,7 +125,7 @@ export interface StartupFields {
   readonly revision: number;
   readonly pdLength: number;
   readonly enhanced?: EnhancedFields;
-  /** The ULP's part, behind the enhanced octets. */
+  /** The ULP's part, after the enhanced octets. */
   readonly privateData: string;
 }
 

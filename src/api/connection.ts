@@ -254,7 +254,7 @@ export class Connection {
 
   /**
    * RDMA Write: local octets into the peer's memory. Settles when the octets have been handed to TCP.
-   * That says nothing of the peer: to know that they are in place, send a message behind, or read.
+   * That says nothing of the peer: to know that they are in place, send a message after them, or read.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
    * connection's error when it ends first

@@ -5,7 +5,7 @@
  * A grant is due when half of the credits have come back, and, so that nobody waits for a peer that keeps messages for long, when one has
  * come back and the peer has none left. Why it cannot stall: a sender without credit has sent all that was granted; as soon as one buffer is
  * free a grant is due, and it goes out when its one reserved queue entry is free. Why it cannot overrun: a grant uses a receive at the
- * sender, but one for less than a half is only made when all the others have been used, so read; and no more than one half fits behind it.
+ * sender, but one for less than a half is only made when all the others have been used, so read; and no more than one half fits after it.
  * At most two are unread.
  */
 import { hi32, lo32, toBigInt } from '../base/u64.ts';

@@ -45,7 +45,7 @@ export interface RnicOptions extends DeviceOptions {
   /** Worker threads; connections are spread over them. Default 1. */
   readonly engines?: number | undefined;
   /**
-   * Microseconds for which the event loop, of the engines' threads and of this one, goes round without sleeping behind what has come from the
+   * Microseconds for which the event loop, of the engines' threads and of this one, goes round without sleeping after what has come from the
    * network or the other thread: the next message then meets nobody asleep. It costs processor time, of which waiting in vain is a small part: polling rests
    * where nothing comes of it. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50, with one processor 0.
    */

@@ -200,7 +200,7 @@ export class Operations {
     this.#qp.postSend({ opcode: 'immediate', immediate: credits.announce(), wrId: GRANT_ID });
   }
 
-  /** Behind everything else, and nothing after it: the peer closes when it has read this. Only when idle: there is an entry free then. */
+  /** After everything else, and nothing after it: the peer closes when it has read this. Only when idle: there is an entry free then. */
   sayFarewell(): void {
     if (this.#ended !== null || this.#qp.state !== 'rts') return;
     this.#quiet = true;

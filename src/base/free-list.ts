@@ -7,7 +7,7 @@ const nothing = (): void => undefined;
 export class FreeList<T> {
   readonly #keep: number;
   readonly #drop: (thing: T) => void;
-  /** What is free, `#list[0..#count)`; behind it stands what was lent last, until something else takes the place. */
+  /** What is free, `#list[0..#count)`; after it stands what was lent last, until something else takes the place. */
   readonly #list: T[] = [];
   #count = 0;
 

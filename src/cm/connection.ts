@@ -228,7 +228,7 @@ export abstract class CmConnection {
     else this.#deliver(event);
   }
 
-  /** The user's code runs behind the present stack, so that what it throws cannot leave the stack half done. */
+  /** The user's code runs after the present stack, so that what it throws cannot leave the stack half done. */
   #deliver(event: CmEvent): void {
     this.context.defer(() => this.#handler!(event));
   }

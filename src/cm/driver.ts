@@ -39,7 +39,7 @@ export class StreamDriver implements PortHandler {
     this.#port = port;
   }
 
-  /** Only behind `drive`. */
+  /** Only after `drive`. */
   get stream(): RdmaStream {
     return this.#stream!;
   }
@@ -58,7 +58,7 @@ export class StreamDriver implements PortHandler {
     this.drain();
   }
 
-  /** Work was posted: drain once behind the present turn, so that a burst of posts becomes few writes. */
+  /** Work was posted: drain once after the present turn, so that a burst of posts becomes few writes. */
   kick(): void {
     if (this.#flushScheduled || this.#closed || this.#stream === null) return;
     this.#flushScheduled = true;

@@ -43,7 +43,7 @@ export interface StreamLink {
   checkEndpoint(endpoint: StreamEndpoint): void;
   accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void;
   reject(privateData: Uint8Array): void;
-  /** Go on behind a `response` event; with a code only to say that Terminate as the first FPDU (ENH-046). */
+  /** Go on after a `response` event; with a code only to say that Terminate as the first FPDU (ENH-046). */
   confirm(code?: number): void;
   close(): void;
   terminate(code: number): void;

@@ -406,7 +406,7 @@ export class CmListener {
     if (!this.#closed) this.#report({ reason: 'accept-error', remoteAddress: undefined, error });
   }
 
-  /** The user's code runs behind the present stack. */
+  /** The user's code runs after the present stack. */
   #report(failure: ListenFailure): void {
     const onFailure = this.#onFailure;
     if (onFailure !== undefined) this.#context.defer(() => onFailure(failure));

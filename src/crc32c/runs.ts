@@ -27,7 +27,7 @@ export interface RunKernel {
    * 512 each time.
    */
   spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): boolean;
-  /** `runs` times (> 0): leave four octets of `source` out, take the 508 behind them. */
+  /** `runs` times (> 0): leave four octets of `source` out, take the 508 after them. */
   collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): boolean;
 }
 

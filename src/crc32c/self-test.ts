@@ -42,7 +42,7 @@ function faultIn(engine: Crc32cEngine, bytes: Uint8Array, values: readonly numbe
 interface Expected {
   /** The check input, then as many octets as the longest length. */
   readonly bytes: Uint8Array;
-  /** For each length, the value of the check input and as many octets behind it. */
+  /** For each length, the value of the check input and as many octets after it. */
   readonly values: readonly number[];
 }
 

@@ -6,7 +6,7 @@
  * 1. Sparse multiples. Let Z(x) = 1 + x^a + x^b + ... + x^n be a multiple of P with few terms. Squaring a polynomial over GF(2) squares
  * each term, (f + g)^2 = f^2 + g^2, so Z(x)^8 = 1 + x^(8a) + x^(8b) + ... + x^(8n), a multiple of P again, whose distances
  * are whole octets. Add y·x^k·Z^8 to the message, with y one octet of it: that octet becomes zero and y is xored into the octets
- * at certain distances behind it. Doing so for every octet from the front, in order, so that what was xored in is taken along, is
+ * at certain distances after it. Doing so for every octet from the front, in order, so that what was xored in is taken along, is
  *
  *     s[i] = m[i] ^ s[i-d1] ^ s[i-d2] ^ ... ^ s[i-n]          (s before the start is 0)
  *
@@ -80,7 +80,7 @@ export const SWIZZLE_REACH = 7;
 
 /**
  * Vectors a round of a sparse stage works on. Two beat four by a third in the second stage: with four the loads come too close
- * behind the stores that they overlap.
+ * after the stores that they overlap.
  */
 const UNROLL = 2;
 const ROUND = 16 * UNROLL;
@@ -163,7 +163,7 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
 }
 
 /**
- * Zero `octets`, at most `limit`, from an address on. In the short stage this is a row of stores up to the limit: the call behind
+ * Zero `octets`, at most `limit`, from an address on. In the short stage this is a row of stores up to the limit: the call after
  * memory.fill takes a tenth of the whole time at 1000 octets.
  */
 function clear(address: Code, octets: Code, limit: number): Code {

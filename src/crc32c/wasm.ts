@@ -40,7 +40,7 @@ export function defineSlicing(module: ModuleBuilder): FunctionReference {
   });
 }
 
-/** Run the register over as many words as there are locals, and move the address behind them. */
+/** Run the register over as many words as there are locals, and move the address after them. */
 function sliceWords(register: Local, address: Local, words: readonly Local[]): Code {
   const loads = words.map((word, index) => {
     const loaded = i32.load(address.get, 4 * index);
@@ -50,7 +50,7 @@ function sliceWords(register: Local, address: Local, words: readonly Local[]): C
   const lookups = words.map((word, index) =>
     [0, 1, 2, 3].map((octet) => lookUp(4 * words.length - 1 - (4 * index + octet), octetOf(word.get, octet))),
   );
-  // Only the first word waits for the register of the round before: its look-ups come last, behind all the others.
+  // Only the first word waits for the register of the round before: its look-ups come last, after all the others.
   const [first = [], ...others] = lookups;
   const independent = others.length > 0 ? [tree(i32.xor, others.flat())] : [];
   return sequence(

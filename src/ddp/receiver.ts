@@ -33,7 +33,7 @@ export interface DdpUlp {
  */
 const current = createSegment();
 
-/** Where the octets received begin in a receiver's list, behind an MSN for each queue. */
+/** Where the octets received begin in a receiver's list, after an MSN for each queue. */
 const RECEIVED = 4;
 
 export class DdpReceiver {
@@ -80,7 +80,7 @@ export class DdpReceiver {
    * RFC 5041 5.4 delivers a message only after all before it (DDP-034). Among untagged messages the MSN sees to that. A Send inside an RDMA
    * Write whose L segment has not come is delivered at once all the same: segments of the two kinds may alternate (DDP-037), Linux siw takes
    * such streams, and a Write has no delivery of its own that the Send could get ahead of. Its octets up to here are in their place, and who
-   * sends a message that tells of a Write sends it behind the Write's last segment.
+   * sends a message that tells of a Write sends it after the Write's last segment.
    */
   #handleUntagged(segment: Segment): number {
     const ulp = this.#ulp;

@@ -35,7 +35,7 @@ import { StagReplica } from './stag-replica.ts';
 
 /**
  * The first news of a turn of the event loop rings at once. The application's thread that has dealt with it and sleeps again before the turn is over is
- * rung at its end, or behind so many reads, a fraction of a millisecond: each time costs both threads as much as several messages.
+ * rung at its end, or after so many reads, a fraction of a millisecond: each time costs both threads as much as several messages.
  */
 const READS_PER_BELL = 16;
 
@@ -78,7 +78,7 @@ export class EngineCore implements PolledSource {
   /** Flushes of this turn of the event loop. */
   #flushes = 0;
   #arrived = false;
-  /** Success of several requests of one connection, one behind the other, is one record. */
+  /** Success of several requests of one connection, one after the other, is one record. */
   #run: CoreLink | null = null;
   #runLength = 0;
 

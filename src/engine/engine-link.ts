@@ -31,7 +31,7 @@ export class EngineLink implements StreamLink {
   #counters: StreamCounters | null = null;
   /** The receive of a shared queue that a message is filling. */
   #filling: ReceiveWqe | null = null;
-  /** Behind a close nothing that is posted goes out. */
+  /** After a close nothing that is posted goes out. */
   #limit = Number.POSITIVE_INFINITY;
   /** Commands that wait behind requests which found no room. */
   readonly #behind: Command[] = [];

@@ -47,7 +47,7 @@ export interface EngineUser {
 export interface EngineOptions {
   readonly crc32c: Crc32cEngineName | 'auto';
   readonly receive: 'onread' | 'data';
-  /** Microseconds that either thread stays awake behind what has come. */
+  /** Microseconds that either thread stays awake after what has come. */
   readonly busyPoll: number;
   readonly stagLimit: number;
   /** A file for all that crosses the connections, in pcap format; one engine only. */

@@ -77,7 +77,7 @@ export class EngineListener implements PortListener, EngineListenHandler {
       }
       this.#state = 'bound';
       this.#ready(this);
-      // Behind the promise that `ready` settles, and what the program does then.
+      // After the promise that `ready` settles, and what the program does then.
       setImmediate(() => this.#begin());
     });
   }

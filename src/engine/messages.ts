@@ -45,7 +45,7 @@ export interface EngineSettings {
 export const REPLY = { FENCE: 0, READY: 1, ENDED: 2 } as const;
 export const REPLY_COUNT = 3;
 
-/** What an engine says last, behind all that has its place in the ring. */
+/** What an engine says last, after all that has its place in the ring. */
 export interface LastWords {
   readonly type: 'ended';
   /** Null if it was not an exception. */

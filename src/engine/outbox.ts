@@ -38,7 +38,7 @@ export class Outbox {
     return this.#waiting.length === 0;
   }
 
-  /** Write a record of `count` words behind its type now or later. Written out: a list of them would be garbage for every completion. */
+  /** Write a record of `count` words after its type now or later. Written out: a list of them would be garbage for every completion. */
   put(type: number, count: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0): void {
     if (this.open && this.#write(type, count, a, b, c, d, e, f)) return;
     this.#waiting.push({ type, count, a, b, c, d, e, f });

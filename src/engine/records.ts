@@ -48,7 +48,7 @@ export interface Elements {
   add(sges: SgeList, stag: number, offset: number, length: number): void;
 }
 
-/** An Atomic, or Immediate Data alone or behind a Write. */
+/** An Atomic, or Immediate Data alone or after a Write. */
 const hasOperands = ({ kind, immediate }: SendWqe): boolean => kind === WORK.ATOMIC || immediate !== IMMEDIATE.NONE;
 
 const isInline = ({ sges }: SendWqe): boolean => sges.count > 0 && sges.first.entry === null;
@@ -196,7 +196,7 @@ export function readReceive({ words }: RecordMemory, at: number, end: number, qu
 
 /** Bits of the flags of a received record. */
 export const RECEIVED = { STATUS: 0xff, TAKEN: 0x100, SOLICITED: 0x200, IMMEDIATE: 0x400 } as const;
-/** Words behind the type in the records from the engine: connection, status, how many; connection; connection, flags, length, STag, Immediate Data. */
+/** Words after the type in the records from the engine: connection, status, how many; connection; connection, flags, length, STag, Immediate Data. */
 export const SENT_WORDS = 3;
 export const TAKEN_WORDS = 1;
 export const RECEIVED_WORDS = 6;

@@ -49,7 +49,7 @@ export function decodeUlpdu(
   judgeControl(ddp, rdmap, expected, problems);
   const header = ddp.tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
   const body = { opcode: opcodeName(rdmap.opcode), ddp, rdmap, payloadLength: length - header, problems };
-  // What has a structure of its own behind the DDP header is short: it is there as a whole or not looked at.
+  // What has a structure of its own after the DDP header is short: it is there as a whole or not looked at.
   if (ddp.tagged || captured < length) return body;
   return { ...body, ...decodeBody(bytes, start + header, length - header, rdmap.opcode, ddp, problems) };
 }
@@ -148,7 +148,7 @@ function decodeBody(
 function judgeFixed(
   ddp: UntaggedFields, length: number, octets: number, id: ProblemId, name: string, problems: Problem[],
 ): void {
-  if (length !== octets) problems.push(problem(id, `${name} of ${length} octets behind the DDP header, not ${octets}`));
+  if (length !== octets) problems.push(problem(id, `${name} of ${length} octets after the DDP header, not ${octets}`));
   if (!ddp.last) problems.push(problem(id, `${name} without L: it is always one segment`));
   if (ddp.mo !== 0) problems.push(problem(id, `${name} at MO ${ddp.mo}, not 0`));
 }

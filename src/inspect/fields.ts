@@ -155,7 +155,7 @@ function addUntagged(builder: Builder, ddp: UntaggedFields): void {
   builder.push('MO', String(ddp.mo), 4);
 }
 
-/** The structure behind the DDP header; returns its octets. */
+/** The structure after the DDP header; returns its octets. */
 function addBody(builder: Builder, event: DecodedFpdu): number {
   const { readRequest, terminate, immediate, atomicRequest, atomicResponse } = event;
   if (readRequest !== undefined) return addReadRequest(builder, readRequest, 'RDMAP');

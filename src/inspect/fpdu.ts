@@ -60,7 +60,7 @@ interface TakenFpdu {
 }
 
 /**
- * Take the FPDU `raw` (exactly its span) apart. `position` is the stream position of its first octet; markers behind the first `captured`
+ * Take the FPDU `raw` (exactly its span) apart. `position` is the stream position of its first octet; markers after the first `captured`
  * octets are not there to be judged.
  */
 export function takeFpdu(raw: Uint8Array, span: FpduSpan, position: number, framing: Framing, captured: number = raw.length): TakenFpdu {

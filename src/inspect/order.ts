@@ -1,7 +1,7 @@
 /**
  * Rules that need more than one FPDU: RFC 5041 4.3, 5.2, 5.3 (MSN, MO, TO, L), RFC 5040 4.4, 5.2, 5.4, 6.1 (reads and their responses,
  * Terminate), RFC 7306 5.2 (atomics), RFC 5044 7.1.2 and RFC 6581 9.2 (who may send first). What was not captured is never held
- * against anybody: behind a gap the expectations begin anew.
+ * against anybody: after a gap the expectations begin anew.
  */
 import { FIRST_MSN, QUEUE_COUNT } from '../ddp/wire.ts';
 import { DEPTH_MASK, DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
@@ -113,7 +113,7 @@ export class OrderChecker {
   check(fpdu: DecodedFpdu): void {
     const side = this.sides[fpdu.direction];
     const { problems } = fpdu;
-    if (side.terminated) problems.push(problem('RDMAP-077', `${fpdu.opcode} behind the Terminate`));
+    if (side.terminated) problems.push(problem('RDMAP-077', `${fpdu.opcode} after the Terminate`));
     if (side.fpdus === 0) this.checkFirst(fpdu, side);
     side.fpdus++;
     const { ddp, rdmap } = fpdu;

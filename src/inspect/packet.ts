@@ -75,9 +75,9 @@ function behindEthertype(bytes: Uint8Array, at: number, end: number): number | N
   return ethertypeThen(bytes, at, end, at + 2);
 }
 
-function ethertypeThen(bytes: Uint8Array, typeAt: number, end: number, behind: number): number | NoSegment {
+function ethertypeThen(bytes: Uint8Array, typeAt: number, end: number, after: number): number | NoSegment {
   let at = typeAt;
-  let next = behind;
+  let next = after;
   for (let i = 0; i < MAX_CHAIN && at + 2 <= end; i++) {
     const type = (bytes[at]! << 8) | bytes[at + 1]!;
     if (type === ETHERTYPE.IPV4 || type === ETHERTYPE.IPV6) return next;
@@ -98,7 +98,7 @@ function parseIpv4(bytes: Uint8Array, at: number, end: number, linkEnd: number):
   const fragment = (bytes[at + 6]! << 8) | bytes[at + 7]!;
   if (bytes[at + 9] !== PROTOCOL_TCP) return { kind: 'other', message: `IP protocol ${bytes[at + 9]}` };
   if ((fragment & 0x3fff) !== 0) return { kind: 'fragment', message: 'an IPv4 fragment of a TCP segment: fragments are not put together' };
-  // A length of 0 is what a capture in front of segmentation offload shows: everything behind belongs to the segment.
+  // A length of 0 is what a capture in front of segmentation offload shows: everything after it belongs to the segment.
   const total = (bytes[at + 2]! << 8) | bytes[at + 3]!;
   const packetEnd = total === 0 ? linkEnd : at + total;
   return parseTcp(bytes, at + header, end, packetEnd, ipv4Text(bytes, at + 12), ipv4Text(bytes, at + 16));

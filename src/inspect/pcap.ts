@@ -8,7 +8,7 @@ import type { OctetQueue } from './octet-queue.ts';
 
 const FILE_HEADER_OCTETS = 24;
 const RECORD_HEADER_OCTETS = 16;
-/** The variant of old patched tcpdumps has an interface index, protocol and packet type behind the usual header. */
+/** The variant of old patched tcpdumps has an interface index, protocol and packet type after the usual header. */
 const PATCHED_EXTRA_OCTETS = 8;
 const MAGIC = { MICRO: 0xa1b2c3d4, NANO: 0xa1b23c4d, PATCHED: 0xa1b2cd34 } as const;
 const LINK_TYPE_MASK = 0xffff;

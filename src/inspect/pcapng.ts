@@ -9,7 +9,7 @@ import type { OctetQueue } from './octet-queue.ts';
 
 const BLOCK = { INTERFACE: 1, OLD_PACKET: 2, SIMPLE_PACKET: 3, ENHANCED_PACKET: 6, SECTION: 0x0a0d0d0a } as const;
 const BYTE_ORDER_MAGIC = 0x1a2b3c4d;
-/** Type and length in front, length behind. */
+/** Type and length in front, length after. */
 const BLOCK_FRAME_OCTETS = 12;
 const BLOCK_FRONT_OCTETS = 8;
 const OPTION = { END: 0, TIME_RESOLUTION: 9, TIME_OFFSET: 14 } as const;

@@ -1,5 +1,5 @@
 /**
- * Does this look like the front of an FPDU? Used to find FPDUs again after a gap, in a capture that starts mid-stream, and behind an
+ * Does this look like the front of an FPDU? Used to find FPDUs again after a gap, in a capture that starts mid-stream, and after an
  * FPDU whose length cannot be trusted. RFC 5041 4 and RFC 5040 figure 4: the first four octets and the length have few lawful values.
  */
 import {
@@ -18,7 +18,7 @@ export const FRONT_OCTETS = 4;
 export const ENOUGH = 3;
 
 /**
- * How strongly `bytes[at..)` looks like ULPDU_Length and the headers behind it: 0 not at all, 1 a tagged front (some 18 bits
+ * How strongly `bytes[at..)` looks like ULPDU_Length and the headers after it: 0 not at all, 1 a tagged front (some 18 bits
  * agree), 3 an untagged front whose queue and length fit (some 80 bits). Needs {@link FRONT_OCTETS}; looks further if `available` allows.
  */
 export function frontEvidence(bytes: Uint8Array, at: number, available: number, expected: ExpectedVersions): number {
@@ -37,19 +37,19 @@ export function frontEvidence(bytes: Uint8Array, at: number, available: number, 
   return queueFits(bytes, at + ULPDU_LENGTH_OCTETS, opcode, row.qn) ? ENOUGH : 0;
 }
 
-function lengthFits(opcode: number, behind: number): boolean {
+function lengthFits(opcode: number, after: number): boolean {
   switch (opcode) {
-    case OPCODE.READ_REQUEST: return behind === READ_REQUEST_OCTETS;
-    case OPCODE.TERMINATE: return behind >= TERMINATE_FIXED_OCTETS && behind <= MAX_CONTROL_ULPDU;
+    case OPCODE.READ_REQUEST: return after === READ_REQUEST_OCTETS;
+    case OPCODE.TERMINATE: return after >= TERMINATE_FIXED_OCTETS && after <= MAX_CONTROL_ULPDU;
     case OPCODE.IMMEDIATE:
-    case OPCODE.IMMEDIATE_SE: return behind === IMMEDIATE_OCTETS;
-    case OPCODE.ATOMIC_REQUEST: return behind === ATOMIC_REQUEST_OCTETS;
-    case OPCODE.ATOMIC_RESPONSE: return behind === ATOMIC_RESPONSE_OCTETS;
-    default: return behind >= 0;
+    case OPCODE.IMMEDIATE_SE: return after === IMMEDIATE_OCTETS;
+    case OPCODE.ATOMIC_REQUEST: return after === ATOMIC_REQUEST_OCTETS;
+    case OPCODE.ATOMIC_RESPONSE: return after === ATOMIC_RESPONSE_OCTETS;
+    default: return after >= 0;
   }
 }
 
-/** A marker may stand between the control octets and the queue number: then the number is looked for behind it. */
+/** A marker may stand between the control octets and the queue number: then the number is looked for after it. */
 function queueFits(bytes: Uint8Array, ulpdu: number, opcode: number, qn: number): boolean {
   const at = ulpdu + UNTAGGED_QN_OFFSET;
   const invalidates = opcode === OPCODE.SEND_INVALIDATE || opcode === OPCODE.SEND_SE_INVALIDATE;

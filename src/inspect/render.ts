@@ -69,7 +69,7 @@ export function renderEvent(style: EventStyle, connection: CapturedConnection, e
 const STAG_NAMES: ReadonlySet<string> = new Set(['stag', 'sinkStag', 'sourceStag', 'invalidateStag']);
 
 /**
- * One event as one line of JSON. FPDUs have an `opcode`; STags and 64-bit values are strings of hexadecimal digits behind `0x`, so that no reader
+ * One event as one line of JSON. FPDUs have an `opcode`; STags and 64-bit values are strings of hexadecimal digits after `0x`, so that no reader
  * rounds them; octets are left out.
  */
 export function renderJson(event: InspectEvent, connection?: CapturedConnection): string {
@@ -125,5 +125,5 @@ function directionLine({ summary }: CapturedConnection, direction: Direction): s
   const { fpdus, octets, payload, skipped, missing, opcodes } = summary.directions[direction];
   const kinds = [...opcodes].map(([name, count]) => `${shortName(name)} ${count}`).join(', ');
   const lost = `${skipped > 0 ? `, ${skipped} octets not decoded` : ''}${missing > 0 ? `, ${missing} not captured` : ''}`;
-  return `${arrow(direction)} ${fpdus} FPDUs, ${octets} octets, ${payload} behind DDP headers${lost}${kinds === '' ? '' : `: ${kinds}`}`;
+  return `${arrow(direction)} ${fpdus} FPDUs, ${octets} octets, ${payload} after DDP headers${lost}${kinds === '' ? '' : `: ${kinds}`}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Finding FPDUs again: in a capture that starts mid-stream, behind a gap, behind an FPDU whose length is wrong. A place counts as
- * found if a plausible front (plausible.ts) has a good CRC behind it, or, where CRC may be off, if enough fronts follow one another.
+ * Finding FPDUs again: in a capture that starts mid-stream, after a gap, after an FPDU whose length is wrong. A place counts as
+ * found if a plausible front (plausible.ts) has a good CRC after it, or, where CRC may be off, if enough fronts follow one another.
  * RFC 5044 4.3 makes markers point at ULPDU_Length, which finds their phase where the start-up frame was not captured.
  */
 import { CRC_OCTETS, MARKER_OCTETS, MARKER_SPACING } from '../mpa/wire.ts';
@@ -120,7 +120,7 @@ export class AlignmentSearch {
     return this.judgePhases(0, position, phases, crc, 'no', final);
   }
 
-  /** Distances behind `offset`, where ULPDU_Length may be, at which something looks like the marker that belongs there. */
+  /** Distances after `offset`, where ULPDU_Length may be, at which something looks like the marker that belongs there. */
   private phasesWithin(offset: number): number[] {
     const { bytes, head, length } = this.queue;
     const at = head + offset;

@@ -26,11 +26,11 @@ const VERSION_ONE: ExpectedVersions = { ddp: 1, rdmap: 1 };
 interface StreamDecoderOptions {
   readonly direction: Direction;
   readonly emit: (event: InspectEvent) => void;
-  /** Where the octets begin: with a start-up frame, behind one, or anywhere. */
+  /** Where the octets begin: with a start-up frame, after one, or anywhere. */
   readonly begin: 'startup' | 'fpdu' | 'unknown';
   /** Needed with `begin: 'fpdu'`: what the start-up frames agreed. */
   readonly framing?: Framing;
-  /** Distance of the first octet from the octet behind the start-up frame, with `begin: 'fpdu'`. */
+  /** Distance of the first octet from the octet after the start-up frame, with `begin: 'fpdu'`. */
   readonly position?: number;
   readonly budget?: OctetBudget;
 }
@@ -134,7 +134,7 @@ export class StreamDecoder {
     return true;
   }
 
-  /** The FPDU at the queue's head lacks the `missing` octets behind what waits, or some of them: returns how many lie behind it. */
+  /** The FPDU at the queue's head lacks the `missing` octets after what waits, or some of them: returns how many lie after it. */
   private takeCut(missing: number): number {
     const { bytes, head, length } = this.queue;
     const framing = this.framing!;
@@ -397,7 +397,7 @@ export class StreamDecoder {
     return final;
   }
 
-  /** A start-up frame in a stream whose own was not seen: behind streaming mode data (MPA-043), or the stream is used anew. */
+  /** A start-up frame in a stream whose own was not seen: after streaming mode data (MPA-043), or the stream is used anew. */
   private findKey(): { offset: number; kind: 'request' | 'reply' } | undefined {
     if (this.framing !== undefined) return undefined;
     const { bytes, head, tail } = this.queue;

@@ -6,7 +6,7 @@ interface DirectionSummary {
   fpdus: number;
   /** Octets on the stream: start-up frame and FPDUs, markers included. */
   octets: number;
-  /** Octets behind DDP headers. */
+  /** Octets after DDP headers. */
   payload: number;
   /** Octets passed over, and those the capture does not have. */
   skipped: number;

@@ -61,7 +61,7 @@ export class TcpStream {
     this.history = new TcpHistory(historyBudget);
   }
 
-  /** True if the octet behind SYN was captured or is known. */
+  /** True if the octet after SYN was captured or is known. */
   get started(): boolean {
     return this.base !== undefined;
   }
@@ -71,7 +71,7 @@ export class TcpStream {
     this.base ??= seq >>> 0;
   }
 
-  /** Is `seq` the number behind this stream's SYN? Tells a repeated SYN from that of a new connection. */
+  /** Is `seq` the number after this stream's SYN? Tells a repeated SYN from that of a new connection. */
   beganAt(seq: number): boolean {
     return this.base === seq >>> 0;
   }

@@ -1,6 +1,6 @@
 /**
  * What the decoder gives out. Everything is plain data; STags and identifiers are numbers, 64-bit values bigints. Positions count
- * octets of one direction's TCP stream from the first octet behind its start-up frame (MPA-041), or, in a capture that
+ * octets of one direction's TCP stream from the first octet after its start-up frame (MPA-041), or, in a capture that
  * starts later, from the first octet captured.
  */
 import type { StartupFrame } from '../mpa/wire.ts';
@@ -108,7 +108,7 @@ export interface DecodedUlpdu {
   readonly immediate?: bigint;
   readonly atomicRequest?: AtomicRequestFields;
   readonly atomicResponse?: AtomicResponseFields;
-  /** Octets behind the DDP header. */
+  /** Octets after the DDP header. */
   readonly payloadLength: number;
   readonly problems: Problem[];
 }
@@ -126,7 +126,7 @@ export interface DecodedFpdu extends DecodedUlpdu {
   readonly padLength: number;
   readonly markers: readonly MarkerSeen[];
   readonly crc: CrcSeen;
-  /** Octets that the capture has, if it lacks some: those behind them are 0 in `raw` and `ulpdu`, and the CRC cannot be judged. */
+  /** Octets that the capture has, if it lacks some: those after them are 0 in `raw` and `ulpdu`, and the CRC cannot be judged. */
   readonly captured?: number;
   /** The octets as they stood on the stream, a marker directly in front included. */
   readonly raw: Uint8Array;

@@ -76,7 +76,7 @@ export abstract class Deframer {
   #need = 0;
   /** The missing part of the held FPDU, offered for the next read. */
   #offered: Uint8Array | null = null;
-  /** Where among the markers the stream stands behind the FPDUs consumed, see {@link markerPhase}. */
+  /** Where among the markers the stream stands after the FPDUs consumed, see {@link markerPhase}. */
   phase = 0;
 
   constructor(crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool) {
@@ -103,7 +103,7 @@ export abstract class Deframer {
   protected abstract process(bytes: Uint8Array, at: number, total: number): number;
 
   /**
-   * Where the next read had best land: behind what is held of a large FPDU, up to its end, so that it becomes whole without a copy. Null
+   * Where the next read had best land: after what is held of a large FPDU, up to its end, so that it becomes whole without a copy. Null
    * if any memory will do. The memory stays ours until `dispose`.
    */
   readTarget(): Uint8Array | null {
@@ -113,7 +113,7 @@ export abstract class Deframer {
     return this.#offered;
   }
 
-  /** Take `bytes[start..end)`. Stops at the first error; nothing behind it is passed on (MPA-073). */
+  /** Take `bytes[start..end)`. Stops at the first error; nothing after it is passed on (MPA-073). */
   handleBytes(bytes: Uint8Array, start: number, end: number): number {
     let at = start;
     if (this.#held > 0) {
@@ -248,9 +248,9 @@ class MarkerDeframer extends Deframer {
       if (phase === 0) {
         const pointer = ((bytes[from + 2]! << 8) | bytes[from + 3]!) & FPDUPTR_MASK;
         // MPA-104: 0 in front of ULPDU_Length, else the distance back to it. `from - lengthField` is negative only for the former.
-        // MPA-091: behind a ULPDU near 65535 octets the distance outgrows the field and stands there modulo 2^16.
+        // MPA-091: after a ULPDU near 65535 octets the distance outgrows the field and stands there modulo 2^16.
         if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;
-        // The run behind a marker that stands in front of ULPDU_Length begins with it; only whole runs go together.
+        // The run after a marker that stands in front of ULPDU_Length begins with it; only whole runs go together.
         const runs = Math.floor((end - from) / MARKER_SPACING);
         if (runs > 1 && this.#runs?.collect(bytes, from, gathered, taken, runs) === true) {
           if (markersWrong(bytes, from + MARKER_SPACING, runs - 1, lengthField)) return TERM.MPA_MARKER;

@@ -71,7 +71,7 @@ export abstract class Framer {
     this.position += octets;
   }
 
-  /** ULPDU_Length in front and zero PAD behind (MPA-065, MPA-067); returns the octets of both with the ULPDU. */
+  /** ULPDU_Length in front and zero PAD after (MPA-065, MPA-067); returns the octets of both with the ULPDU. */
   protected frame(bytes: Uint8Array, at: number, ulpduLength: number): number {
     bytes[at] = ulpduLength >>> 8;
     bytes[at + 1] = ulpduLength;
@@ -80,7 +80,7 @@ export abstract class Framer {
     return body;
   }
 
-  /** The CRC field behind the covered octets, least significant octet first (MPA-069); zero where CRC is off (MPA-057). */
+  /** The CRC field after the covered octets, least significant octet first (MPA-069); zero where CRC is off (MPA-057). */
   protected seal(stage: Stage, from: number, to: number): void {
     const value = this.crc === null ? 0 : this.crc.update(0, stage.bytes, from, to);
     stage.view.setUint32(to, value, true);

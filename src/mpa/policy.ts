@@ -54,7 +54,7 @@ export interface ConnectionPolicy {
   /** `strict`: as responder send nothing before an FPDU has been received (MPA-028). `relaxed`: send at once, as some stock tools expect. */
   readonly responder: 'strict' | 'relaxed';
   /**
-   * Relaxed responder: how long to hold the first FPDU behind the Reply, ms. Linux siw takes octets that arrive together with the
+   * Relaxed responder: how long to hold the first FPDU after the Reply, ms. Linux siw takes octets that arrive together with the
    * Reply for a protocol error.
    */
   readonly responderDelay: number;
@@ -67,15 +67,15 @@ export interface ConnectionPolicy {
    * anew with each write that the system has taken whole (256 KiB at the most), and with what comes in for our own Reads: a close waits for
    * work that goes on (DDP-059). In all the end may take this time once, and once more for each Read or Atomic of either side and each 64 KiB
    * that were left when it began, so that a peer which only trickles does not hold the connection for ever. What the system's own
-   * buffers hold behind the last write has this time once.
+   * buffers hold after the last write has this time once.
    */
   readonly closeTimeout: number;
   /**
-   * Initiator: after this many ms without any octet behind our first FPDU send one zero-length RDMA Write, which wakes a Linux siw
+   * Initiator: after this many ms without any octet after our first FPDU send one zero-length RDMA Write, which wakes a Linux siw
    * responder that missed the first FPDUs. 0 never does.
    */
   readonly silentPeerNudge: number;
-  /** Let an untagged message go between segments of a long Read Response. Off keeps messages whole, one behind the other. */
+  /** Let an untagged message go between segments of a long Read Response. Off keeps messages whole, one after the other. */
   readonly interleave: boolean;
 }
 

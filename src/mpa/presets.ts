@@ -10,7 +10,7 @@ export type PresetName = 'siw' | 'softiwarp' | 'chelsio' | 'intel' | 'strict';
 /** The presets, by name; give the name as `preset`, or spread one into a policy. */
 export const PRESETS: Readonly<Record<PresetName, Readonly<Partial<ConnectionPolicy>>>> = {
   /**
-   * Linux siw. As responder it picks the Write RTR by itself, serves 128 reads, and can miss the first FPDUs behind its Reply until another
+   * Linux siw. As responder it picks the Write RTR by itself, serves 128 reads, and can miss the first FPDUs after its Reply until another
    * octet comes: the nudge brings one.
    */
   siw: { rtrOffered: ['write', 'read'], rtrAccepted: ['write', 'read'], maxIrd: 128, silentPeerNudge: 200 },

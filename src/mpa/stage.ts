@@ -27,14 +27,14 @@ export class Stage {
     return this.end + this.#lent;
   }
 
-  /** Put `bytes[from..from + octets)` behind what is there, without a copy. The memory must not change until the port has taken it. */
+  /** Put `bytes[from..from + octets)` after what is there, without a copy. The memory must not change until the port has taken it. */
   lend(bytes: Uint8Array, from: number, octets: number): void {
     this.seal();
     this.chunks[this.count++] = bytes.subarray(from, from + octets);
     this.#lent += octets;
   }
 
-  /** Make the own octets behind the last chunk a chunk. */
+  /** Make the own octets after the last chunk a chunk. */
   seal(): void {
     if (this.end === this.#cut) return;
     this.chunks[this.count++] = this.#cut === 0 ? this.#beginning() : this.bytes.subarray(this.#cut, this.end);

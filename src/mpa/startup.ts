@@ -2,7 +2,7 @@
  * MPA connection set-up in both roles, without I/O: RFC 5044 7.1 and RFC 6581. Read RFC 5044 7.1.2 and RFC 6581 9 first; the state
  * tables are drawn in docs/state-machines.md.
  *
- * Feed octets with `handleBytes`, which stops behind the frame: what follows is the beginning of full operation (MPA-041).
+ * Feed octets with `handleBytes`, which stops after the frame: what follows is the beginning of full operation (MPA-041).
  */
 import { NO_BYTES } from '../base/copy.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
@@ -66,7 +66,7 @@ export class StartupFrameReader {
     return this.#have > 0;
   }
 
-  /** Take octets up to the end of the frame; returns the index behind the last one taken. Stops at the first octet that is wrong. */
+  /** Take octets up to the end of the frame; returns the index after the last one taken. Stops at the first octet that is wrong. */
   push(bytes: Uint8Array, start: number, end: number): number {
     frameBytes.set(this.#kept);
     let at = start;

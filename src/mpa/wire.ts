@@ -71,7 +71,7 @@ export interface LegacyDepths {
   readonly ord: number;
 }
 
-/** A decoded start-up frame. `privateData` is the ULP's part only, behind the enhanced octets. */
+/** A decoded start-up frame. `privateData` is the ULP's part only, after the enhanced octets. */
 export interface StartupFrame {
   /** Which key it begins with. */
   readonly kind: 'request' | 'reply';
@@ -149,7 +149,7 @@ export function startupPdLength(bytes: Uint8Array, at: number): number {
 
 /** Octets of ULPDU_Length in front of the ULPDU. */
 export const ULPDU_LENGTH_OCTETS = 2;
-/** Octets of the CRC32c behind the PAD, least significant octet first (MPA-069). */
+/** Octets of the CRC32c after the PAD, least significant octet first (MPA-069). */
 export const CRC_OCTETS = 4;
 /** ULPDU_Length is 16 bits: a receiver handles all of it (MPA-091), a sender stays at {@link MAX_MULPDU}. */
 export const MAX_ULPDU_FIELD = 0xffff;
@@ -171,7 +171,7 @@ export const FPDUPTR_MASK = 0xfffc;
 export const MAX_PAD_OCTETS = 3;
 
 /**
- * PAD octets behind a ULPDU of this length (MPA-066).
+ * PAD octets after a ULPDU of this length (MPA-066).
  *
  * @example
  * padOctets(17); // 1: 2 + 17 + 1 is a multiple of 4
@@ -202,7 +202,7 @@ export function markerPhase(position: number): number {
  */
 export function markersWithin(position: number, octets: number): number {
   const phase = markerPhase(position);
-  // The first data octet stands behind `lead` data octets' worth of room to the next marker position.
+  // The first data octet stands after `lead` data octets' worth of room to the next marker position.
   const lead = phase === 0 ? 0 : MARKER_SPACING - phase;
   return octets <= lead ? 0 : 1 + Math.floor((octets - lead - 1) / MARKER_RUN);
 }

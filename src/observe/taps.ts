@@ -28,7 +28,7 @@ function tapped(port: Port, role: PortRole, scheduler: Scheduler): Port {
   return [...makers].reduce((inner, maker) => tap(scheduler, (info) => maker(info, epoch))(inner, role), port);
 }
 
-/** A look that fails must not break what is looked at: its error is thrown at the process, behind the stack. */
+/** A look that fails must not break what is looked at: its error is thrown at the process, after the stack. */
 export function guarded(look: () => void): void {
   try {
     look();

@@ -1,5 +1,5 @@
 /**
- * What stands behind the headers of Read Requests, Atomic Requests and Atomic Responses: RFC 5040 4.4, RFC 7306 5.2. Offsets are in wire.ts.
+ * What stands after the headers of Read Requests, Atomic Requests and Atomic Responses: RFC 5040 4.4, RFC 7306 5.2. Offsets are in wire.ts.
  */
 import { addHi, addLo } from '../base/u64.ts';
 import type { InboundRequest } from './reads.ts';

@@ -29,7 +29,7 @@ function kindOf(opcode: number): number {
 
 const KIND_OF: readonly number[] = Array.from({ length: OPCODE.ATOMIC_RESPONSE + 1 }, (_, opcode) => kindOf(opcode));
 
-/** Where the counts of what was sent begin, behind those of what was received. */
+/** Where the counts of what was sent begin, after those of what was received. */
 const SENT = 8;
 
 /**

@@ -38,7 +38,7 @@ export function gather(sges: SgeList, position: number, target: Octets, at: numb
   }
 }
 
-/** Copy `octets` from `source[at]` to `mo` octets behind the list's beginning, which is usable. */
+/** Copy `octets` from `source[at]` to `mo` octets after the list's beginning, which is usable. */
 export function scatter(sges: SgeList, source: Octets, at: number, mo: number, octets: number): void {
   let skip = mo;
   let from = at;

@@ -11,7 +11,7 @@ import { READ_REQUEST, READ_REQUEST_OCTETS } from './wire.ts';
 /** One inbound request waiting for its answer. */
 export class InboundRequest {
   kind: 'read' | 'atomic' = 'read';
-  /** The one behind it in the queue. */
+  /** The one after it in the queue. */
   next: InboundRequest | null = null;
   /** Headers as they came, for a Terminate (RDMAP-074). */
   readonly headers: Uint8Array = new Uint8Array(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);

@@ -36,7 +36,7 @@ import { WORK, type ReceiveQueue, type ReceiveWqe, type SendWqe, type WorkOwner 
 
 /** Added to a code: the error is on a delivered message, so a Read Request's own header belongs into the Terminate (RDMAP-074). */
 export const DELIVERED = 0x2_0000;
-/** Added to a code: the Terminate takes the place of the faulty response, behind those still owed (VERBS-069). */
+/** Added to a code: the Terminate takes the place of the faulty response, after those still owed (VERBS-069). */
 export const IN_TURN = 0x4_0000;
 /** A malformed Terminate: end the stream without an answer (RDMAP-081). */
 export const SILENT = 0x8_0000;
@@ -171,7 +171,7 @@ export class Receiver implements DdpUlp {
     if (wqe !== null) {
       wqe.responded = true;
       if (wqe.local !== null) {
-        // Read with local invalidate: behind the placement, before the completion (VERBS-102).
+        // Read with local invalidate: after the placement, before the completion (VERBS-102).
         const status = wqe.local.run();
         if (status !== 'success') {
           wqe.status = status;
@@ -218,7 +218,7 @@ export class Receiver implements DdpUlp {
 
   capacity(qn: number): number {
     // Immediate Data brings its own eight octets and does not touch the buffer; other queues have fixed-size messages.
-    if (qn === QN.TERMINATE) return MAX_MESSAGE; // octets behind what a Terminate announces are dropped (protocol-notes 2.3)
+    if (qn === QN.TERMINATE) return MAX_MESSAGE; // octets after what a Terminate announces are dropped (protocol-notes 2.3)
     if (qn !== QN.SEND) return ATOMIC_REQUEST_OCTETS;
     return this.#receive === null ? 0 : Math.max(this.#receive.sges.total, this.#immediate ? IMMEDIATE_OCTETS : 0);
   }

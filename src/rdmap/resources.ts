@@ -1,6 +1,6 @@
 /**
  * What the streams of a thread share. A thread has one set for each CRC engine, not one for each device: what a device of its own kept free would be
- * lost to the engine's memory with it, and behind a few hundred devices, opened one after the other, no stage would lie where CRCs are made in place.
+ * lost to the engine's memory with it, and after a few hundred devices, opened one after the other, no stage would lie where CRCs are made in place.
  */
 import type { Crc32cEngine } from '../crc32c/engine.ts';
 import { FreeListSlabPool } from '../mpa/deframer.ts';

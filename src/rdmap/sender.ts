@@ -72,14 +72,14 @@ export class Sender extends SegmentWriter {
   #responding: InboundRequest | null = null;
   #quantum = 0;
   #responseServedLast = false;
-  /** Queue position behind which nothing is sent any more; null while there is no such. */
+  /** Queue position after which nothing is sent any more; null while there is no such. */
   #lastPost: number | null = null;
   /** Payload octets of the message being sent that are in segments already. */
   #sent = 0;
-  /** Writes that the port has and has not confirmed, two at most; and the stream position behind the last of them. */
+  /** Writes that the port has and has not confirmed, two at most; and the stream position after the last of them. */
   #handedOut = 0;
   #handedPosition: number = WIDE_ZERO;
-  /** Queue positions behind the last entry that is done with the last write that was confirmed, and with each of those two. */
+  /** Queue positions after the last entry that is done with the last write that was confirmed, and with each of those two. */
   #confirmed = 0;
   #firstEnd = 0;
   #secondEnd = 0;
@@ -148,13 +148,13 @@ export class Sender extends SegmentWriter {
     this.#lastPost = this.#endpoint.sq.head;
   }
 
-  /** The queue position behind the last entry that may be sent. No getter: V8 asks its runtime for a private one at each use, compiled or not. */
+  /** The queue position after the last entry that may be sent. No getter: V8 asks its runtime for a private one at each use, compiled or not. */
   #workEnd(): number {
     const { head } = this.#endpoint.sq;
     return this.#lastPost === null ? head : Math.min(head, this.#lastPost);
   }
 
-  /** Put the Terminate at the head of everything, at the next segment boundary; or behind the responses already owed (VERBS-069). */
+  /** Put the Terminate at the head of everything, at the next segment boundary; or after the responses already owed (VERBS-069). */
   requestTerminate(info: TerminateInfo, afterResponses: boolean): void {
     if (this.#terminate !== null) return; // the first error wins (RDMAP-075)
     this.#terminate = info;
@@ -215,7 +215,7 @@ export class Sender extends SegmentWriter {
   // ------------------------------------------------------------------------------------------------- choosing work
 
   /**
-   * The entry that may be started now, or null. Local operations in front of it send nothing (VERBS-104) and take effect before anything behind them
+   * The entry that may be started now, or null. Local operations in front of it send nothing (VERBS-104) and take effect before anything after them
    * (VERBS-100): they are done here.
    */
   #nextWork(): SendWqe | null {
@@ -225,7 +225,7 @@ export class Sender extends SegmentWriter {
     while (this.fault === null && sq.next < end) {
       const wqe = sq.slot(sq.next);
       if (wqe.kind !== WORK.LOCAL) {
-        // VERBS-098: a fenced entry, and all behind it, waits for the reads in front.
+        // VERBS-098: a fenced entry, and all after it, waits for the reads in front.
         if (wqe.fence && requests.outstanding > 0) return null;
         if (!isRequest(wqe)) return wqe;
         return requests.outstanding < this.ord || this.ord === 0 ? wqe : null; // VERBS-072
@@ -487,13 +487,13 @@ export class Sender extends SegmentWriter {
     else this.#secondEnd = end;
   }
 
-  /** Local work stands behind a write that has been handed out and in front of all that will be: it waits for nothing else. */
+  /** Local work stands after a write that has been handed out and in front of all that will be: it waits for nothing else. */
   #doneBetweenWrites(): void {
     if (this.#handedOut === 0) this.sweep();
     else this.#endWith(this.#endpoint.sq.next);
   }
 
-  /** The queue position behind the last entry that is all in segments. */
+  /** The queue position after the last entry that is all in segments. */
   #segmented(): number {
     const { next } = this.#endpoint.sq;
     return this.#sending === null ? next : next - 1;
@@ -502,7 +502,7 @@ export class Sender extends SegmentWriter {
   /** Complete, in posting order (RDMAP-094), what the port has taken and what has been answered. */
   sweep(): void {
     const { sq, owner } = this.#endpoint;
-    // With nothing on the way to the port only local work can stand behind the last write: that is done.
+    // With nothing on the way to the port only local work can stand after the last write: that is done.
     const nothingOut = this.#handedOut === 0 && this.framer.position === this.#handedPosition;
     const end = nothingOut ? this.#segmented() : this.#confirmed;
     while (sq.tail < end) {

@@ -5,7 +5,7 @@ import { createStage, type Stage } from '../mpa/stage.ts';
 
 /**
  * Octets of a stage, which is one write: two TCP segments of the loopback interface (65483 octets each), less what keeps stages apart by
- * whole words. 64 KiB is one such segment and a little one behind it, and each write may have to wake the peer, which costs more than the
+ * whole words. 64 KiB is one such segment and a little one after it, and each write may have to wake the peer, which costs more than the
  * octets; at twice that 1 MiB Reads without CRC gained 1.3 to 1.8, Writes with markers 1.2 to 1.4, and CRC on a little. Two stages of
  * 128 KiB still stay in the second-level cache; four of 256 KiB, tried with the prototypes, fell out of it and cost a quarter.
  */

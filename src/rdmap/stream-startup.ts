@@ -11,7 +11,7 @@ import { MpaInitiator, MpaResponder, type StartupFailure } from '../mpa/startup.
 import type { StartupFrame } from '../mpa/wire.ts';
 import type { StreamEvent } from './stream-types.ts';
 
-/** Octets that may wait behind a start-up frame while the ULP decides; more is an abuse. One socket read's worth. */
+/** Octets that may wait after a start-up frame while the ULP decides; more is an abuse. One socket read's worth. */
 const MAX_EARLY_OCTETS = 65_536;
 /** Room made for the first of them: a small FPDU or two. It doubles from there. */
 const FIRST_ROOM = 512;
@@ -102,7 +102,7 @@ export class StreamStartup {
     this.#responder?.fail('lost', 'truncated');
   }
 
-  /** Octets behind a start-up frame while the ULP decides are kept as the beginning of full operation (MPA-026, MPA-037); false if too many. */
+  /** Octets after a start-up frame while the ULP decides are kept as the beginning of full operation (MPA-026, MPA-037); false if too many. */
   keepEarly(bytes: Uint8Array, at: number, end: number): boolean {
     const before = this.#earlyOctets;
     const now = before + end - at;

@@ -203,7 +203,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
         this.#handleFpdus(bytes, at, end);
         break;
       case 'closing':
-        // VERBS-043: after our FIN nothing may arrive any more; behind the peer's FIN nothing can.
+        // VERBS-043: after our FIN nothing may arrive any more; after the peer's FIN nothing can.
         this.#abort('bad-close');
         break;
       default: // leaving, terminating, closed: read and dropped, so that no reset destroys our last words (VERBS-053, DDP-054)
@@ -309,7 +309,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     const operation = this.#operation;
     if (operation === null || this.#ended || this.writing) return null;
     if (this.state !== 'operational' && this.state !== 'draining' && this.state !== 'terminating') return null;
-    // Asked once or twice behind every input, and mostly there is nothing: a stage is not taken for that.
+    // Asked once or twice after every input, and mostly there is nothing: a stage is not taken for that.
     const { sender } = operation;
     if (sender.idle) return null;
     const stage = this.#config.resources.stages.acquire();
@@ -460,7 +460,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     this.#terminateWith(plainTerminate(code), false); // MPA-074: MPA leaves the close to us
   }
 
-  /** An error on an incoming segment: the first one is reported, everything behind it is dropped (RDMAP-073, RDMAP-075, DDP-054). */
+  /** An error on an incoming segment: the first one is reported, everything after it is dropped (RDMAP-073, RDMAP-075, DDP-054). */
   #inboundFault(code: number): void {
     const terminate = this.#operation!.terminateFor(code);
     if (terminate !== null) {
@@ -562,7 +562,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   }
 
   /**
-   * Watch for a silent responder: Linux siw can miss the first FPDUs behind its Reply, and any later octet wakes it (protocol-notes 3.6). Armed
+   * Watch for a silent responder: Linux siw can miss the first FPDUs after its Reply, and any later octet wakes it (protocol-notes 3.6). Armed
    * once, by the first FPDU that has left.
    */
   #armNudge(): void {

@@ -75,7 +75,7 @@ export function terminateForRead(packed: number, segmentLength: number, ddpHeade
   return { ...base('local', packed), segmentLength, ddpHeader, rdmapHeader };
 }
 
-/** Octets of the Terminate payload (behind the DDP header). */
+/** Octets of the Terminate payload (after the DDP header). */
 export function terminateOctets(info: TerminateInfo): number {
   return (
     TERMINATE_FIXED_OCTETS +
@@ -110,7 +110,7 @@ export function putTerminate(bytes: Uint8Array, at: number, info: TerminateInfo)
 
 /**
  * Parse a Terminate payload. By the control bits and the T bit of the included header, never by type or layer; trailing octets and an
- * R bit without enough octets behind it are tolerated (protocol-notes 2.3). Null if it is too short to name an error (RDMAP-081).
+ * R bit without enough octets after it are tolerated (protocol-notes 2.3). Null if it is too short to name an error (RDMAP-081).
  */
 export function parseTerminate(bytes: Uint8Array, at: number, length: number): TerminateInfo | null {
   if (length < TERMINATE_FIXED_OCTETS) return null;

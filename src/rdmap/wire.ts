@@ -1,6 +1,6 @@
 /**
  * RDMAP on the wire: RFC 5040 4, RFC 7306 4 to 6. The one place for RDMAP's opcodes and offsets; header offsets count from the first
- * octet behind the DDP header.
+ * octet after the DDP header.
  */
 import { QN } from '../ddp/wire.ts';
 
@@ -149,7 +149,7 @@ export const TERMINATE_CONTROL = {
 } as const;
 /** Octets of the DDP Segment Length field. */
 export const SEGMENT_LENGTH_OCTETS = 2;
-/** Length field, untagged DDP header, Read Request header behind the fixed part. */
+/** Length field, untagged DDP header, Read Request header after the fixed part. */
 export const MAX_TERMINATE_OCTETS = 52;
 
 /** The largest ULPDU that fits every header-only message. */

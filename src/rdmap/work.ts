@@ -94,7 +94,7 @@ class SgeElement {
 export class SgeList extends SgeElement {
   count = 0;
   total = 0;
-  /** The elements behind the first, as many as were ever needed. */
+  /** The elements after the first, as many as were ever needed. */
   #more: SgeElement[] | null = null;
 
   /** Element 0, if there is one. */
@@ -133,7 +133,7 @@ export interface PostedMemory {
   settled(): void;
 }
 
-/** Immediate Data of a send queue entry: none, owed behind the payload, or being sent now. */
+/** Immediate Data of a send queue entry: none, owed after the payload, or being sent now. */
 export const IMMEDIATE = { NONE: 0, AFTER: 1, NOW: 2 } as const;
 
 /** Who is told about taken and finished entries: the queue pair. */
@@ -156,7 +156,7 @@ class Operands {
   compareMaskLo = 0;
 }
 
-/** What an entry does to our own memory: all there is to it for WORK.LOCAL, and behind the response of a Read with local invalidate. */
+/** What an entry does to our own memory: all there is to it for WORK.LOCAL, and after the response of a Read with local invalidate. */
 export interface LocalWork {
   /** Does it, tells how it went. */
   readonly run: () => WcStatus;
@@ -180,7 +180,7 @@ export class SendWqe extends SgeList {
   signaled = true;
   fence = false;
   immediate: number = IMMEDIATE.NONE;
-  /** The Immediate Data behind a Write asks for a solicited event. */
+  /** The Immediate Data after a Write asks for a solicited event. */
   solicited = false;
   #stag = 0;
   #toHi = 0;

@@ -47,7 +47,7 @@ const MAX_CONTROLS = 4;
 /**
  * How long the connection outlives our DISCONNECT, if the peer does not end it. librdmacm goes on to Write windows until its program has
  * read our last data and that message (27 ms on an emulated machine, many times that on a busy one); if our FIN comes in between, siw loses
- * the Send behind such a Write and the program waits for ever. A peer that reads ends within this; one that does not, not at all.
+ * the Send after such a Write and the program waits for ever. A peer that reads ends within this; one that does not, not at all.
  */
 export const LINGER_MS = 2000;
 

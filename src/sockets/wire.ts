@@ -36,7 +36,7 @@ export interface ConnectionData {
   readonly iomap: boolean;
   /** Data messages that may be sent before more are granted. */
   readonly credits: number;
-  /** Entries of the list of mapped buffers, behind those of the list of receive buffers. */
+  /** Entries of the list of mapped buffers, after those of the list of receive buffers. */
   readonly iomapSize: number;
   readonly targetSgl: RemoteMemory;
   readonly dataBuffer: RemoteMemory;

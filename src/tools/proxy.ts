@@ -64,7 +64,7 @@ class GatheredOutput {
     if (this.#waiting.length > OUTPUT_OCTETS) this.flush();
   }
 
-  /** Standard error, behind what was written before. */
+  /** Standard error, after what was written before. */
   tell(text: string): void {
     this.flush();
     process.stderr.write(text);

@@ -14,7 +14,7 @@ import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
 const DEFAULT_PORT = 7174;
 const DEFAULT_SIZE = 64;
-/** The stock tool's limits: room for the longest `rping-data-<n>: ` in front, 64 KiB less one behind. */
+/** The stock tool's limits: room for the longest `rping-data-<n>: ` in front, 64 KiB less one after. */
 const MIN_SIZE = 23;
 const MAX_SIZE = 65_535;
 const MESSAGE_OCTETS = 16;

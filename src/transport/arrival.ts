@@ -23,7 +23,7 @@ class ArrivalPort extends PassingPort {
   }
 }
 
-/** Calls `arrived` behind each delivery of every port. */
+/** Calls `arrived` after each delivery of every port. */
 export function arrivals(arrived: () => void): PortMiddleware {
   return (port) => new ArrivalPort(port, arrived);
 }

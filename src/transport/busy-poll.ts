@@ -32,7 +32,7 @@ const FIRST_REST = 8;
 const LONGEST_REST = 16_384;
 /** Each KiB of octets counts as one more. */
 const ARRIVAL_BITS = 10;
-/** Behind a rest of at least so many arrivals a trial lasts so many milliseconds at least, in which the system's scheduler looks around. */
+/** After a rest of at least so many arrivals a trial lasts so many milliseconds at least, in which the system's scheduler looks around. */
 const LONG_TRIAL_FROM = 64;
 const LONG_TRIAL_MS = 2;
 
@@ -65,7 +65,7 @@ export class BusyPoll {
   #credit = CREDIT;
   /** Arrivals to let pass without polling. */
   #skip = 0;
-  /** This is a trial behind a long rest, and nothing has come yet. */
+  /** This is a trial after a long rest, and nothing has come yet. */
   #longTrial = false;
   #nextRest = FIRST_REST;
 

@@ -132,7 +132,7 @@ class Script {
   }
 }
 
-/** A write on its way, or the end behind the writes. */
+/** A write on its way, or the end after the writes. */
 interface Outgoing {
   chunks: Uint8Array[];
   readonly receipt: Receipt | 'end';
@@ -273,7 +273,7 @@ class FaultPort extends HoldingPort {
     }
   }
 
-  /** Passes on what may pass of a write, and lets the fault behind that strike. */
+  /** Passes on what may pass of a write, and lets the fault after that strike. */
   #send(write: Outgoing, receipt: Receipt): void {
     const octets = write.chunks.reduce((sum, chunk) => sum + chunk.length, 0);
     const passable = this.#outbound.passable(octets);
@@ -350,7 +350,7 @@ class FaultPort extends HoldingPort {
     }
   }
 
-  /** With a FIN made up here behind and the user's own in front, the user's connection is over, whatever the true peer does. */
+  /** With a FIN made up here after the user's own, the user's connection is over, whatever the true peer does. */
   #closeWhenCutOff(): void {
     if (this.#in !== 'ended' || this.#finished !== 'end' || this.#receipts.length > 0) return;
     this.inner.resume();

@@ -1,5 +1,5 @@
 /**
- * A network in memory that behaves like TCP where it matters: ordered octets, FIN behind the data, RST in front of it, back-pressure.
+ * A network in memory that behaves like TCP where it matters: ordered octets, FIN after the data, RST in front of it, back-pressure.
  *
  * Read first: `port.ts` (the contract), `virtual-time.ts` (the clock that tests run it on). The ports are in `memory-port.ts`.
  *

@@ -25,7 +25,7 @@ export interface PortHandler {
   /** `bytes[start..end)` arrived; borrowed. */
   onData(bytes: Uint8Array, start: number, end: number): void;
   /**
-   * Optional: where the next read had best land, asked once behind each `onData`; undefined for the port's own memory. A port that reads into
+   * Optional: where the next read had best land, asked once after each `onData`; undefined for the port's own memory. A port that reads into
    * memory of its choice may use it, and then gives that very array to `onData`. It stays the port's until the next `onData` or `onClose`.
    */
   readTarget?(): Uint8Array | undefined;
@@ -50,7 +50,7 @@ export interface Port {
    * or, if the answer is true, not any more: they have been copied, and `done` only says what has become of them.
    */
   write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean;
-  /** Finish our direction (FIN) behind everything written. Data may still arrive. */
+  /** Finish our direction (FIN) after everything written. Data may still arrive. */
   end(): void;
   /** Drop the connection at once (RST where possible). `onClose` follows. */
   reset(): void;

@@ -54,7 +54,7 @@ function runDeferred(): void {
     if (deferred.length > KEEP) deferred.length = 0;
     running = false;
   } finally {
-    // A task that throws does not take those behind it along.
+    // A task that throws does not take those after it along.
     if (running) {
       deferred.splice(0, next);
       count -= next;

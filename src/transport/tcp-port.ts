@@ -12,7 +12,7 @@ import { interfaceMtu } from './interface-mtu.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
 
 /**
- * Writes that may end, one behind the other, before the event loop gets a turn. While the peer reads, the system takes every write at
+ * Writes that may end, one after the other, before the event loop gets a turn. While the peer reads, the system takes every write at
  * once and Node calls back without leaving the tick queue; a user who writes from the callback would never let anything be read again.
  */
 const WRITES_A_TURN = 16;
@@ -60,7 +60,7 @@ export class TcpPort implements Port {
   /** The socket closed in order while the peer's FIN was held back. */
   #closeHeld = false;
   #error: Error | undefined;
-  /** Callbacks of writes under way, the oldest two, which are all that a stream has; and those behind them, from `#firstDone` on. */
+  /** Callbacks of writes under way, the oldest two, which are all that a stream has; and those after them, from `#firstDone` on. */
   #done: WriteDone | null = null;
   #nextDone: WriteDone | null = null;
   #dones: WriteDone[] | null = null;
@@ -125,7 +125,7 @@ export class TcpPort implements Port {
     this.#reading.poll.arrived(octets);
     if (this.#state !== 'open' && this.#state !== 'ended') return true;
     if (octets < bytes.length) {
-      // Behind a read that was not full libuv goes on to the next socket by itself.
+      // After a read that was not full libuv goes on to the next socket by itself.
       this.#handler?.onData(bytes, 0, octets);
       return true;
     }

@@ -39,7 +39,7 @@ export interface TcpTransportOptions {
   /** Where the read buffer comes from, asked once. Its memory must neither move nor be detached while sockets live. */
   readonly allocate?: ((octets: number) => Uint8Array) | undefined;
   /**
-   * Microseconds for which the event loop goes round without sleeping behind octets that have come; 0 for never. Default: the environment variable
+   * Microseconds for which the event loop goes round without sleeping after octets that have come; 0 for never. Default: the environment variable
    * IWARP_BUSY_POLL, else 50, with one processor 0.
    */
   readonly busyPoll?: number | undefined;

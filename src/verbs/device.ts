@@ -138,7 +138,7 @@ export interface DeviceOptions {
   readonly crc32c?: Crc32cEngineName | 'auto' | undefined;
   /** Source of STags; the operating system's generator by default. Tests give a seeded one. */
   readonly random?: RandomU32 | undefined;
-  /** Runs completion and event handlers behind the present call stack; `queueMicrotask` by default. */
+  /** Runs completion and event handlers after the present call stack; `queueMicrotask` by default. */
   readonly defer?: ((task: () => void) => void) | undefined;
 }
 
@@ -300,7 +300,7 @@ export class Device {
     (this.objects[kind] as Set<unknown>).delete(object);
   }
 
-  /** @internal Deliver an asynchronous event behind the present call stack. */
+  /** @internal Deliver an asynchronous event after the present call stack. */
   raise(event: AsyncEvent): void {
     this.observer?.(this, event);
     const handler = this.#handler;

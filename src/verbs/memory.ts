@@ -2,7 +2,7 @@
  * Memory regions: registration, re-registration, shared and fast regions, and the check of scatter/gather elements. Verbs draft 7.2 to
  * 7.9; RFC 5042 6.
  *
- * What a queued request will do to a region (invalidate it, register it anew) counts for the requests posted behind it, though it has not
+ * What a queued request will do to a region (invalidate it, register it anew) counts for the requests posted after it, though it has not
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
 import { NO_BYTES } from '../base/copy.ts';
@@ -134,7 +134,7 @@ export class MemoryRegion {
     return (this.posted ?? this.entry).bytes;
   }
 
-  /** The STag, as peers name it. With a `reg-mr` queued it is the one that this will give, so that it can be advertised behind it. */
+  /** The STag, as peers name it. With a `reg-mr` queued it is the one that this will give, so that it can be advertised after it. */
   get rkey(): number {
     return (this.posted ?? this.entry).stag;
   }
@@ -426,7 +426,7 @@ function explainSge(name: string, region: string, mr: MemoryRegion, sge: Sge, pd
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
   if (sge.length === 0) return; // VERBS-085: nothing else of a zero-length element is looked at
   if (!face.valid) throw new IwarpError('ERR_INVALID_REGION', `${region} has been deregistered or invalidated`);
-  if (offset > size) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${size} octets`);
+  if (offset > size) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is beyond the region's ${size} octets`);
   const { length = size - offset } = sge;
   checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
   if (offset + length > size) {

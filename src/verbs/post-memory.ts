@@ -28,7 +28,7 @@ export function fillInvalidate(name: string, request: LocalInvalidateRequest, wq
   queueInvalidation(target, wqe, context);
 }
 
-/** The sink of a Read is invalidated behind the response (VERBS-102). */
+/** The sink of a Read is invalidated after the response (VERBS-102). */
 export function invalidateSink(name: string, mr: MemoryRegion | undefined, wqe: SendWqe, context: PostContext): void {
   if (mr === undefined) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name}.localInvalidate needs an element in ${name}.sges`);
   checkInvalidatable(`${name}.sges[0].mr`, mr, context);
@@ -99,7 +99,7 @@ export function fillBind(name: string, request: BindRequest, wqe: SendWqe, conte
   const { offset = 0 } = request;
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
   const { length = mr.length - offset } = request;
-  if (offset > mr.length) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is behind the region's ${mr.length} octets`);
+  if (offset > mr.length) throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is beyond the region's ${mr.length} octets`);
   checkInteger(`${name}.length`, length, 0, 0xffff_ffff);
   if (offset + length > mr.length) {
     throw new IwarpError('ERR_OUT_OF_RANGE', `${name}: ${length} octets from ${offset} pass the region's ${mr.length} octets`);

@@ -70,7 +70,7 @@ export interface ReadRequest extends SendCommon {
   readonly rkey: number;
   /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
   readonly remoteAddr: bigint | number;
-  /** Invalidate the sink's STag behind the response and before the completion (VERBS-102). */
+  /** Invalidate the sink's STag after the response and before the completion (VERBS-102). */
   readonly localInvalidate?: boolean | undefined;
 }
 
@@ -92,7 +92,7 @@ export interface FetchAddRequest extends SendCommon {
   readonly sges: readonly Sge[];
   /** STag of the peer's memory, as its program told it: u32. */
   readonly rkey: number;
-  /** Tagged offset of the 64-bit integer there: u64, the octet behind it a multiple of 8 in its memory. */
+  /** Tagged offset of the 64-bit integer there: u64, the octet after it a multiple of 8 in its memory. */
   readonly remoteAddr: bigint | number;
   /** What to add: u64, modulo 2^64. */
   readonly add: bigint | number;
@@ -206,7 +206,7 @@ export interface PostLimits {
 
 /**
  * What `postSend` and `postRecv` throw: an {@link IwarpError} that tells how many requests of the list were posted before the wrong one
- * (VERBS-090). Those stay posted; the wrong one and all behind it are not.
+ * (VERBS-090). Those stay posted; the wrong one and all after it are not.
  *
  * @example
  * try { qp.postSend(list); } catch (error) {
@@ -226,7 +226,7 @@ export class PostError extends IwarpError {
 }
 
 /**
- * Post a list in order until the first mistake, which throws a {@link PostError} behind `before`. Returns how many. Names are put together
+ * Post a list in order until the first mistake, which throws a {@link PostError} after `before`. Returns how many. Names are put together
  * only for a mistake: a string built for each request cost a fifth of the message rate.
  */
 export function postList<S, T>(self: S, name: string, list: readonly T[], post: (this: S, name: string, request: T) => void, before: (this: S) => void): number {

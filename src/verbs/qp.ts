@@ -135,7 +135,7 @@ export class QueuePair extends QpEndpoint {
     if (this.#controller !== null) {
       this.#controller.kick();
       // VERBS-042: the receive queue has been flushed already when a close is under way.
-      // With a message half received they wait for its end, behind which they complete (RDMAP-087).
+      // With a message half received they wait for its end, after which they complete (RDMAP-087).
       if (state === 'closing' && this.srq === null && !this.#receiving && !this.#controller.elsewhere) flushReceives(this.rq, this);
     } else if (state === 'error') {
       this.#flushAll();
@@ -451,7 +451,7 @@ export class QueuePair extends QpEndpoint {
     this.#overflowed = true;
     const { device } = this.pd;
     device.raise({ type: 'cq-overflow', cq, qp: this });
-    // Behind the present input: the stream is in the middle of one.
+    // After the present input: the stream is in the middle of one.
     device.defer(() => this.#controller?.terminate(TERM.RDMAP_STREAM_CATASTROPHIC));
   }
 

@@ -57,7 +57,7 @@ export class MemoryWindow {
     pd.device.objects.mw.add(this);
   }
 
-  /** The STag, as peers name it. With a bind queued it is the one that this will give, so that it can be advertised behind it. */
+  /** The STag, as peers name it. With a bind queued it is the one that this will give, so that it can be advertised after it. */
   get rkey(): number {
     return (this.posted ?? this.entry).stag;
   }

@@ -115,16 +115,16 @@ describe.each(WORLDS)('over %s', (world) => {
     expect((await server.closed).terminate).toMatchObject({ origin: 'local', layer: 1, type: 1, code: 0 });
   });
 
-  it('a refused Read rejects with its status and the decoded Terminate; what is behind it with the Terminate', async () => {
+  it('a refused Read rejects with its status and the decoded Terminate; what comes after it with the Terminate', async () => {
     const { client, server } = await pair(world);
     const region = server.allocate(64, 'read');
     const forged = new RemoteBuffer(region.rkey, region.addr, 100);
-    const [refused, behind] = [client.read(forged), client.read(server.share(region))].map((read) => read.catch((error: unknown) => error));
+    const [refused, after] = [client.read(forged), client.read(server.share(region))].map((read) => read.catch((error: unknown) => error));
     const error = (await refused) as OperationError;
     expect(error).toBeInstanceOf(OperationError);
     expect(error).toMatchObject({ code: 'ERR_WORK_COMPLETION', status: 'remote-access-error', terminate: { origin: 'remote', layer: 0, type: 1, code: 1 } });
     expect(error.cause).toBeInstanceOf(TerminateError);
-    expect(await behind).toMatchObject({ code: 'ERR_TERMINATED', terminate: error.terminate });
+    expect(await after).toMatchObject({ code: 'ERR_TERMINATED', terminate: error.terminate });
     await expect(client.write(pattern(4), server.share(region))).rejects.toBeInstanceOf(TerminateError);
     expect((await client.closed).terminate).toEqual(error.terminate);
     await expect(client.drain()).resolves.toBeUndefined();

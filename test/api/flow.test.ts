@@ -89,7 +89,7 @@ describe('the line', () => {
     expect(client.pending).toBe(0);
   });
 
-  it('an abort behind the posting rejects, and the connection and its memory stay sound', async () => {
+  it('an abort after the posting rejects, and the connection and its memory stay sound', async () => {
     const { client, server } = await pair('memory');
     const region = registered(server, pattern(1 << 16));
     const stop = new AbortController();

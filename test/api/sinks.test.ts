@@ -30,7 +30,7 @@ describe.each(WORLDS)('over %s', (world: World) => {
     expect(client.pd.device.query().inUse.mr).toBe(mr);
   });
 
-  it('a thousand Reads at once leave no more registrations than may be kept, and none behind the connection', async () => {
+  it('a thousand Reads at once leave no more registrations than may be kept, and none after the connection', async () => {
     const { client, server } = await pair(world, { sends: 1000 });
     const remote = server.share(registered(server, pattern(8)));
     const got = await Promise.all(Array.from({ length: 1000 }, () => client.read(remote)));

@@ -155,7 +155,7 @@ describe('delivery', () => {
     expect([script.received(), script.side.sent()]).toEqual([[], []]);
   });
 
-  it('DDP-034: without its last segment a message is not delivered, nor is one behind it in front of it', async () => {
+  it('DDP-034: without its last segment a message is not delivered, nor is one after it in front of it', async () => {
     const script = await scripted();
     script.receives(2, 20);
     script.send(send(1, pattern(10), { last: false })).settle();

@@ -24,7 +24,7 @@ const ELSEWHERE: readonly RegExp[] = [
   /(?<![\w/-])(?:wire-formats|peers|requirements|siw-lab|style|tools|sdp|trp)\.md\b/, /\bshared\/(?:spec|design|rfc)\b/,
 ];
 
-/** Every `protocol-notes` that is not the page's own name, with the section numbers behind it. */
+/** Every `protocol-notes` that is not the page's own name, with the section numbers after it. */
 function cited(text: string): { readonly words: string; readonly sections: readonly string[] }[] {
   return [...text.matchAll(/\bprotocol-notes(?![\w`.-])(?<list> \d+(?:\.\d+)?(?:(?:,| and|, and) \d+\.\d+)*)?[^\n]{0,20}/g)]
     .map((match) => ({ words: match[0], sections: match.groups?.['list']?.match(/\d+(?:\.\d+)?/g) ?? [] }));

@@ -16,7 +16,7 @@ it('the page has one row for each code', () => {
 
 it('no error is made without a code', () => {
   const lawful: Readonly<Record<string, string>> = {
-    'src/engine/messages.ts': 'what the system said, put together again behind a message port',
+    'src/engine/messages.ts': 'what the system said, put together again at the other end of a message port',
     'src/transport/memory.ts': 'what a system would say, as the cause of one with a code',
     'src/crc32c/arena.ts': 'what WebAssembly throws where it has no memory; the next engine serves',
   };

@@ -1,4 +1,4 @@
-// A listener over engines, before and behind the moment at which the program has it; engines and links are the test's own.
+// A listener over engines, before and after the moment at which the program has it; engines and links are the test's own.
 import { describe, expect, it } from 'vitest';
 import type { LinkHandler, ListenHandler, ListenRequest } from '../../src/cm/link.ts';
 import { EngineListener, type EngineListenHandler, type IncomingLink, type ListeningEngine } from '../../src/engine/listener.ts';

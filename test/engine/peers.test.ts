@@ -121,7 +121,7 @@ describe('Modify to Error', () => {
 });
 
 describe('an exception in this thread', () => {
-  it('loses the record that it came from, and none behind it', async () => {
+  it('loses the record that it came from, and none after it', async () => {
     const listen = (): Promise<{ close(): void }> => rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined);
     (await listen()).close(); // the engine is up
     const engine = enginesOf(rnic)[0]!;

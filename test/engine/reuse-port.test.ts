@@ -32,7 +32,7 @@ if (reusesPorts(process.versions.node)) {
       return Promise.all(Array.from({ length: count }, () => connect({ rnic: of, host: '127.0.0.1', port })));
     }
 
-    it('connections that come in are spread over the engines, work there, and the port is free behind close', async () => {
+    it('connections that come in are spread over the engines, work there, and the port is free after close', async () => {
       const rnic = openWorkers({ engines: 2 });
       const peer = openRnic({ engine: 'thread' });
       const there: Connection[] = [];

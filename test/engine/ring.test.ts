@@ -76,7 +76,7 @@ describe('the ring', () => {
     expect(wakes).toEqual([false, true, false, false, false, false]);
   });
 
-  it('what is published quietly is there for a reader that wakes by itself, and what comes behind it rings as ever', () => {
+  it('what is published quietly is there for a reader that wakes by itself, and what comes after it rings as ever', () => {
     const { writer, reader } = ends(64);
     reader.sleep();
     expect(writer.publishQuietly()).toBe(false); // nothing to publish

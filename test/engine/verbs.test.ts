@@ -29,7 +29,7 @@ describe('work requests', () => {
     expect((await client.completed(4)).map(({ wrId }) => wrId)).toEqual([1, 2, 3, 4n]);
   });
 
-  it('Writes, Reads and atomics, unsignaled ones without a completion, fenced ones behind the Reads', async () => {
+  it('Writes, Reads and atomics, unsignaled ones without a completion, fenced ones after the Reads', async () => {
     const { client, server } = await pair({ signalAll: false });
     const here = memory(client, 4096);
     const there = memory(server, 4096);
@@ -225,7 +225,7 @@ describe('memory', () => {
     expect(server.event('terminate')!.terminate).toMatchObject({ origin: 'local', layer: 0, type: 1, code: 0 });
   });
 
-  it('VERBS-149: behind reregister the old STag means nothing, the new one what was asked for', async () => {
+  it('VERBS-149: after reregister the old STag means nothing, the new one what was asked for', async () => {
     const { client, server } = await pair();
     const here = memory(client, 64);
     const there = memory(server, 64);
@@ -432,7 +432,7 @@ describe('connections', () => {
       end.watch(near.cm.connect(end.qp, { host: '127.0.0.1', port: listener.address.port }));
       await until(() => waiting.length > 0);
     }
-    await until(() => ends[1]!.connection!.finished); // reset behind its TCP connection, or while that was being made
+    await until(() => ends[1]!.connection!.finished); // reset after its TCP connection, or while that was being made
     await until(() => listener.refused > 0); // the count comes from the other thread in its own time
     expect([listener.pending, listener.refused, waiting.length]).toEqual([1, 1, 1]);
     listener.close();

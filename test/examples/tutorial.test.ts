@@ -22,7 +22,7 @@ function sourceOf(specifier: string): string {
 const text = readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8');
 const programs = [...text.matchAll(/^## (.+)\n[^]*?^```ts\n([^]*?)^```$/gm)].map((match) => ({ title: match[1]!, code: match[2]! }));
 
-/** What the comments behind console.log announce, one line each. */
+/** What the comments after console.log announce, one line each. */
 function announced(code: string): string[] {
   return [...code.matchAll(/^.*console\.log\(.*\); \/\/ (.+)$/gm)].map((match) => match[1]!);
 }

@@ -116,7 +116,7 @@ function check(outcome: Outcome): void {
   expect(ids(completions.client.received)).toEqual(CLIENT_RECEIVES);
   expect(ids(completions.server.received)).toEqual(SERVER_RECEIVES);
   for (const { sent, received } of Object.values(completions)) {
-    // VERBS-057: one request at most is to blame; behind the first that is not a success there is no success.
+    // VERBS-057: one request at most is to blame; after the first that is not a success there is no success.
     const failed = [...sent, ...received].filter((wc) => wc.status !== 'success' && wc.status !== 'flushed');
     expect(failed.length).toBeLessThanOrEqual(1);
     for (const list of [sent, received]) {
@@ -171,7 +171,7 @@ describe.each([false, true])('one fault in a recorded session (markers %s)', (ma
             throw new Error(`with ${JSON.stringify(fault)}`, { cause: error });
           }
         }
-        // A fault may pass unnoticed where it changes nothing that counts (a reserved bit, or silence behind the last octet), not elsewhere.
+        // A fault may pass unnoticed where it changes nothing that counts (a reserved bit, or silence after the last octet), not elsewhere.
         expect(ended).toBeGreaterThan(total * 0.9);
       });
     }

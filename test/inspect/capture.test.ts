@@ -142,7 +142,7 @@ describe('link and IP headers', () => {
     ['Linux cooked 2', LINK_TYPE.LINUX_SLL2, (from, s) => sll2(ip(from, s))],
     ['a total length of 0', LINK_TYPE.RAW, (from, s) => ipv4(from, s, 0, 0)],
   ];
-  it.each(cases)('finds TCP behind %s', (_name, linkType, wrap) => {
+  it.each(cases)('finds TCP after %s', (_name, linkType, wrap) => {
     expectWhole(pcapOf(wireOf(TALK, new Wire([9, 9], wrap)).packets, linkType));
   });
 
@@ -202,7 +202,7 @@ describe('TCP', () => {
     expectWhole(pcapOf(wire.send(1, TALK.fromResponder).close().packets));
   });
 
-  it('segments the capture missed: says where, and finds the FPDUs behind', () => {
+  it('segments the capture missed: says where, and finds the FPDUs after', () => {
     const wire = wireOf(TALK, new Wire([...WRAP]), 100);
     const lost = wire.packets.filter((_, i) => i !== 12);
     const { events, dissector } = dissectOctets(pcapOf(lost));
@@ -230,7 +230,7 @@ describe('TCP', () => {
     expect(fpdusOf(events)).toHaveLength(FPDUS);
     const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
     expect(notes).toHaveLength(1);
-    // The fourth segment of 200 octets behind the start-up frame, from its tenth last octet on.
+    // The fourth segment of 200 octets after the start-up frame, from its tenth last octet on.
     expect(notes[0]).toMatchObject({ position: 790, problems: [{ id: 'TCP-OVERLAP', message: expect.stringContaining('2 octets from here on were sent again') }] });
   });
 

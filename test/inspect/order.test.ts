@@ -73,7 +73,7 @@ const CASES: readonly (readonly [string, readonly Step[], readonly string[]])[] 
   ['RDMAP-049: an answer to nothing', [[0, send(1)], [1, answer(64n, 16)]], ['RDMAP-049']],
   ['RDMAP-015: a Read Request of 29 octets', [[0, untaggedUlpdu({ opcode: 1, qn: 1, msn: 1 }, bytesOf(29))]], ['RDMAP-015']],
   ['RDMAP-076: a Terminate with MSN 2', [[0, terminate({ msn: 2 })]], ['RDMAP-076']],
-  ['RDMAP-077: a Send behind the Terminate', [[0, terminate()], [0, send(1)]], ['RDMAP-077']],
+  ['RDMAP-077: a Send after the Terminate', [[0, terminate()], [0, send(1)]], ['RDMAP-077']],
   ['RDMAP-076: a Terminate cuts a message short lawfully', [[0, send(1, { last: false })], [0, terminate()]], []],
   ['MPA-028: the responder speaks first', [[1, send(1)], [0, send(1)]], ['MPA-028']],
   ['EXT-022 EXT-030: atomics answered in order', [[0, atomic(1, 7)], [0, atomic(2, 8)], [1, atomicAnswer(1, 7)], [1, atomicAnswer(2, 8)]], []],

@@ -61,7 +61,7 @@ describe('golden vectors', () => {
     expect(fpdus.every(({ crc }) => crc.ok)).toBe(true);
   });
 
-  it('decodes the structures behind the DDP header', () => {
+  it('decodes the structures after the DDP header', () => {
     const byName = new Map(loadVectors('fpdu').map((vector) => [vector.name, fpdusOf(decode(hexToOctets(vector.hex)))[0]!]));
     expect(byName.get('read-request.4096')!.readRequest).toEqual({
       sinkStag: 0xaabbcc00, sinkTo: 0x10000n, size: 4096, sourceStag: 0x11223344, sourceTo: 0x2000n,
@@ -132,7 +132,7 @@ describe('start-up frames', () => {
     }
   });
 
-  it('MPA-032: takes nothing for an FPDU behind a rejecting Reply', () => {
+  it('MPA-032: takes nothing for an FPDU after a rejecting Reply', () => {
     const events = decodeConversation(conversation({ reply: { kind: 'reply', reject: true } }));
     expect(fpdusOf(events)).toEqual([]);
   });
@@ -180,7 +180,7 @@ describe('cuts and damage', () => {
     }
   });
 
-  it('finds the next FPDU behind a ULPDU_Length with a flipped bit', () => {
+  it('finds the next FPDU after a ULPDU_Length with a flipped bit', () => {
     const octets = encodeFpdus([send(1, 100), { ulpdu: send(2, 100), length: 118 + 1024 }, send(3, 100), ...[4, 5, 6].map((i) => send(i, 2000))], { markers: false, crc: true });
     const events = decode(octets);
     expect(problemIds(events)[0]).toBe('MPA-069');
@@ -188,7 +188,7 @@ describe('cuts and damage', () => {
     expect(good).toEqual([1, 3, 4, 5, 6]);
   });
 
-  it.each([true, false])('finds FPDUs again behind a gap, CRC %s', (crc) => {
+  it.each([true, false])('finds FPDUs again after a gap, CRC %s', (crc) => {
     const octets = encodeFpdus([1, 2, 3, 4, 5, 6].map((i) => send(i, 400 + i)), { markers: true, crc });
     const events: InspectEvent[] = [];
     const decoder = new StreamDecoder({

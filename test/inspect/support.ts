@@ -1,4 +1,4 @@
-// Captures made in memory: TCP segments in IPv4 or IPv6 packets behind any link header, and whole conversations built with the naive
+// Captures made in memory: TCP segments in IPv4 or IPv6 packets after any link header, and whole conversations built with the naive
 // codec (test/support/naive), which shares no code with the decoder under test.
 
 import { ConnectionDecoder } from '../../src/inspect/connection-decoder.ts';

@@ -158,7 +158,7 @@ export class Endpoint {
     return 2;
   }
 
-  /** Everything goes: behind the end of a connection nobody can say what its last requests did. */
+  /** Everything goes: after the end of a connection nobody can say what its last requests did. */
   clear(): void {
     for (const window of this.windows) window.mw.deallocate();
     for (const region of this.regions) region.mr.deregister();
@@ -198,7 +198,7 @@ export class Endpoint {
       }
       at++;
       if (!expected.statuses.includes(wc.status)) throw new Error(`${wc.opcode} ${wc.wrId}: ${wc.status}, not ${expected.statuses.join('|')}`);
-      if (failed && wc.status === 'success') throw new Error(`${wc.wrId} succeeded behind a failure`);
+      if (failed && wc.status === 'success') throw new Error(`${wc.wrId} succeeded after a failure`);
       if (wc.status !== 'success' && wc.status !== 'flushed' && ++faults > 1) throw new Error(`${wc.wrId} is a second fault: ${wc.status}`); // VERBS-057
       if (!expected.signaled && wc.status === 'success') throw new Error(`unsignaled ${wc.wrId} gave a completion`);
       failed ||= wc.status !== 'success';

@@ -221,7 +221,7 @@ export class World {
     this.ends[doom.by]++;
     const guilty = doom.by === 'local' ? from : to;
     const innocent = doom.by === 'local' ? to : from;
-    if (from.qp.state !== 'error' || to.qp.state !== 'error') throw new Error(`states ${from.qp.state}, ${to.qp.state} behind an error`);
+    if (from.qp.state !== 'error' || to.qp.state !== 'error') throw new Error(`states ${from.qp.state}, ${to.qp.state} after an error`);
     const told = [guilty, innocent].map(({ qp }) => {
       const t = qp.query().terminate;
       return t === undefined ? 'none' : `${t.origin} ${t.layer}/${t.type}/${t.code.toString(16).padStart(2, '0')}`;
@@ -247,7 +247,7 @@ export class World {
       this.operations++;
     }
     for (const { side } of this.#halves) {
-      if (side.sendCq.length + side.recvCq.length > 0) throw new Error('completions came behind the end');
+      if (side.sendCq.length + side.recvCq.length > 0) throw new Error('completions came after the end');
     }
     this.#connect(link);
   }
@@ -266,7 +266,7 @@ export class World {
     for (const endpoint of [link.a, link.b]) {
       this.#compare(endpoint, completions, true);
       const state = kind === 'closed' ? 'idle' : 'error';
-      if (endpoint.qp.state !== state) throw new Error(`state ${endpoint.qp.state}, not ${state}, behind ${kind}`);
+      if (endpoint.qp.state !== state) throw new Error(`state ${endpoint.qp.state}, not ${state}, after ${kind}`);
       endpoint.verify();
     }
     this.#revive(link);

@@ -54,7 +54,7 @@ describe('sending', () => {
     for (const { position, pointer } of fpdu!.markersSeen.slice(1)) expect(position - pointer).toBe(fpdu!.offset);
   });
 
-  it('MPA-097: a marker exactly between two FPDUs is 0 and covered by the FPDU behind it', () => {
+  it('MPA-097: a marker exactly between two FPDUs is 0 and covered by the FPDU after it', () => {
     const octets = frame([count(502), count(23)], MARKED);
     expect([...octets.slice(512, 516)]).toEqual([0, 0, 0, 0]);
     const [first, second] = decodeFpdus(octets, MARKED);
@@ -138,7 +138,7 @@ describe('receiving', () => {
     }
   });
 
-  it('MPA-070 MPA-071 MPA-072: any single flipped bit behind the length is error 2/0/02 and nothing is passed on', () => {
+  it('MPA-070 MPA-071 MPA-072: any single flipped bit after the length is error 2/0/02 and nothing is passed on', () => {
     for (const options of [PLAIN, MARKED]) {
       const octets = encodeFpdus([count(505)], options);
       const lengthAt = options.markers ? 4 : 0;
@@ -163,7 +163,7 @@ describe('receiving', () => {
     }
   });
 
-  it('MPA-073: behind an error nothing more is passed on', () => {
+  it('MPA-073: after an error nothing more is passed on', () => {
     const good = count(40, 7);
     const faulty: NaiveFpduInput = { ulpdu: count(40), crcFlip: 1 };
     const { ulpdus, code } = deframe(encodeFpdus([good, faulty, good, good], PLAIN), PLAIN);

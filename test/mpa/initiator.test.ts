@@ -9,7 +9,7 @@ import { count } from '../support/framing.ts';
 const PLAIN: RawOptions = { policy: { mpaRevision: 1 } };
 const send = (msn: number, payload: Uint8Array = new Uint8Array(0)): Uint8Array => untaggedUlpdu({ opcode: 3, qn: 0, msn }, payload);
 
-/** Our stack closed without sending anything behind the Request, said why, and the queue pair can be used again. */
+/** Our stack closed without sending anything after the Request, said why, and the queue pair can be used again. */
 function failed(bench: RawBench, peer: RawPeer, reason: string): void {
   expect(peer.behind().length).toBe(0);
   expect(['fin', 'closed', 'reset']).toContain(peer.ending);
@@ -66,7 +66,7 @@ describe('the Request', () => {
 });
 
 describe('the Reply', () => {
-  it('MPA-023 MPA-036 MPA-041: cut at any octet, with an FPDU close behind', () => {
+  it('MPA-023 MPA-036 MPA-041: cut at any octet, with an FPDU close after', () => {
     for (const length of [0, 1, 2, 3]) {
       for (let cut = 0; cut <= 20 + length; cut++) {
         const { bench, peer } = rawResponder(PLAIN);
@@ -263,7 +263,7 @@ describe('while confirm waits for the program', () => {
     }
   });
 
-  it('RDMAP-079 MPA-036: a Terminate that came meanwhile is told behind the confirmation, and not answered', () => {
+  it('RDMAP-079 MPA-036: a Terminate that came meanwhile is told after the confirmation, and not answered', () => {
     const { bench, peer, connection } = up();
     peer.sendFpdus([untaggedUlpdu({ opcode: 7, qn: 2, msn: 1 }, encodeTerminate({ layer: 2, etype: 0, code: 5, m: false, d: false, r: false, reserved: 0 }))]);
     bench.settle();

@@ -85,7 +85,7 @@ describe.each(engines.map((engine) => [engine.name, engine] as const))('runs of 
   });
 });
 
-describe('a read that lands behind the beginning of its FPDU', () => {
+describe('a read that lands after the beginning of its FPDU', () => {
   it('MPA-090: is used where it lies, in any pieces, and octets from elsewhere go on being copied', () => {
     const engine = createCrc32cEngine('js');
     const framer = createFramer(false, engine);

@@ -239,7 +239,7 @@ describe('receiving in operation', () => {
     ['the PAD', (o) => { o[o.length - 5]! ^= 0x01; }],
     ['the CRC', (o) => { o[o.length - 1]! ^= 0x40; }],
   ];
-  it.each(flips)('MPA-071 MPA-072 MPA-073 MPA-074 MPA-110: a bit flipped in %s: 2/0/02, then FIN; nothing placed, nothing behind it counts', async (_, flip) => {
+  it.each(flips)('MPA-071 MPA-072 MPA-073 MPA-074 MPA-110: a bit flipped in %s: 2/0/02, then FIN; nothing placed, nothing after it counts', async (_, flip) => {
     for (const role of ROLES) {
       const { bench, peer } = await up(role, {}, {});
       const target = bench.side.register(64);
@@ -287,7 +287,7 @@ describe('the close', () => {
     expect(bench.side.qp.state).toBe('idle');
   });
 
-  it('MPA-109: our FIN comes behind the last FPDU of the work posted before the close', async () => {
+  it('MPA-109: our FIN comes after the last FPDU of the work posted before the close', async () => {
     const { bench, peer } = await up('initiator', {}, {});
     const mr = bench.side.register(count(100_000));
     for (let wrId = 1; wrId <= 3; wrId++) bench.side.qp.postSend({ wrId, opcode: 'send', sges: [{ mr, length: 100_000 }] });

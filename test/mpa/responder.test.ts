@@ -53,7 +53,7 @@ describe('the Reply', () => {
     expect(bench.side.event('established')).toBeDefined();
   });
 
-  it('MPA-020 MPA-022 MPA-041 MPA-047: private data of 0 to 512 octets arrives as sent, and FPDUs begin right behind it', async () => {
+  it('MPA-020 MPA-022 MPA-041 MPA-047: private data of 0 to 512 octets arrives as sent, and FPDUs begin right after it', async () => {
     for (const length of [0, 1, 2, 3, 255, 256, 511, 512]) {
       const data = count(length, 0xf0);
       const { bench, peer } = await rawInitiator();
@@ -121,7 +121,7 @@ describe('silence where it is due', () => {
     expect(peer.startup().frame.kind).toBe('reply');
   });
 
-  it('MPA-028 MPA-039: no octet behind the Reply before an FPDU has been received, however much is posted', async () => {
+  it('MPA-028 MPA-039: no octet after the Reply before an FPDU has been received, however much is posted', async () => {
     const { bench, peer } = await rawInitiatorUp();
     const { qp } = bench.side;
     const mr = bench.side.register(count(100));
@@ -232,7 +232,7 @@ describe('the decision', () => {
     expect(bench.side.received()).toEqual([]);
   });
 
-  it('MPA-026: octets glued behind the Request are the beginning of full operation, kept while the program decides', async () => {
+  it('MPA-026: octets glued after the Request are the beginning of full operation, kept while the program decides', async () => {
     const { bench, peer } = await rawInitiator({ onRequest: () => undefined });
     bench.side.qp.postRecv([{ wrId: 1, sges: [] }, { wrId: 2, sges: [] }]);
     const request = encodeStartup({ kind: 'request' });
@@ -246,14 +246,14 @@ describe('the decision', () => {
     const { connection } = bench.incoming[0]!;
     connection.accept(bench.side.qp);
     bench.settle();
-    // The CRC of the first FPDU is still missing: it comes now, with another Send behind it.
+    // The CRC of the first FPDU is still missing: it comes now, with another Send after it.
     const whole = peer.encode([send(1), send(2)]);
     peer.sendRaw(whole.slice(fpdu.length));
     bench.settle();
     expect(bench.side.received().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'success'], [2, 'success']]);
   });
 
-  it('MPA-026 SEC-033: a flood behind the Request while the program thinks costs bounded memory and ends the connection', async () => {
+  it('MPA-026 SEC-033: a flood after the Request while the program thinks costs bounded memory and ends the connection', async () => {
     const { bench, peer } = await rawInitiator({ onRequest: () => undefined });
     peer.request();
     bench.settle();

@@ -6,7 +6,7 @@ process.on('warning', (warning) => process.stdout.write(`${warning.name} ${(warn
 if (process.argv[3] !== 'exit') {
   process.stdin.on('data', () => undefined);
   process.stdin.on('end', () => rnic.device.close());
-  // Behind the turns that bind the socket: a line for each, so that the reader sees that the program goes on.
+  // After the turns that bind the socket: a line for each, so that the reader sees that the program goes on.
   const begin = setInterval(() => {
     process.stdout.write('up\n');
     clearInterval(begin);

@@ -83,7 +83,7 @@ describe('traceTransitions', () => {
     expect(trace.transition).toBeNull();
   });
 
-  it('a listener that throws breaks nothing: its error reaches the process behind the stack', async () => {
+  it('a listener that throws breaks nothing: its error reaches the process after the stack', async () => {
     const later: (() => void)[] = [];
     vi.stubGlobal('queueMicrotask', (task: () => void) => later.push(task));
     const stop = traceTransitions(() => {
@@ -164,7 +164,7 @@ describe('captureTo', () => {
     expect(() => captureTo('/nonexistent/run.pcap')).toThrow(expect.objectContaining({ code: 'ERR_ACCESS' }));
     for (const wrong of ['', undefined, 1, null]) expect(() => captureTo(wrong as never)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
     expect(() => captureTo('/dev/full')).toThrow(expect.objectContaining({ code: 'ERR_ACCESS' }));
-    // A pipe whose reader leaves behind the file's header.
+    // A pipe whose reader leaves after the file's header.
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-capture-'));
     cleanup.push(() => rmSync(folder, { recursive: true }));
     const path = join(folder, 'pipe');

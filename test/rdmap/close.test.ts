@@ -163,7 +163,7 @@ describe('a close of our own', () => {
     expect(script.peer.ending).toBe('open');
   });
 
-  it('DDP-066: an FPDU behind our FIN resets the connection (verbs draft 6.2.5)', async () => {
+  it('DDP-066: an FPDU after our FIN resets the connection (verbs draft 6.2.5)', async () => {
     const script = await scripted();
     script.receives(1, 16);
     script.side.connection!.disconnect();

@@ -53,7 +53,7 @@ describe('an entry completes', () => {
     expect(completed).toEqual([1, 2, 3]);
   });
 
-  it('and no local work behind it is done or completes sooner, with a fence and without', () => {
+  it('and no local work after it is done or completes sooner, with a fence and without', () => {
     const { sender, write, local, out, completed, done } = bench();
     write(1);
     local(2, false);
@@ -69,7 +69,7 @@ describe('an entry completes', () => {
     expect(completed).toEqual([1, 2, 3, 4]);
   });
 
-  it('with the write in front of it, if it is local work, whatever has been handed to the port behind it', () => {
+  it('with the write in front of it, if it is local work, whatever has been handed to the port after it', () => {
     const { sender, write, local, out, completed } = bench();
     write(1);
     out(10_000);
@@ -99,7 +99,7 @@ describe('an entry completes', () => {
     expect(completed).toEqual([1, 2, 3, 4]);
   });
 
-  it('RDMAP-094: behind a Read only with its answer, even if its write was confirmed long ago', () => {
+  it('RDMAP-094: after a Read only with its answer, even if its write was confirmed long ago', () => {
     const { sender, requests, write, read, out, completed } = bench();
     write(1);
     read(2);

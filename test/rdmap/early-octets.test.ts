@@ -1,4 +1,4 @@
-/** Octets behind a start-up frame while the program decides: kept in order, whatever pieces they come in, and for what they are worth. RFC 5044 7.1. */
+/** Octets after a start-up frame while the program decides: kept in order, whatever pieces they come in, and for what they are worth. RFC 5044 7.1. */
 import { describe, expect, it } from 'vitest';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
 import { StreamStartup } from '../../src/rdmap/stream-startup.ts';

@@ -65,7 +65,7 @@ describe('Immediate Data', () => {
     expect(script.received()).toMatchObject([{ wrId: 5, status: 'success', solicited: true }]);
   });
 
-  it('EXT-019 EXT-042: a Read or Atomic behind a Send or Immediate Data is answered no sooner than that has completed', async () => {
+  it('EXT-019 EXT-042: a Read or Atomic after a Send or Immediate Data is answered no sooner than that has completed', async () => {
     const script = await scripted();
     script.receives(2, 8);
     const { rkey } = word(script, 1n);

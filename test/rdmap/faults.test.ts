@@ -1,6 +1,6 @@
 /**
  * One fault at a time on an incoming segment, in the order of checks of protocol-notes 1.1: which Terminate comes back, that nothing
- * outside the lawful has been written, that good segments behind the fault have no effect, and that everything posted ends once.
+ * outside the lawful has been written, that good segments after the fault have no effect, and that everything posted ends once.
  */
 import { describe, expect, it } from 'vitest';
 import { ACCESS } from '../../src/verbs/index.ts';
@@ -104,7 +104,7 @@ const UNTAGGED: readonly Fault[] = [
   { title: 'DDP-043: a Read Request with MSN 2 in place of 1', code: '1/2/03',
     segments: ({ open }) => [readRequest(2, { size: 4, sourceStag: open.mr.rkey, sourceTo: BASE })] },
   { title: 'DDP-041: a first segment with MO 4', code: '1/2/04', receive: 'flushed', segments: () => [send(1, DATA, { mo: 4 })] },
-  { title: 'DDP-041: a second segment behind the buffer', code: '1/2/04', touches: true, receive: 'flushed',
+  { title: 'DDP-041: a second segment beyond the buffer', code: '1/2/04', touches: true, receive: 'flushed',
     segments: () => [send(1, DATA, { last: false }), send(1, DATA, { mo: 1000 })] },
   { title: 'DDP-041 DDP-027: a gap inside the buffer', code: '1/2/04', touches: true, receive: 'flushed',
     segments: () => [send(1, DATA, { last: false }), send(1, DATA, { mo: 16 })] },
@@ -113,10 +113,10 @@ const UNTAGGED: readonly Fault[] = [
   { title: 'DDP-042 RDMAP-061: 101 octets into 100', code: '1/2/05', receive: 'local-length-error', segments: () => [send(1, pattern(101))] },
   { title: 'DDP-042 RDMAP-061 DDP-051: 101 octets into 100 in two segments', code: '1/2/05', touches: true, receive: 'local-length-error',
     segments: () => [send(1, pattern(100), { last: false }), send(1, pattern(1), { mo: 100 })] },
-  { title: 'DDP-040: a Send behind the last receive', code: '1/2/02', touches: true, segments: () => [send(1), send(2), send(3), send(4, DATA)] },
-  { title: 'RDMAP-059: a zero-length Send behind the last receive', code: '1/2/02', touches: true,
+  { title: 'DDP-040: a Send after the last receive', code: '1/2/02', touches: true, segments: () => [send(1), send(2), send(3), send(4, DATA)] },
+  { title: 'RDMAP-059: a zero-length Send after the last receive', code: '1/2/02', touches: true,
     segments: () => [send(1), send(2), send(3), send(4)] },
-  { title: 'EXT-011: Immediate Data behind the last receive', code: '1/2/02', touches: true,
+  { title: 'EXT-011: Immediate Data after the last receive', code: '1/2/02', touches: true,
     segments: () => [send(1), send(2), send(3), send(4, DATA, { opcode: OP.imm })] },
   ...[7, 9].map((octets): Fault => ({
     title: `EXT-010 EXT-017: Immediate Data of ${octets} octets`, code: '0/2/07', receive: 'flushed',
@@ -165,7 +165,7 @@ const READS: readonly Fault[] = [
   reading('RDMAP-036 DDP-067: a Read from an STag of another protection domain', '0/1/03', (b) => ({ size: 4, sourceStag: b.foreign })),
   reading('RDMAP-036 DDP-067: a Read from an STag limited to another stream', '0/1/03', (b) => ({ size: 4, sourceStag: b.bound })),
   reading('RDMAP-037: a Read from base - 1', '0/1/01', (b) => ({ size: 4, sourceStag: b.open.mr.rkey, sourceTo: BASE - 1n })),
-  reading('RDMAP-037: a Read from behind the end', '0/1/01', (b) => ({ size: 1, sourceStag: b.open.mr.rkey, sourceTo: BASE + 256n })),
+  reading('RDMAP-037: a Read from beyond the end', '0/1/01', (b) => ({ size: 1, sourceStag: b.open.mr.rkey, sourceTo: BASE + 256n })),
   reading('RDMAP-038: a Read one octet past the end', '0/1/01', (b) => ({ size: 257, sourceStag: b.open.mr.rkey })),
   reading('RDMAP-038: a Read of 2^32 - 1 octets from a small region', '0/1/01', (b) => ({ size: 0xffff_ffff, sourceStag: b.open.mr.rkey })),
   reading('RDMAP-039: a Read that wraps past 2^64', '0/1/04', (b) => ({ size: 8, sourceStag: b.open.mr.rkey, sourceTo: TOP })),

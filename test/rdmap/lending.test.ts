@@ -205,7 +205,7 @@ describe('over TCP', () => {
         memory.fill(0xee, offset, offset + length);
       });
       await Promise.all(writes);
-      // A Read goes behind the Writes: when it is back, they have been placed.
+      // A Read goes after the Writes: when it is back, they have been placed.
       await run({ opcode: 'rdma-read', sges: [{ mr: source, length: 8 }], rkey: sink.rkey, remoteAddr: 0 });
       expect(Buffer.compare(sink.bytes, content)).toBe(0);
       close();

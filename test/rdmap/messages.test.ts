@@ -222,7 +222,7 @@ describe('order and operations', () => {
     ]);
   });
 
-  it('RDMAP-016: from the first to the last octet behind start-up there is nothing but RDMA messages', () => {
+  it('RDMAP-016: from the first to the last octet after start-up there is nothing but RDMA messages', () => {
     const octets = session.client.fpdus.reduce((sum, fpdu) => sum + 2 + fpdu.ulpduLength + fpdu.padLength + 4, 0);
     expect(session.pair.wire().fromClient.length).toBe(octets + 20); // the Request without private data has 20
   });

@@ -68,7 +68,7 @@ describe('the side that is read from', () => {
     expect(mr.bytes).toEqual(pattern(8, 77));
   });
 
-  it('RDMAP-044: a Write behind a Read of the same octets gives all old or all new ones', async () => {
+  it('RDMAP-044: a Write after a Read of the same octets gives all old or all new ones', async () => {
     const script = await scripted();
     const { mr } = script.region(8, undefined, BASE, 1);
     script.send(readRequest(1, { size: 8, sourceStag: mr.rkey, sourceTo: BASE }), write(mr.rkey, BASE, new Uint8Array(8).fill(2))).settle();
@@ -112,7 +112,7 @@ describe('the side that is read from', () => {
     expectTerminate(script, { layer: 1, etype: 2, code: 3, blamed: two[1]! });
   });
 
-  it('RDMAP-069 RDMAP-095: a Send behind a Read completes at the sink before the Read is answered', async () => {
+  it('RDMAP-069 RDMAP-095: a Send after a Read completes at the sink before the Read is answered', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(50_000, undefined, BASE);
     script.receives(1, 16);
@@ -146,7 +146,7 @@ describe('the side that is read from', () => {
     expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed, readHeader });
   });
 
-  it('RDMAP-074 DDP-036: a bad Read behind a good one waits its turn, and a Write under way is finished before the good one is answered', async () => {
+  it('RDMAP-074 DDP-036: a bad Read after a good one waits its turn, and a Write under way is finished before the good one is answered', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(LONG, undefined, BASE);
     script.peer.pause();
@@ -203,7 +203,7 @@ describe('the side that reads', () => {
     script.guardsIntact();
   });
 
-  it('RDMAP-094 RDMAP-095: a Send behind a Read goes out at once and completes behind it', async () => {
+  it('RDMAP-094 RDMAP-095: a Send after a Read goes out at once and completes after it', async () => {
     const script = await scripted({ role: 'responder' });
     const stag = postRead(script, 1, 4);
     script.side.qp.postSend({ wrId: 2, opcode: 'send', inline: pattern(3) });
@@ -214,7 +214,7 @@ describe('the side that reads', () => {
     expect(script.side.sent().map((wc) => wc.wrId)).toEqual([1, 2]);
   });
 
-  it('RDMAP-094: a fenced Send, and what is behind it, waits for the Reads in front (verbs draft 8.2.2)', async () => {
+  it('RDMAP-094: a fenced Send, and what comes after it, waits for the Reads in front (verbs draft 8.2.2)', async () => {
     const script = await scripted({ role: 'responder' });
     const stag = postRead(script, 1, 4);
     script.side.qp.postSend([{ wrId: 2, opcode: 'send', inline: pattern(3), fence: true }, { wrId: 3, opcode: 'send', inline: pattern(2) }]);
@@ -255,7 +255,7 @@ describe('the side that reads', () => {
     ['RDMAP-048: TO of the second segment too low', '1/1/01', (stag) => [readResponse(stag, BASE, pattern(10), { last: false }), readResponse(stag, BASE, pattern(10))]],
     ['RDMAP-048: an octet too many', '1/1/01', (stag) => [readResponse(stag, BASE, pattern(21))]],
     ['RDMAP-048: an octet too few', '1/1/01', (stag) => [readResponse(stag, BASE, pattern(19))]],
-    ['RDMAP-048: octets behind all that were asked for', '1/1/01',
+    ['RDMAP-048: octets after all that were asked for', '1/1/01',
       (stag) => [readResponse(stag, BASE, pattern(20), { last: false }), readResponse(stag, BASE + 20n, pattern(1))]],
   ];
   for (const [title, code, responses] of misfits) {
@@ -275,7 +275,7 @@ describe('the side that reads', () => {
     });
   }
 
-  it('RDMAP-048: an empty last segment behind the last octet ends a response too', async () => {
+  it('RDMAP-048: an empty last segment after the last octet ends a response too', async () => {
     const script = await scripted({ role: 'responder' });
     const stag = postRead(script, 1, 20);
     script.settle();

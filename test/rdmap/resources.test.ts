@@ -63,7 +63,7 @@ describe('what streams share', () => {
   it('storms of connections take no memory away from the engine', () => {
     const engine = createCrc32cEngine();
     const pool = new FreeListStagePool(engine, 4);
-    // As many as its arenas hold, and more: those behind them are in ordinary memory, where a CRC costs a copy.
+    // As many as its arenas hold, and more: those after them are in ordinary memory, where a CRC costs a copy.
     const storm = (): number => {
       const stages = Array.from({ length: 2200 }, () => pool.acquire());
       for (const stage of stages) pool.release(stage);

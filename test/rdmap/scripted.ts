@@ -19,7 +19,7 @@ export const OP = {
 const GUARD = 0xe7;
 const GUARD_OCTETS = 64;
 
-/** A registered region with untouchable octets in front of it and behind it. */
+/** A registered region with untouchable octets in front of it and after it. */
 export interface Guarded {
   readonly mr: MemoryRegion;
   /** The whole memory, guards included. */

@@ -123,7 +123,7 @@ describe('a Terminate that is sent', () => {
     }
   });
 
-  it('RDMAP-075 DDP-054: of two bad segments the first is reported, and nothing behind it has an effect', async () => {
+  it('RDMAP-075 DDP-054: of two bad segments the first is reported, and nothing after it has an effect', async () => {
     const script = await scripted();
     const { mr } = script.region(16);
     script.receives(1, 16);
@@ -156,7 +156,7 @@ describe('a Terminate that is sent', () => {
     script.memoryUntouched();
   });
 
-  it('RDMAP-090: is sent behind what the network still holds, also when the peer has sent FIN meanwhile', async () => {
+  it('RDMAP-090: is sent after what the network still holds, also when the peer has sent FIN meanwhile', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(2 * LONG);
     script.peer.pause();
@@ -178,7 +178,7 @@ describe('a Terminate that is sent', () => {
     expect(script.side.event('disconnected')).toMatchObject({ cause: 'terminated' });
   });
 
-  it.each(['Read', 'Atomic'] as const)('RDMAP-071 RDMAP-074 RDMAP-090 VERBS-069: for a bad %s behind a response that takes longer than the close time-out it comes when that has gone out', async (kind) => {
+  it.each(['Read', 'Atomic'] as const)('RDMAP-071 RDMAP-074 RDMAP-090 VERBS-069: for a bad %s after a response that takes longer than the close time-out it comes when that has gone out', async (kind) => {
     const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
     const { mr } = script.region(2 << 20);
     const body = new Uint8Array(52);
@@ -245,7 +245,7 @@ describe('a Terminate that is received', () => {
     endsSilently(script);
   });
 
-  it('RDMAP-079: an R bit without octets, and octets behind all that is announced, are tolerated', async () => {
+  it('RDMAP-079: an R bit without octets, and octets after all that is announced, are tolerated', async () => {
     for (const body of [encodeTerminate({ ...REMOTE_ERROR, r: true }), Uint8Array.from([...encodeTerminate(REMOTE_ERROR), ...pattern(90)])]) {
       const script = await scripted();
       script.send(terminate(body)).settle();
@@ -303,7 +303,7 @@ describe('a Terminate that is received', () => {
     });
   }
 
-  it('RDMAP-091: what the peer sends behind its Terminate is not looked at', async () => {
+  it('RDMAP-091: what the peer sends after its Terminate is not looked at', async () => {
     const script = await scripted();
     script.receives(1, 16);
     script.send(terminate(), send(1, pattern(4)), write(99, 0n, pattern(4))).settle();

@@ -369,7 +369,7 @@ describe('mapped buffers', () => {
     expect(memory).toEqual(new Uint8Array(8));
   });
 
-  it('end with the connection: to unmap one behind it does nothing, once', async () => {
+  it('end with the connection: to unmap one after it does nothing, once', async () => {
     const port = await listen({ iomapSize: 1 }, (socket) => socket.once('data', () => socket.end()).resume());
     const socket = open(port);
     await once(socket, 'connect');

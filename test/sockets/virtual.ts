@@ -10,7 +10,7 @@ export class VirtualNetwork {
   readonly time: VirtualTime = new VirtualTime();
   readonly socketRnic: Rnic;
   readonly peerRnic: Rnic;
-  /** The network takes nothing more of the socket's, as behind a peer that has been stopped. */
+  /** The network takes nothing more of the socket's, as after a peer that has been stopped. */
   stuck = false;
   readonly #cleanup: (() => Promise<unknown>)[] = [];
 

@@ -11,7 +11,7 @@
  * peer.startup(); // our Reply, decoded
  * peer.sendFpdus([taggedUlpdu({ opcode: 0, stag: 1, to: 0n })]);
  * bench.settle();
- * peer.fpdus(); // what we sent behind the Reply, decoded
+ * peer.fpdus(); // what we sent after the Reply, decoded
  */
 import type { ConnParam, CmConnection } from '../../src/cm/connection.ts';
 import type { CmListener, ConnectOptions, ListenFailure, ListenOptions, PassiveConnection } from '../../src/cm/manager.ts';
@@ -40,7 +40,7 @@ export class RawPeer implements PortHandler {
   /** When the peer learnt of the end. */
   endedAt: number | undefined;
   #sent: NaiveStartup | null = null;
-  /** Octets sent behind our start-up frame. */
+  /** Octets sent after our start-up frame. */
   #position = 0;
 
   constructor(time: Pick<VirtualTime, 'now'>, port: Port) {
@@ -132,7 +132,7 @@ export class RawPeer implements PortHandler {
     return result;
   }
 
-  /** Octets received behind the stack's start-up frame. */
+  /** Octets received after the stack's start-up frame. */
   behind(): Uint8Array {
     return this.received.slice(this.startup().octets);
   }

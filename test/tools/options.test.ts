@@ -17,7 +17,7 @@ describe('parseOptions', () => {
     expect(flags('--siz', '7', '--report_g')).toEqual({ s: '7', report_gbits: true });
   });
 
-  it('keeps words that are no options, and all behind --', () => {
+  it('keeps words that are no options, and all after --', () => {
     expect(parse('one', '-a', '--', '-b', 'two').rest).toEqual(['one', '-b', 'two']);
     expect(parse('-').rest).toEqual(['-']);
   });

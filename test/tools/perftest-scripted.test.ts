@@ -122,7 +122,7 @@ describe('perftest opposite a script', () => {
     const send = async (messages: number): Promise<void> => {
       for (let n = 0; n < messages; n++) await data.execute({ opcode: 'send', inline: new Uint8Array(8) });
     };
-    // Each step stops where a credit is due; a read of nothing comes back behind it.
+    // Each step stops where a credit is due; a read of nothing comes back after it.
     for (const due of [170, 340, 510, 512]) {
       await send(due - (seen.at(-1) ?? 0));
       while (credit() !== due) await new Promise((resolve) => setImmediate(resolve));

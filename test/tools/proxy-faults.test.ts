@@ -122,7 +122,7 @@ describe.each(VARIANTS)('one direction, CRC $crc, markers $markers', (variant) =
     expect(differences[0]!.xor).toBe(8);
     const fpdus = decodeFpdus(octets.slice(talk.request.length), { crc: variant.crc, markers: variant.markers[0] });
     if (variant.crc) expect(fpdus.map(({ crcOk }) => crcOk)).toEqual(before.map((_, i) => i !== send(2)));
-    // Octet 20 counts from ULPDU_Length: the first octet behind the 18 octets of header.
+    // Octet 20 counts from ULPDU_Length: the first octet after the 18 octets of header.
     expect(fpdus[send(2)]!.ulpdu[18]! ^ Buffer.from(before[send(2)]!, 'hex')[18]!).toBe(8);
   });
 

@@ -83,7 +83,7 @@ describe('what is no iWARP passes too', () => {
     expect(side.out).toContain('no MPA start-up frame');
   });
 
-  it.each(['client', 'server'])('carries a reset by the %s, behind what came before it', async (who) => {
+  it.each(['client', 'server'])('carries a reset by the %s, after what came before it', async (who) => {
     const accepted = deferred<Socket>();
     const { port } = await tcpServer((socket) => accepted.resolve(socket));
     const side = start(port, '--once', '-q');

@@ -1,9 +1,9 @@
-/** What a tool's connection is to the tool: a peer that leaves behind its last message. */
+/** What a tool's connection is to the tool: a peer that leaves after its last message. */
 import { expect, it } from 'vitest';
 import { openRnic } from '../../src/index.ts';
 import { Session } from '../../src/tools/support/session.ts';
 
-it.each(['thread', 'worker'] as const)('a receive posted behind the end is no error; who waits for it hears of the end: engine %s', async (engine) => {
+it.each(['thread', 'worker'] as const)('a receive posted after the end is no error; who waits for it hears of the end: engine %s', async (engine) => {
   const [near, far] = [new Session(openRnic({ engine })), new Session(openRnic({ engine: 'thread' }))];
   const listener = await far.rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
     far.use(request);

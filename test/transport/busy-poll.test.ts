@@ -1,4 +1,4 @@
-// Staying awake behind what has come: the window, what is looked at, when it rests because nothing comes of it, and who decides how long.
+// Staying awake after what has come: the window, what is looked at, when it rests because nothing comes of it, and who decides how long.
 import { availableParallelism } from 'node:os';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { BusyPoll, resolveBusyPoll, type PolledSource } from '../../src/transport/busy-poll.ts';
@@ -52,7 +52,7 @@ function passUntilTrial({ poll }: { poll: BusyPoll }): number {
 }
 
 describe('a loop kept awake', () => {
-  it('goes round for the window behind an arrival, and sleeps then', () => {
+  it('goes round for the window after an arrival, and sleeps then', () => {
     const { loop, poll } = pollOf(50);
     expect(poll.awake).toBe(false);
     expect(loop.turn()).toBe(false);
@@ -130,7 +130,7 @@ describe('polling that does not pay', () => {
     expect(passed).toBe(Math.ceil(16_384 / 65));
   });
 
-  it('tries again, and is what it was behind some hits', () => {
+  it('tries again, and is what it was after some hits', () => {
     const both = pollOf(50);
     const { loop, poll } = both;
     missUntilRest(both);
@@ -155,7 +155,7 @@ describe('polling that does not pay', () => {
     expect(loop.turns).toBeGreaterThan(before);
   });
 
-  it('tries for longer behind a long rest, so that a sender on this very processor gets another one, until something comes', () => {
+  it('tries for longer after a long rest, so that a sender on this very processor gets another one, until something comes', () => {
     const both = pollOf(50);
     const { loop, poll } = both;
     missUntilRest(both);
@@ -164,7 +164,7 @@ describe('polling that does not pay', () => {
       passUntilTrial(both);
       trials.push(Math.round(loop.untilAsleep() / 50));
     }
-    expect(trials).toEqual([1, 1, 1, 40, 40, 40]); // behind 8, 16, 32, 64, 128 and 256 arrivals
+    expect(trials).toEqual([1, 1, 1, 40, 40, 40]); // after 8, 16, 32, 64, 128 and 256 arrivals
     passUntilTrial(both);
     for (let turn = 0; turn < 1500; turn++) expect(loop.turn()).toBe(true);
     poll.arrived(); // it was moved, and is heard
@@ -243,7 +243,7 @@ describe('sources', () => {
     expect(found).toBe(2);
   });
 
-  it('are left alone behind unwatch', () => {
+  it('are left alone after unwatch', () => {
     const { loop, poll } = pollOf(50);
     const source = new Source();
     poll.watch(source);
@@ -275,7 +275,7 @@ describe('how long', () => {
 });
 
 describe('with the real event loop', () => {
-  it('an immediate of somebody else runs between the turns, and the process may end behind the window', async () => {
+  it('an immediate of somebody else runs between the turns, and the process may end after the window', async () => {
     const poll = new BusyPoll(2000);
     poll.arrived();
     let between = 0;

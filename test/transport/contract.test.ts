@@ -117,7 +117,7 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     expect(passive.log).toEqual(['end']);
   });
 
-  it('delivers FIN behind the data, leaves the other direction open, and closes without error when both have ended', async () => {
+  it('delivers FIN after the data, leaves the other direction open, and closes without error when both have ended', async () => {
     const { active, passive } = await attached();
     const bytes = pattern(200_000, seededRandom(SEED));
     active.write(bytes);

@@ -180,7 +180,7 @@ describe.each(both)('a fault in the direction %s', (direction) => {
   });
 });
 
-it('lets the network fill up behind an inbound stall', async () => {
+it('lets the network fill up after an inbound stall', async () => {
   const { time, sender, receiver } = await scene([{ kind: 'stall', direction: 'in', at: 3 }], { buffer: 100 });
   for (let i = 0; i < 20; i++) sender.write(new Uint8Array(20));
   time.run();
@@ -236,7 +236,7 @@ it('ends every random session in order or by reset, with each write answered onc
       expect(end.dones.map((done) => Number.parseInt(done, 10)), `seed ${seed}`).toEqual([0, 1, 2, 3, 4, 5]);
       const [first, ...rest] = end.dones.map((done) => done.endsWith('true'));
       rest.reduce((before, ok) => {
-        expect(before || !ok, `seed ${seed}: a write succeeds behind one that failed`).toBe(true);
+        expect(before || !ok, `seed ${seed}: a write succeeds after one that failed`).toBe(true);
         return ok;
       }, first ?? false);
       expect(end.log.filter((entry) => entry.startsWith('close')).length, `seed ${seed}`).toBe(1);

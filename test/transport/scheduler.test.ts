@@ -5,7 +5,7 @@ import { realScheduler } from '../../src/transport/scheduler.ts';
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe('what is deferred', () => {
-  it('runs behind the present call, in order, with what it defers in turn, and before any promise goes on', async () => {
+  it('runs after the present call, in order, with what it defers in turn, and before any promise goes on', async () => {
     const ran: string[] = [];
     realScheduler.defer(() => {
       ran.push('first');

@@ -55,7 +55,7 @@ describe('segmenting', () => {
     expect(seen[0]).not.toEqual(seen[1]);
   });
 
-  it('coalesces what arrives in one turn, and ends behind it', async () => {
+  it('coalesces what arrives in one turn, and ends after it', async () => {
     const { active, passive, run } = await pair({ kind: 'coalesce' });
     for (let i = 0; i < 5; i++) active.write(new Uint8Array(10));
     run();

@@ -117,7 +117,7 @@ describe('TcpTransport', () => {
     }
   });
 
-  it('tells a reset behind unread data from an orderly end', async () => {
+  it('tells a reset after unread data from an orderly end', async () => {
     const here = (world = new World('TCP', new TcpTransport(), realScheduler));
     const { active, passive } = await here.pair();
     active.attach();
@@ -280,7 +280,7 @@ describe('acceptHandles', () => {
 });
 
 describe('addresses of an accepted port', () => {
-  it.each(['127.0.0.1', '0.0.0.0', '::', '::1'])('are its own, and stay known behind its end, with a listener on %s', async (host) => {
+  it.each(['127.0.0.1', '0.0.0.0', '::', '::1'])('are its own, and stay known after its end, with a listener on %s', async (host) => {
     const here = new World('TCP', new TcpTransport(), realScheduler);
     const { promise, resolve } = deferred<void>();
     let told: unknown;
@@ -326,7 +326,7 @@ describe('realScheduler', () => {
     expect(log).toEqual(['scheduled', 'past']);
   });
 
-  it('defers behind the call stack and behind the promise continuations of the turn, first in first out', async () => {
+  it('defers after the call stack and after the promise continuations of the turn, first in first out', async () => {
     const log: number[] = [];
     await Promise.resolve();
     realScheduler.defer(() => log.push(1));

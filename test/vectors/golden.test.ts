@@ -100,7 +100,7 @@ describe('startup.json', () => {
     expect(octetsToHex(encodeStartup({ ...fields, privateData: hexToOctets(fields.privateData) }))).toBe(vector.hex);
   });
 
-  it('is followed by FPDUs that count their markers from the octet behind the frame', () => {
+  it('is followed by FPDUs that count their markers from the octet after the frame', () => {
     const frame = encodeStartup({ kind: 'reply', markers: true, privateData: Uint8Array.of(1, 2, 3) });
     const marked = loadVectors('markers').find((vector) => vector.name === 'markers.m4');
     const stream = Uint8Array.from([...frame, ...hexToOctets(marked?.hex ?? '')]);

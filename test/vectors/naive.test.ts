@@ -62,7 +62,7 @@ describe('faults of framing', () => {
     }
   });
 
-  it('sees a marker with no FPDU behind it as an unfinished FPDU', () => {
+  it('sees a marker with no FPDU after it as an unfinished FPDU', () => {
     const stream = encodeFpdus([send(1, 484)], { markers: true, crc: true });
     expect(stream).toHaveLength(512);
     const fpdus = decodeFpdus(Uint8Array.from([...stream, 0, 0, 0, 0]), { markers: true, crc: true });
@@ -99,7 +99,7 @@ describe('faults of headers', () => {
     ]);
     expect(decodeSegment(control(0x01, 0, 0x20, 0)).problems).toEqual(['Terminate without its RDMAP header']);
     expect(decodeSegment(control(0x20, 2, 0, 1)).problems).toEqual(['reserved bits of a Terminate are set']);
-    expect(decodeSegment(control(0x20, 2, 0, 0, 9)).problems).toEqual(['octets behind a Terminate']);
+    expect(decodeSegment(control(0x20, 2, 0, 0, 9)).problems).toEqual(['octets after a Terminate']);
   });
 });
 

@@ -306,7 +306,7 @@ describe('notification', () => {
     expect(told).toEqual([]);
     send(false);
     expect(told).toHaveLength(1);
-    // The race: a completion between the last empty poll and arming is found by the poll behind it.
+    // The race: a completion between the last empty poll and arming is found by the poll after it.
     expect(cq.poll([], 10)).toBe(2);
     send(false);
     cq.requestNotify();

@@ -85,7 +85,7 @@ describe('Immediate Data', () => {
     expect(mr.valid).toBe(true);
   });
 
-  it('EXT-019: a Read behind it is answered no earlier than its receive completes', async () => {
+  it('EXT-019: a Read after it is answered no earlier than its receive completes', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     server.qp.postRecv({});
@@ -118,7 +118,7 @@ describe('Immediate Data', () => {
     expect(codeOf(() => client.qp.postSend({ opcode: 'rdma-write', rkey: 0, remoteAddr: 0, solicited: true }))).toBe('ERR_INVALID_ARGUMENT');
   });
 
-  it('EXT-003 EXT-015: the Immediate Data behind a Write names no STag to invalidate', () => {
+  it('EXT-003 EXT-015: the Immediate Data after a Write names no STag to invalidate', () => {
     const { bench, peer } = rawResponderUp();
     const mr = bench.side.register(pattern(5000));
     bench.side.qp.postSend({ opcode: 'rdma-write', sges: [{ mr }], rkey: 0x0102_0304, remoteAddr: 0, immediate: 5n });
@@ -293,7 +293,7 @@ describe('atomics', () => {
     expect(server.received()).toEqual([]);
   });
 
-  it('EXT-042: an atomic sees the Write in front of it, and is answered behind the Send in front of it', async () => {
+  it('EXT-042: an atomic sees the Write in front of it, and is answered after the Send in front of it', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(8);

@@ -86,7 +86,7 @@ describe('one send queue', () => {
     expect(seen).toEqual([true, true]);
   });
 
-  it('VERBS-097: a Read sees every Write in front of it, and comes behind every Send', async () => {
+  it('VERBS-097: a Read sees every Write in front of it, and comes after every Send', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(8);
@@ -104,7 +104,7 @@ describe('one send queue', () => {
     expect([sink.bytes, received]).toEqual([pattern(8), 1]);
   });
 
-  it('VERBS-071 VERBS-072: at most ORD requests are out; the excess one waits, and all behind it too', () => {
+  it('VERBS-071 VERBS-072: at most ORD requests are out; the excess one waits, and all after it too', () => {
     const { qp, bench, opcodes, answer } = scripted(1);
     const mr = bench.side.register(16);
     const read = (wrId: number) => ({ wrId, opcode: 'rdma-read', sges: [{ mr, offset: wrId * 8, length: 8 }], rkey: 1, remoteAddr: 0 }) as const;
@@ -119,7 +119,7 @@ describe('one send queue', () => {
     expect([mr.bytes[0], mr.bytes[8]]).toEqual([1, 2]);
   });
 
-  it('VERBS-077 VERBS-098: a Send behind a Read goes out before the answer, unless it is fenced', () => {
+  it('VERBS-077 VERBS-098: a Send after a Read goes out before the answer, unless it is fenced', () => {
     const { qp, bench, opcodes, answer } = scripted();
     qp.postSend([
       { wrId: 1, opcode: 'rdma-read', rkey: 0, remoteAddr: 0 },
@@ -223,7 +223,7 @@ describe('memory operations in the queue', () => {
     expect(outcomes(bench.side.sent())[0]).toBe('1 local-protection-error');
   });
 
-  it('VERBS-100: what is bound, registered or invalidated in front holds for everything behind', async () => {
+  it('VERBS-100: what is bound, registered or invalidated in front holds for everything after', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(pattern(64), LOCAL_WRITE | 16);
@@ -312,7 +312,7 @@ describe('what one operation sees of another', () => {
     pair.run();
     expect(client.sent().every((wc) => wc.status === 'success')).toBe(true);
     const [first, add, second, swap, third] = new BigUint64Array(mr.bytes.buffer, 0, 5);
-    // Atomics act when they arrive, in order. A Read in front of one may see what it did, one behind it must.
+    // Atomics act when they arrive, in order. A Read in front of one may see what it did, one after it must.
     expect([add, swap, third]).toEqual([0n, 5n, 9n]);
     expect([0n, 5n, 9n]).toContain(first);
     expect([5n, 9n]).toContain(second);

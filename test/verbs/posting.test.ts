@@ -308,7 +308,7 @@ describe('inline, signaling, draining', () => {
     expect(codeOf(() => client.qp.postSend({ opcode: 'send', inline: bytes, sges: [] }))).toBe('ERR_INVALID_ARGUMENT');
   });
 
-  it('VERBS-106: unsignaled work that succeeds is silent; what fails, and all behind it, completes', async () => {
+  it('VERBS-106: unsignaled work that succeeds is silent; what fails, and all after it, completes', async () => {
     const pair = await connectedPair({ client: { qp: { signalAll: false } } });
     const { client, server } = pair;
     const mr = client.register(8);

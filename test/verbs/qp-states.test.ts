@@ -244,7 +244,7 @@ describe('what the network does', () => {
     expect([pair.client.qp.state, pair.server.qp.state]).toEqual(['error', 'error']);
   });
 
-  it('VERBS-048 VERBS-053 VERBS-065 VERBS-066: an error makes RTS Terminate; the first counts, and nothing behind it has an effect', async () => {
+  it('VERBS-048 VERBS-053 VERBS-065 VERBS-066: an error makes RTS Terminate; the first counts, and nothing after it has an effect', async () => {
     const { bench, peer, qp } = await operational();
     const mr = bench.side.register(8);
     qp.postRecv({ wrId: 1 });

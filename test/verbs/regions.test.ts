@@ -306,7 +306,7 @@ describe('re-registration', () => {
     expect(codeOf(() => server.qp.postRecv({ sges: [{ mr }] }))).toBe('ERR_WRONG_PD');
   });
 
-  it('VERBS-149: a bad STag, bound windows and wrong arguments change nothing; a failure behind them deregisters', async () => {
+  it('VERBS-149: a bad STag, bound windows and wrong arguments change nothing; a failure after them deregisters', async () => {
     const pair = await connectedPair();
     const { server } = pair;
     const gone = server.register(8);

@@ -333,7 +333,7 @@ describe('invalidation', () => {
     expect(mr.valid).toBe(false);
   });
 
-  it('VERBS-102 VERBS-079: a Read with local invalidate takes its sink away behind the response and before the completion', async () => {
+  it('VERBS-102 VERBS-079: a Read with local invalidate takes its sink away after the response and before the completion', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const source = server.register(pattern(64));

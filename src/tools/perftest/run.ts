@@ -17,7 +17,7 @@ import type { BandwidthFigures, Destination } from './wire.ts';
 
 const CONTROL_DEPTH = 2;
 /**
- * How long to wait with the disconnect behind the last word: a siw peer that hears of the disconnect before it has taken the completion of
+ * How long to wait with the disconnect after the last word: a siw peer that hears of the disconnect before it has taken the completion of
  * its last Send, or our answer to it, reports a failure.
  */
 const LAST_WORD_MS = 50;

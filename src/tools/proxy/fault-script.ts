@@ -2,7 +2,7 @@
  * One direction of one connection under its faults: takes the octets as they come, gives out what shall be done with them. Faults at a
  * place of the stream need octets only; faults of FPDUs need the deframed view (RFC 5044 4), which is held only while one is pending.
  *
- * Where markers are in use and an FPDU was left out, repeated or moved, the FPDUs behind it are framed anew, with markers where the
+ * Where markers are in use and an FPDU was left out, repeated or moved, the FPDUs after it are framed anew, with markers where the
  * shifted stream needs them (MPA-095): the receiver then meets the missing FPDU, not a wrong marker.
  */
 import { defaultCrc32cEngine } from '../../crc32c/engine.ts';
@@ -92,7 +92,7 @@ export class FaultScript {
   readonly #octetFaults: Fault[];
   #held: Held[] = [];
   #count = 0;
-  /** Stream positions behind the start-up frame: of the next FPDU as it comes, and as it goes. */
+  /** Stream positions after the start-up frame: of the next FPDU as it comes, and as it goes. */
   #positionIn = 0;
   #positionOut = 0;
   /** Octets given out. */

@@ -14,7 +14,7 @@ export const FAULT_USAGE = `faults: KIND[,KEY=VALUE...], where the numbers may b
   reset                    the connection is reset at both ends
   flip                     BIT of that octet is inverted
   drop, duplicate          the FPDU is left out, passes twice
-  reorder                  the FPDU passes behind the BY FPDUs that follow it, or after MS if they do not come
+  reorder                  the FPDU passes after the BY FPDUs that follow it, or after MS if they do not come
   any                      one of these, drawn from the seed
   from=client|server       whose octets (client)
   at=N                     place: octet N of the stream, start-up frame included, counted from 0
@@ -79,7 +79,7 @@ const LAST_OCTET: Range = [0, Number.MAX_SAFE_INTEGER];
 const LAST_FPDU: Range = [0, 0xffff_ffff];
 const IN_FPDU: Range = [-0x2_0000, 0x2_0000];
 const MAX_MS = 3_600_000;
-/** What `any` draws from where the script says nothing: the first FPDUs, their headers and the octets behind. */
+/** What `any` draws from where the script says nothing: the first FPDUs, their headers and the octets after them. */
 const ANY_FPDU: Range = [0, 16];
 const ANY_OCTET: Range = [0, 63];
 /** A script is written by a person; this many lines are a mistake. */

@@ -225,7 +225,7 @@ export class Relay {
     this.#lastActive = this.scheduler.now();
   }
 
-  /** Break both ends off, behind what has been passed on. */
+  /** Break both ends off, after what has been passed on. */
   reset(direction: Direction, error: Error): void {
     if (this.#how === 'ended') this.#how = 'broken';
     for (const lane of this.#lanes) lane.stop();

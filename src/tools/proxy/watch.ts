@@ -33,7 +33,7 @@ export class Watch implements RelayWatcher, CapturedConnection {
   readonly #options: WatchOptions;
   readonly #decoder: ConnectionDecoder;
   readonly #tap: TapSink | undefined;
-  /** Octets of each direction's start-up frame, once it has been seen: places are counted from behind it. */
+  /** Octets of each direction's start-up frame, once it has been seen: places are counted from its end. */
   readonly #startup: [number, number] = [0, 0];
 
   constructor(options: WatchOptions) {

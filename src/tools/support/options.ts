@@ -11,7 +11,7 @@ export interface LongOption {
   readonly short?: string;
 }
 
-/** The command line is wrong; the message is what getopt would print behind the program's name. */
+/** The command line is wrong; the message is what getopt would print after the program's name. */
 export class UsageError extends Error {}
 
 /** What was found: options by short letter, or by name where they have none; and the words that are no options. */
@@ -41,7 +41,7 @@ export const COMMON_USAGE = `  --pcap FILE              write a capture of what 
 `;
 
 /**
- * Parse `args`. `shorts` is a getopt string: letters, a colon behind those that take a value.
+ * Parse `args`. `shorts` is a getopt string: letters, a colon after those that take a value.
  *
  * @throws UsageError
  */

@@ -118,7 +118,7 @@ export class Session {
     connection.setHandler((event) => this.#handle(event));
   }
 
-  /** A session that is over takes none, and says so to who waits: the peer may leave behind the very message that made room for this one. */
+  /** A session that is over takes none, and says so to who waits: the peer may leave after the very message that made room for this one. */
   postRecv(sge: Sge): void {
     if (!this.#over) this.qp.postRecv({ wrId: RECEIVE, sges: [sge] });
   }

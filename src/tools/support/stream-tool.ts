@@ -115,7 +115,7 @@ export class Pieces {
     }
   }
 
-  /** End both directions behind what has been written, and wait until the connection is gone. */
+  /** End both directions after what has been written, and wait until the connection is gone. */
   async close(): Promise<void> {
     const { stream } = this;
     if (stream.closed) return;

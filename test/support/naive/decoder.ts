@@ -22,7 +22,7 @@ export interface NaiveCapture {
   readonly fpdus: readonly NaiveFpdu[];
 }
 
-/** Decode the FPDUs of a stream whose first octet stands `streamOffset` octets behind the start-up frame. */
+/** Decode the FPDUs of a stream whose first octet stands `streamOffset` octets after the start-up frame. */
 export function decodeFpdus(stream: Uint8Array, options: NaiveStreamOptions): NaiveFpdu[] {
   const reader = new CellReader(stream, options);
   const fpdus: NaiveFpdu[] = [];

@@ -17,7 +17,7 @@ interface NaiveSegmentResult {
   readonly problems: readonly string[];
 }
 
-/** Opcode to: tagged, queue, octets behind the DDP header (null: any number). */
+/** Opcode to: tagged, queue, octets after the DDP header (null: any number). */
 const MESSAGES: readonly { name: string; tagged: boolean; qn: number; size: number | null }[] = [
   { name: 'RDMA Write', tagged: true, qn: -1, size: null },
   { name: 'RDMA Read Request', tagged: false, qn: 1, size: 28 },
@@ -179,6 +179,6 @@ function decodeTerminate(rest: Uint8Array, problems: string[]): NaiveBody {
   if ((control.m || control.d) !== (included.segmentLength !== undefined)) problems.push('Terminate without its segment length');
   if (control.d !== (included.ddpHeader !== undefined)) problems.push('Terminate without its DDP header');
   if (control.r !== (included.readRequest !== undefined)) problems.push('Terminate without its RDMAP header');
-  if (rest.length > at) problems.push('octets behind a Terminate');
+  if (rest.length > at) problems.push('octets after a Terminate');
   return { payload: rest.slice(at), terminate };
 }

@@ -88,14 +88,14 @@ export interface NaiveTerminate {
   readonly m: boolean;
   readonly d: boolean;
   readonly r: boolean;
-  /** The 13 bits behind M, D and R. */
+  /** The 13 bits after M, D and R. */
   readonly reserved: number;
   readonly segmentLength?: number;
   readonly ddpHeader?: NaiveHeader;
   readonly readRequest?: NaiveReadRequest;
 }
 
-/** What stands behind the DDP header; `payload` holds the octets that no structure explains. */
+/** What stands after the DDP header; `payload` holds the octets that no structure explains. */
 export interface NaiveBody {
   readonly payload: Uint8Array;
   readonly readRequest?: NaiveReadRequest;
@@ -108,7 +108,7 @@ export interface NaiveBody {
 export type NaiveSegment = NaiveHeader & NaiveBody;
 
 export interface NaiveMarker {
-  /** Stream position of the marker's first octet, counted from the octet behind the start-up frame. */
+  /** Stream position of the marker's first octet, counted from the octet after the start-up frame. */
   readonly position: number;
   /** FPDUPTR as received, the two low bits included. */
   readonly pointer: number;
@@ -138,6 +138,6 @@ export interface NaiveFpdu {
 export interface NaiveStreamOptions {
   readonly markers: boolean;
   readonly crc: boolean;
-  /** Distance of the first octet from the octet behind the start-up frame; 0 unless told. */
+  /** Distance of the first octet from the octet after the start-up frame; 0 unless told. */
   readonly streamOffset?: number;
 }
