@@ -11,7 +11,7 @@ export type { BindOptions, TargetOptions } from './cm/target.ts';
 export {
   createServer, Server, type ConnectionFunction, type ServerListenOptions, type ServerOptions, type ServerRequest,
 } from './api/server.ts';
-export { Connection, type SendOptions } from './api/connection.ts';
+export { Connection, type CompareSwapOptions, type FetchAddOptions, type SendImmediateOptions, type SendOptions } from './api/connection.ts';
 export type { AllocateOptions, LocalMemory, PeerAccess } from './api/local-memory.ts';
 export type { OperationOptions } from './api/operations.ts';
 export type { EndpointOptions } from './api/endpoint.ts';

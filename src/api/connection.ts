@@ -3,8 +3,8 @@
  *
  * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
  */
-import { abortError, checkSignal } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkObject, IwarpError } from '../base/errors.ts';
+import { abortError, signalOf } from '../base/abort.ts';
+import { checkBoolean, checkInteger, IwarpError, type Names } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -36,6 +36,28 @@ export interface SendOptions extends OperationOptions {
   /** STag of the peer to invalidate when the message is delivered: the ticket has served its purpose. */
   readonly invalidate?: number | undefined;
 }
+
+/** Options of {@link Connection.sendImmediate}. */
+export type SendImmediateOptions = Omit<SendOptions, 'invalidate'>;
+
+/** Options of {@link Connection.fetchAdd}. */
+export interface FetchAddOptions extends OperationOptions {
+  /** Bits that end a field: no carry leaves them. Default 0, one 64-bit field. */
+  readonly addMask?: bigint | undefined;
+}
+
+/** Options of {@link Connection.compareSwap}. */
+export interface CompareSwapOptions extends OperationOptions {
+  /** Bits that are compared. Default: all. */
+  readonly compareMask?: bigint | undefined;
+  /** Bits that are written. Default: all. */
+  readonly swapMask?: bigint | undefined;
+}
+
+const SEND: Names<SendOptions> = { signal: true, solicited: true, invalidate: true };
+const SEND_IMMEDIATE: Names<SendImmediateOptions> = { signal: true, solicited: true };
+const FETCH_ADD: Names<FetchAddOptions> = { signal: true, addMask: true };
+const COMPARE_SWAP: Names<CompareSwapOptions> = { signal: true, compareMask: true, swapMask: true };
 
 /** Completions taken per poll. */
 const POLL_BATCH = 64;
@@ -225,7 +247,7 @@ export class Connection {
    * await connection.send({ mr: region, offset: 64, length: 16 });
    */
   async send(data: LocalMemory | string, options: SendOptions = {}): Promise<void> {
-    const signal = this.#checkCall(options);
+    const signal = this.#checkCall(options, SEND);
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     if (invalidate !== undefined) checkInteger('options.invalidate', invalidate, 0, 0xffff_ffff);
@@ -244,8 +266,8 @@ export class Connection {
    * @example
    * await connection.sendImmediate(42n);
    */
-  async sendImmediate(value: bigint, options: OperationOptions & { readonly solicited?: boolean | undefined } = {}): Promise<void> {
-    const signal = this.#checkCall(options);
+  async sendImmediate(value: bigint, options: SendImmediateOptions = {}): Promise<void> {
+    const signal = this.#checkCall(options, SEND_IMMEDIATE);
     const { solicited } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     this.#checkImmediate(value);
@@ -306,8 +328,8 @@ export class Connection {
    * @example
    * const before = await connection.fetchAdd(counter, 1n);
    */
-  async fetchAdd(remote: RemoteBuffer, add: bigint, options: OperationOptions & { readonly addMask?: bigint | undefined } = {}): Promise<bigint> {
-    const signal = this.#checkCall(options);
+  async fetchAdd(remote: RemoteBuffer, add: bigint, options: FetchAddOptions = {}): Promise<bigint> {
+    const signal = this.#checkCall(options, FETCH_ADD);
     const { addMask } = options;
     checkU64('add', add);
     if (addMask !== undefined) checkU64('options.addMask', addMask);
@@ -328,11 +350,8 @@ export class Connection {
    * @example
    * const mine = (await connection.compareSwap(lock, 0n, 1n)) === 0n;
    */
-  async compareSwap(
-    remote: RemoteBuffer, compare: bigint, swap: bigint,
-    options: OperationOptions & { readonly compareMask?: bigint | undefined; readonly swapMask?: bigint | undefined } = {},
-  ): Promise<bigint> {
-    const signal = this.#checkCall(options);
+  async compareSwap(remote: RemoteBuffer, compare: bigint, swap: bigint, options: CompareSwapOptions = {}): Promise<bigint> {
+    const signal = this.#checkCall(options, COMPARE_SWAP);
     const { compareMask, swapMask } = options;
     checkU64('compare', compare);
     checkU64('swap', swap);
@@ -362,8 +381,7 @@ export class Connection {
    * }
    */
   async receive(options: OperationOptions = {}): Promise<Message | null> {
-    checkObject('options', options);
-    const signal = checkSignal(options.signal);
+    const signal = signalOf(options);
     if (signal?.aborted === true) throw abortError(signal);
     const message = this.#inbox.shift();
     if (message !== undefined) return message;
@@ -398,8 +416,7 @@ export class Connection {
 
   /** Settles when nothing is under way or in line, however it ended. */
   async drain(options: OperationOptions = {}): Promise<void> {
-    checkObject('options', options);
-    await this.#operations.whenIdle(checkSignal(options.signal));
+    await this.#operations.whenIdle(signalOf(options));
   }
 
   /**
@@ -410,8 +427,7 @@ export class Connection {
    * const { cause } = await connection.close({ signal: AbortSignal.timeout(5000) });
    */
   async close(options: OperationOptions = {}): Promise<CloseInfo> {
-    checkObject('options', options);
-    const signal = checkSignal(options.signal);
+    const signal = signalOf(options);
     const onAbort = (): void => this.destroy();
     signal?.addEventListener('abort', onAbort, { once: true });
     if (signal?.aborted === true) this.destroy();
@@ -468,9 +484,8 @@ export class Connection {
     void this.#farewell.follow(closing);
   }
 
-  #checkCall(options: OperationOptions): AbortSignal | undefined {
-    checkObject('options', options);
-    const signal = checkSignal(options.signal);
+  #checkCall(options: OperationOptions, known?: Names<OperationOptions>): AbortSignal | undefined {
+    const signal = signalOf(options, known);
     this.#checkOpen();
     return signal;
   }

@@ -1,6 +1,6 @@
 /** `createServer`: the door that peers come in by. */
-import { abortError, checkSignal } from '../base/abort.ts';
-import { checkFunction, checkInteger, checkObject, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
+import { abortError, checkSignal, signalOf } from '../base/abort.ts';
+import { checkFunction, checkInteger, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
 import { BIND_NAMES, type BindOptions } from '../cm/target.ts';
@@ -141,8 +141,7 @@ export class Server {
 
   /** Stop listening and close every connection in order; settles when all are gone. With a `signal` those left are dropped when it is aborted. */
   async close(options: OperationOptions = {}): Promise<void> {
-    checkObject('options', options);
-    checkSignal(options.signal);
+    signalOf(options);
     this.#state = 'closed';
     while (this.#waiting.next(null));
     this.#accepted.length = 0; // nobody has taken them, and they are among those that are closed
@@ -158,8 +157,7 @@ export class Server {
 
   /** The next connection, for a server without a function; null when the server is closed. Rejects with ERR_ENGINE_FAILED where none can come. */
   async accept(options: OperationOptions = {}): Promise<Connection | null> {
-    checkObject('options', options);
-    const signal = checkSignal(options.signal);
+    const signal = signalOf(options);
     if (signal?.aborted === true) throw abortError(signal);
     const next = this.#accepted.shift();
     if (next !== undefined) return next;

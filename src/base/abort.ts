@@ -1,5 +1,5 @@
 /** AbortSignals, as every call that waits takes them. */
-import { checkObject, IwarpError, show } from './errors.ts';
+import { checkOptions, IwarpError, show, type Names } from './errors.ts';
 
 /** What every call that waits takes. */
 export interface WaitOptions {
@@ -7,10 +7,12 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Throws ERR_INVALID_ARGUMENT unless `options` is an object whose `signal` is undefined or an AbortSignal; returns the signal. */
-export function signalOf(options: unknown): AbortSignal | undefined {
-  checkObject('options', options);
-  return checkSignal((options as WaitOptions).signal);
+const WAIT_NAMES: Names<WaitOptions> = { signal: true };
+
+/** Throws ERR_INVALID_ARGUMENT unless `options` is an object of known names whose `signal` is undefined or an AbortSignal; returns the signal. */
+export function signalOf(options: WaitOptions, known: Names<WaitOptions> = WAIT_NAMES): AbortSignal | undefined {
+  checkOptions('options', options, known);
+  return checkSignal(options.signal);
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `signal` is undefined or an AbortSignal; returns it. */

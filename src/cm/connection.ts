@@ -2,7 +2,7 @@
  * One connection of the connection manager, either side: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect.
  */
 import { NO_BYTES } from '../base/copy.ts';
-import { checkBytes, checkFunction, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkBytes, checkFunction, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
@@ -27,6 +27,9 @@ export interface ConnParam {
   /** Reads we may have outstanding there (ORD). */
   readonly initiatorDepth?: number | undefined;
 }
+
+/** @internal */
+export const PARAM_NAMES: Names<ConnParam> = { privateData: true, responderResources: true, initiatorDepth: true };
 
 /** @internal Check private data against the room in the frame it goes into (MPA-018, ENH-004). */
 export function checkPrivateData(name: string, data: ArrayBufferView | undefined, max: number): Uint8Array {

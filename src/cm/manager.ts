@@ -2,9 +2,9 @@
  * The connection manager: connect and listen over a transport, shaped like librdmacm. One object for a device, a transport and a clock.
  */
 import type { Scheduler } from '../base/clock.ts';
-import { checkBoolean, checkFunction, checkInteger, checkObject, IwarpError, ownError } from '../base/errors.ts';
+import { checkBoolean, checkFunction, checkInteger, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import { Admission, type Place } from './admission.ts';
-import { checkBind, checkTarget, type BindOptions, type TargetOptions } from './target.ts';
+import { BIND_NAMES, checkBind, checkTarget, TARGET_NAMES, type BindOptions, type TargetOptions } from './target.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import { DEFAULT_POLICY, privateDataRoom, requestRevision, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
@@ -12,7 +12,7 @@ import type { StartupFrame } from '../mpa/wire.ts';
 import type { ConnectTarget, PortAddress, PortListener, Transport } from '../transport/port.ts';
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
-import { checkDepth, checkPrivateData, checkQp, CmConnection, type ConnectionContext, type ConnParam } from './connection.ts';
+import { checkDepth, checkPrivateData, checkQp, CmConnection, PARAM_NAMES, type ConnectionContext, type ConnParam } from './connection.ts';
 import { Census, type DeviceCounters } from './census.ts';
 import type { CmEvent } from './events.ts';
 import { ThreadProgress, type LinkHandler, type Progress, type StreamLink } from './link.ts';
@@ -53,6 +53,8 @@ export interface ListenFailure {
   readonly error?: Error;
 }
 
+const CONNECT: Names<ConnectOptions> = { ...PARAM_NAMES, ...TARGET_NAMES, policy: true, confirm: true };
+const LISTEN: Names<ListenOptions> = { ...BIND_NAMES, policy: true, maxPending: true, onFailure: true };
 const DEFAULT_MAX_PENDING = 256;
 
 /**
@@ -83,7 +85,7 @@ export class ConnectionManager {
    */
   connect(qp: QueuePair, options: ConnectOptions): ActiveConnection {
     checkQp('qp', qp);
-    checkObject('options', options);
+    checkOptions('options', options, CONNECT);
     const target = checkTarget(options);
     const policy = resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy');
     const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits.maxQpRdAtom);
@@ -107,7 +109,7 @@ export class ConnectionManager {
    * });
    */
   listen(options: ListenOptions, onRequest: (connection: PassiveConnection) => void): Promise<CmListener> {
-    checkObject('options', options);
+    checkOptions('options', options, LISTEN);
     checkFunction('onRequest', onRequest);
     if (this.device.state === 'closed') throw new IwarpError('ERR_DESTROYED', 'the device has been closed');
     const target = checkBind(options);
@@ -272,6 +274,7 @@ export class PassiveConnection extends CmConnection {
    */
   accept(qp: QueuePair, options: ConnParam = {}): void {
     checkQp('qp', qp);
+    checkOptions('options', options, PARAM_NAMES);
     const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
     const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, this.#listener.depthLimit));
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, this.#listener.depthLimit));

@@ -123,11 +123,18 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     const ready = typeof given.at(-1) === 'function' ? given.pop() as () => void : undefined;
     const [where, host, backlog] = given;
     const named = typeof where === 'object' && where !== null;
-    const { signal, ...options }: ListenOptions = named ? where : { port: where ?? undefined, host, backlog } as ListenOptions;
+    const options: ListenOptions = named ? where : { port: where ?? undefined, host, backlog } as ListenOptions;
+    // Programs come from node:net: what is of no use here is passed over, but not what asks for something else than a port.
+    for (const name of ['path', 'fd'] as const) {
+      if ((options as Partial<Record<typeof name, unknown>>)[name] != null) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.${name}: iWARP listens on TCP ports only`);
+    }
+    const { signal, ipv6Only, reusePort } = options;
     const port = portOf(options.port);
     if (port !== undefined) checkInteger(named ? 'options.port' : 'port', port, 0, 65_535);
     checkSignal(signal);
-    const bound = this.#rnic.cm.listen({ ...options as BindOptions, port: port ?? 0, policy: this.#policy }, (request) => this.#request(request));
+    const bound = this.#rnic.cm.listen(
+      { host: options.host, port: port ?? 0, backlog: options.backlog, ipv6Only, reusePort, policy: this.#policy }, (request) => this.#request(request),
+    );
     this.#closeOn(signal);
     this.#listener = null;
     this.#state = 'binding';

@@ -7,7 +7,7 @@ import {
 import { resolvePolicy } from '../../src/mpa/policy.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
-import { Device } from '../../src/verbs/index.ts';
+import { Device, type QueuePair } from '../../src/verbs/index.ts';
 import { pairOf, rnicOf, type Ends } from './support.ts';
 
 let ends: Ends;
@@ -44,6 +44,10 @@ const NOT_SIGNAL = [null, 1, 'stop', {}, new AbortController()];
 const NOT_FUNCTION = [null, 1, 'f', {}];
 const INVALID = 'ERR_INVALID_ARGUMENT';
 const once = [undefined];
+const idle = (): QueuePair => {
+  const cq = foreign.pd.device.createCq(1);
+  return foreign.pd.createQp({ sendCq: cq, recvCq: cq });
+};
 const PORT = { host: '127.0.0.1', port: 4711 };
 
 interface Case {
@@ -194,6 +198,21 @@ const named: readonly (readonly [string, () => unknown])[] = [
   ['options.nosuch is not', () => new Device({ nosuch: 1 } as never)],
   ['options.nosuch is not', () => c.register(new Uint8Array(1), 'read', { nosuch: 1 } as never)],
   ['options.nosuch is not', () => c.allocate(1, 'read', { nosuch: 1 } as never)],
+  ['options.solicitd is not', () => c.send('x', { solicitd: true } as never)],
+  ['options.invalidate is not', () => c.sendImmediate(1n, { invalidate: 1 } as never)],
+  ['options.sginal is not', () => c.write(region, remote, { sginal: undefined } as never)],
+  ['options.sginal is not', () => c.writeImmediate(region, remote, 1n, { sginal: undefined } as never)],
+  ['options.sginal is not', () => c.read(remote, region, { sginal: undefined } as never)],
+  ['options.mask is not', () => c.fetchAdd(remote, 1n, { mask: 1n } as never)],
+  ['options.mask is not', () => c.compareSwap(remote, 1n, 1n, { mask: 1n } as never)],
+  ['options.timeout is not', () => c.receive({ timeout: 1 } as never)],
+  ['options.timeout is not', () => c.drain({ timeout: 1 } as never)],
+  ['options.timeout is not', () => c.close({ timeout: 1 } as never)],
+  ['options.timeout is not', () => createServer().accept({ timeout: 1 } as never)],
+  ['options.timeout is not', () => createServer().close({ timeout: 1 } as never)],
+  ['options.timeout is not', () => c.pd.device.createCq(1).completions({ timeout: 1 } as never)],
+  ['options.prot is not', () => defaultRnic().cm.listen({ prot: 1 } as never, () => undefined)],
+  ['options.initatorDepth is not', () => defaultRnic().cm.connect(idle(), { ...PORT, initatorDepth: 1 } as never)],
   ['options.engine must be', () => connect({ ...PORT, engine: 'gpu' as never })],
   ['engine must be', () => defaultRnic('gpu' as never)],
   ['options.policy must be', () => createServer({ policy: 5 as never })],

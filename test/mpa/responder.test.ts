@@ -67,14 +67,15 @@ describe('the Reply', () => {
     }
   });
 
-  it('MPA-017 MPA-018 MPA-047: 512 octets of any content go out, 513 are refused at once and nothing is sent', async () => {
+  it('MPA-017 MPA-018 MPA-047: 512 octets of any content go out, 513 are refused at once, as is an option that does not exist, and nothing is sent', async () => {
     const data = count(512, 3);
     const { peer } = await rawInitiatorUp({ param: { privateData: data } });
     expect(peer.startup().frame).toMatchObject({ pdLength: 512, privateData: data });
 
     const codes: unknown[] = [];
     const attempt = (connection: PassiveConnection, bench: RawBench): void => {
-      for (const act of [(): void => connection.accept(bench.side.qp, { privateData: count(513) }), (): void => connection.reject(count(513))]) {
+      for (const act of [(): void => connection.accept(bench.side.qp, { privateData: count(513) }), (): void => connection.reject(count(513)),
+        (): void => connection.accept(bench.side.qp, { ird: 4 } as never)]) {
         try {
           act();
         } catch (error) {
@@ -83,7 +84,7 @@ describe('the Reply', () => {
       }
     };
     const other = await rawInitiatorUp({ onRequest: attempt });
-    expect(codes).toEqual(['ERR_TOO_LARGE', 'ERR_TOO_LARGE']);
+    expect(codes).toEqual(['ERR_TOO_LARGE', 'ERR_TOO_LARGE', 'ERR_INVALID_ARGUMENT']);
     expect(other.peer.received.length).toBe(0);
     other.bench.incoming[0]!.connection.accept(other.bench.side.qp); // the request still stands
     other.bench.settle();

@@ -69,6 +69,8 @@ add('signal', [null, 1, {}], (signal) => createServer().listen({ signal }));
 add('callback', NOT_FUNCTION, (value) => createServer().close(value));
 add('host', [null, 7, {}, ''], (value) => createServer().listen(0, value));
 add('backlog', integer(1, 65_535), (value) => createServer().listen(0, '127.0.0.1', value));
+add('path', ['/tmp/socket'], (path) => createServer().listen({ path } as never));
+add('fd', [0], (fd) => createServer().listen({ fd } as never));
 add('ipv6Only', NOT_BOOLEAN, (ipv6Only) => createServer().listen({ ipv6Only }));
 add('reusePort', NOT_BOOLEAN, (reusePort) => createServer().listen({ reusePort }));
 add('ms', integer(0, 2 ** 31 - 1), (value) => socket.setTimeout(value));
@@ -115,6 +117,7 @@ describe('forms of the calls, as in node:net', () => {
     ['listen(port, host, ready)', (s, ready) => s.listen(0, '127.0.0.1', ready)],
     ['listen(port, host, backlog, ready)', (s, ready) => s.listen(0, '127.0.0.1', 8, ready)],
     ['listen(options, ready)', (s, ready) => s.listen({ port: 0, host: '127.0.0.1' }, ready)],
+    ['listen(options of node:net, ready)', (s, ready) => s.listen({ port: 0, host: '127.0.0.1', exclusive: true } as never, ready)],
   ])('%s, then connect(port, host, listener) and connect(port, listener)', async (_form, listen) => {
     const own = createServer((peer) => peer.end('bye'));
     await new Promise<void>((resolve) => listen(own, resolve));
