@@ -15,11 +15,11 @@ import { decodeConnectionData, type ConnectionData } from './wire.ts';
 /** Options of {@link createServer}. */
 export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   /** Differences from `DEFAULT_POLICY` of `iwarp`. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Closes the server. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Called for each connection in front of `connection`; where its octets go, as with `onread` of {@link connect}. `node:net` has this for clients only. */
-  readonly onread?: (socket: RdmaSocket) => OnReadOptions;
+  readonly onread?: ((socket: RdmaSocket) => OnReadOptions) | undefined;
 }
 
 /** Where {@link RdmaServer.listen} listens, and until when. */

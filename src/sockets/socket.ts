@@ -24,11 +24,11 @@ export interface ConnectOptions extends RdmaSocketOptions, Omit<TargetOptions, '
   /** TCP port of the peer; a string of digits is one too. */
   readonly port: number | string;
   /** Host name or address of the peer. Default `localhost`. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Differences from `DEFAULT_POLICY` of `iwarp`. */
-  readonly policy?: Partial<ConnectionPolicy>;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Where incoming octets go, as with `net.connect`: the stream itself then gives none, its other events come as ever. */
-  readonly onread?: OnReadOptions;
+  readonly onread?: OnReadOptions | undefined;
 }
 
 /** Largest piece given to the reader at once. */
