@@ -68,6 +68,7 @@ export interface ConnectionPolicy {
    * (DDP-059). In all, the close may take this time once, and once more for each Read or Atomic of either side and each 64 KiB that were left when it
    * began, so that a peer which only trickles does not hold the connection for ever. Octets that are left in the system's own buffers after the last
    * write have this time once.
+   */
   readonly closeTimeout: number;
   /**
    * Initiator: if no octet has arrived this many ms after our first FPDU, send one zero-length RDMA Write. It wakes a Linux siw
