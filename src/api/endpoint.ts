@@ -22,7 +22,7 @@ export interface EndpointOptions {
   readonly maxMessage?: number | undefined;
   /** Operations that can be posted at a time; further ones wait in line. Default 256. */
   readonly sends?: number | undefined;
-  /** Use credits if the peer is an endpoint of this package too, and announce that in the private data. Default true. Switch it off for peers that interpret the private data. */
+  /** Announce credits in the private data, and use them if the peer does so too. Default true. Switch it off for peers that interpret private data. */
   readonly credits?: boolean | undefined;
   /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits, because credits are granted by Immediate Data. */
   readonly extensions?: boolean | undefined;

@@ -18,7 +18,7 @@ export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   readonly policy?: Partial<ConnectionPolicy>;
   /** Closes the server when it is aborted. */
   readonly signal?: AbortSignal;
-  /** Called for each connection before the `connection` event. It says where the received octets go, as `onread` of {@link connect} does. `node:net` has this for clients only. */
+  /** Called for each connection before the `connection` event: where received octets go, as `onread` of {@link connect}. `node:net` has it for clients only. */
   readonly onread?: (socket: RdmaSocket) => OnReadOptions;
 }
 

@@ -111,7 +111,7 @@ export class CompletionQueue {
     return this.#head - this.#tail;
   }
 
-  /** True after {@link CompletionQueue.destroy}, for good. */
+  /** True after {@link CompletionQueue.destroy}. It stays true. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

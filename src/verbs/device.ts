@@ -36,9 +36,9 @@ export interface DeviceLimits {
   readonly maxSrq: number;
   /** Entries of one shared receive queue. */
   readonly maxSrqWr: number;
-  /** Inbound and outbound read depth of one queue pair. */
+  /** Largest IRD of one queue pair; also the largest depth, in either direction, that a connection may ask for. */
   readonly maxQpRdAtom: number;
-  /** Reads and atomics of ours outstanding on one queue pair (ORD). */
+  /** Reads and atomics that one queue pair may have outstanding at its peer (ORD). */
   readonly maxQpInitRdAtom: number;
   /** Largest inline data, octets. */
   readonly maxInline: number;

@@ -170,7 +170,7 @@ export class MemoryRegion {
     return this.entry.valid;
   }
 
-  /** True after {@link MemoryRegion.deregister}, for good. */
+  /** True after {@link MemoryRegion.deregister}. It stays true. */
   get deregistered(): boolean {
     return this.#gone;
   }

@@ -37,7 +37,7 @@ export class ProtectionDomain {
     this.handle = handle;
   }
 
-  /** True after `deallocate()`, for good. */
+  /** True after `deallocate()`. It stays true. */
   get deallocated(): boolean {
     return this.#deallocated;
   }

@@ -308,7 +308,7 @@ export class QueuePair extends QpEndpoint {
     this.pd.device.forget('qp', this);
   }
 
-  /** True after {@link QueuePair.destroy}, for good. */
+  /** True after {@link QueuePair.destroy}. It stays true. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

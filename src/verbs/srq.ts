@@ -78,7 +78,7 @@ export class SharedReceiveQueue {
     return this.queue.depth;
   }
 
-  /** True after `destroy()`, for good. */
+  /** True after `destroy()`. It stays true. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

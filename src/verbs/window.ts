@@ -78,7 +78,7 @@ export class MemoryWindow {
     return this.entry.valid;
   }
 
-  /** True after `deallocate()`, for good. */
+  /** True after `deallocate()`. It stays true. */
   get deallocated(): boolean {
     return this.#gone;
   }
