@@ -10,15 +10,15 @@ import { everything, neededBy, SCENARIOS } from './scenarios.ts';
 import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts';
 
 export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --scenario NAMES | --test bw|lat ...] [options]
-  --quick                 the goals and the inner loops, some five minutes (default)
-  --full                  all there is, some 25 minutes; 27 and 28 in the kept runs, with --rounds 11
+  --quick                 the goals and the inner loops, about five minutes (default)
+  --full                  everything, about 25 minutes; 27 and 28 in the kept runs, with --rounds 11
   --only PARTS            these parts of the full run, see --list
-  --scenario NAMES        the parts that answer experiments of the papers, see --list; 'all' for every one
-  --list                  say which parts and scenarios there are
+  --scenario NAMES        the parts for experiments of the papers, see --list; 'all' for every one
+  --list                  list parts and scenarios
 One experiment of your own:
   --test bw|lat           bandwidth (and message rate), or latency
   --verb LIST             write, read, send (write)
-  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): by which of our interfaces
+  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): the interface to measure
   --size LIST             octets of a message, 2 to 8388608 (65536, or 64 for latency)
   --in-flight N           messages under way, 1 to 512 (512, less for large messages)
   --connections N         1 to 64 (1)
@@ -28,13 +28,13 @@ One experiment of your own:
   --engines N             worker threads of each process, 1 to 64 (1)
   --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
   --busy-poll US          how long the event loop stays awake after octets have come, 0 to 10000 (the stack's default)
-  --cq-mod N              one completion for so many requests
+  --cq-mod N              one completion for this many requests
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
-How, and where to:
+Method and output:
   --rounds N  --windows N  --window MS      7, 2, 60
-  --native-crc FOLDER                       a native CRC32c add-on to compare with, as node_modules/fast-crc32c where you have it
+  --native-crc FOLDER                       a native CRC32c add-on to compare with, for example node_modules/fast-crc32c
   --json FILE  --html FILE                  write results (after each part), write the report
-  --continue                                keep what --json FILE has: measure what it lacks, or anew what --only names
+  --continue                                keep what --json FILE has: measure what it lacks, or again what --only names
   --from FILE                               results of an earlier run instead of measuring
   --compare [--baseline FILE]               say which ratios have moved; status 1 if one is worse
   --save-baseline                           make these ratios the baseline

@@ -5,31 +5,31 @@ import { checkBoolean, checkInteger, checkObject } from '../base/errors.ts';
 
 /** Sizes of a stream. */
 export interface ChannelOptions {
-  /** Octets of the receive buffer, 4096 to 2^30; it is offered to the peer in halves. Default 1 MiB, with the engine in a worker 4 MiB. */
+  /** Receive buffer, 4096 to 2^30 octets, offered to the peer in halves. Default 1 MiB; 4 MiB with the engine in a worker. */
   readonly receiveBuffer?: number | undefined;
-  /** Octets of the send buffer, 4096 to 2^30. Default 1 MiB. */
+  /** Send buffer, 4096 to 2^30 octets. Default 1 MiB. */
   readonly sendBuffer?: number | undefined;
-  /** Data messages that the peer may have on their way, 16 to 32767. Default 384. */
+  /** Data messages that the peer may have outstanding, 16 to 32767. Default 384. */
   readonly credits?: number | undefined;
-  /** Buffers that the peer may map here at a time, 0 to 32512; above 128 in steps of 256. Default 0. */
+  /** Buffers that the peer may have mapped here at a time, 0 to 32512; above 128 in steps of 256. Default 0. */
   readonly iomapSize?: number | undefined;
 }
 
-/** Options that both ends share. */
+/** Options of both sides. */
 export interface RdmaSocketOptions extends ChannelOptions {
-  /** Keep our direction open when the peer's ends. Default false, as in `node:net`. */
+  /** Keep our direction open when the peer ends its own. Default false, as in `node:net`. */
   readonly allowHalfOpen?: boolean | undefined;
-  /** Ask the peer's TCP for a sign of life; see {@link RdmaSocket.setKeepAlive}. Default false. */
+  /** Send keep-alive Writes; see {@link RdmaSocket.setKeepAlive}. Default false. */
   readonly keepAlive?: boolean | undefined;
-  /** Milliseconds between two such questions. Default two hours. */
+  /** Milliseconds between two keep-alive Writes. Default two hours. */
   readonly keepAliveInitialDelay?: number | undefined;
   /** Milliseconds without octets until `timeout`; see {@link RdmaSocket.setTimeout}. Default 0, never. */
   readonly timeout?: number | undefined;
-  /** Octets that may wait in either direction before the stream holds its source back, as with every `node:stream`. Default: Node's. */
+  /** High-water mark of both directions, in octets, as in `node:stream`. Default: Node's. */
   readonly highWaterMark?: number | undefined;
-  /** Ends the socket with an AbortError. */
+  /** Destroys the socket with an AbortError when it is aborted. */
   readonly signal?: AbortSignal | undefined;
-  /** Device, transport and clock, from `openRnic` of `iwarp`; the process's own by default. */
+  /** Device, transport and clock, from `openRnic` of `iwarp`. Default: the process's own. */
   readonly rnic?: Rnic | undefined;
 }
 
