@@ -1,4 +1,4 @@
-// Relative links of every page lead to a file, and their anchors to a heading or an anchor of it.
+// Relative links of every page lead to a file, and their anchors to a heading or an anchor of it; tables are tables.
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
@@ -63,4 +63,9 @@ it('every page of docs/ is named in the README', () => {
   const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
   const unnamed = pages.filter((page) => /^docs\/[^/]+\.md$/.test(page) && !readme.includes(`(${page})`));
   expect(unnamed).toEqual([]);
+});
+
+it('the rows of a table have a line each', () => {
+  const wrong = pages.flatMap((page) => prose(page).split('\n').filter((line) => /\| ?:?-{3,}/.test(line) && !/^[\s|:-]+$/.test(line)).map((line) => `${page}: ${line.slice(0, 60)}`));
+  expect(wrong).toEqual([]);
 });
