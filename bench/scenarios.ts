@@ -171,6 +171,11 @@ export function everything(): { readonly experiments: readonly Experiment[]; rea
   return { experiments: [...goals(), ...sweeps()], probes: PROBES };
 }
 
+/** The part of a full run that each case belongs to. */
+export function partsOfCases(): ReadonlyMap<string, string> {
+  return new Map(everything().experiments.flatMap(({ id, groups }) => groups.flatMap(({ cases }) => cases.map((one) => [one.id, id] as const))));
+}
+
 /** The sentences of every scenario of which something was run. */
 export function answers(experiments: readonly ExperimentResult[], probes: readonly ProbeResult[]): ScenarioResult[] {
   const cases = new Map(experiments.flatMap((experiment) => experiment.cases).map((one) => [one.id, one]));

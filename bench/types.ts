@@ -230,6 +230,8 @@ export type Better = 'more' | 'less';
 /** A ratio that the baseline keeps. */
 export interface ProbeRatio {
   readonly id: string;
+  /** How far it may drift whatever its size, where it is about zero. */
+  readonly slack?: number;
   readonly better: Better;
   readonly spread: Spread;
 }

@@ -11,6 +11,8 @@ import { copyBytes } from '../../src/base/copy.ts';
 import { createCrc32cEngine, availableCrc32cEngines } from '../../src/crc32c/engine.ts';
 import { createSegment, DDP_CONTROL, decodeSegment, putTaggedHeader, TAGGED_HEADER_OCTETS } from '../../src/ddp/wire.ts';
 import { ReceiveQueue, SendQueue } from '../../src/rdmap/work.ts';
+import { NATIVE_OCTETS } from '../method.ts';
+import { reasonOf } from '../reason.ts';
 import { median } from '../stats.ts';
 import { deframerOf, frame, framerOf, READ_OCTETS, receive, streamOf, type Setting } from './framing.ts';
 
@@ -31,7 +33,6 @@ interface GuardCase extends Omit<GuardResult, 'costs'> {
 }
 
 const SLICE_MS = 4;
-const NATIVE_OCTETS = 65_536;
 const OPERATIONS = 20_000;
 const STREAM_OCTETS = 1 << 20;
 /** A stream that is cut small needs fewer octets. */

@@ -18,9 +18,9 @@ export interface Probe {
   readonly run: (method: Method, progress: Progress) => Promise<ProbeResult>;
 }
 
-/** A ratio for the baseline, out of one figure a round. */
-export function ratioOf(id: string, better: Better, values: readonly number[]): ProbeRatio {
-  return { id, better, spread: spread(values, better === 'less') };
+/** A ratio for the baseline, out of one figure a round; `slack` is what it may drift where it is a difference about zero. */
+export function ratioOf(id: string, better: Better, values: readonly number[], slack?: number): ProbeRatio {
+  return { id, better, spread: spread(values, better === 'less'), ...(slack !== undefined && { slack }) };
 }
 
 /** A figure in a table: null where there is none. */
