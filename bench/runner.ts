@@ -107,6 +107,8 @@ class Pair {
 
   /** Costs of a latency slice: one window as long as the slice. */
   async #latency(method: Method): Promise<Window[]> {
+    // Round trips of the time that was given for coming up to speed do not count.
+    await Promise.all(this.#clients.map((client) => client.ask({ do: 'fresh' })));
     const from = await this.#marks();
     await sleep(method.latencyMs);
     return [this.#window(from, await this.#marks())];
@@ -114,7 +116,7 @@ class Pair {
 
   #window(from: Marks, to: Marks): Window {
     // Reads bring their payload to the client.
-    const sink = isRead(this.spec) && this.spec.test === 'bw' ? 1 : 0;
+    const sink = isRead(this.spec) ? 1 : 0;
     const grown = (at: number, name: keyof Mark): number => to.marks[at]![name] - from.marks[at]![name];
     const clients = (name: keyof Mark): number => this.#clients.reduce((sum, _client, i) => sum + grown(i + 1, name), 0);
     const ns = grown(sink, 'now');
