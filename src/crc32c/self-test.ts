@@ -1,5 +1,5 @@
 /**
- * The test an engine has to pass before it is used by default: known values, and agreement with a byte-wise CRC on lengths that
+ * The test an engine has to pass before it is used, in every thread: known values, and agreement with a byte-wise CRC on lengths that
  * enter every stage of every engine. The byte-wise values are computed once.
  */
 import type { Crc32cEngine } from './engine.ts';
