@@ -122,22 +122,40 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
     return (this.#collectScratch ??= this.allocate(RUN_SCRATCH_OCTETS));
   }
 
-  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): boolean {
+  // Octets from elsewhere, 'data' events for instance, are copied to the place first, in one piece; the runs are then moved inside of it, each to where
+  // nothing stands that is still needed.
+
+  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
     checkRange(source, from, from + RUN_OCTETS * runs);
     checkRange(target, to, to + RUN_SPACING * runs);
-    const instance = this.#instanceOf(source);
-    if (instance === undefined || target.buffer !== source.buffer) return false;
-    instance.spread(target.byteOffset + to, source.byteOffset + from, runs, pointer);
-    return true;
+    const instance = this.#instanceOf(target);
+    if (instance === undefined) {
+      this.#ordinary.runs.spread(source, from, target, to, runs, pointer);
+      return;
+    }
+    let at = source.byteOffset + from;
+    if (source.buffer !== target.buffer) {
+      const farEnd = to + (RUN_SPACING - RUN_OCTETS) * runs;
+      target.set(source.subarray(from, from + RUN_OCTETS * runs), farEnd);
+      at = target.byteOffset + farEnd;
+    }
+    instance.spread(target.byteOffset + to, at, runs, pointer);
   }
 
-  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): boolean {
+  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
     checkRange(source, from, from + RUN_SPACING * runs);
-    checkRange(target, to, to + RUN_OCTETS * runs);
-    const instance = this.#instanceOf(source);
-    if (instance === undefined || target.buffer !== source.buffer) return false;
-    instance.collect(target.byteOffset + to, source.byteOffset + from, runs);
-    return true;
+    checkRange(target, to, to + RUN_SPACING * runs);
+    const instance = this.#instanceOf(target);
+    if (instance === undefined) {
+      this.#ordinary.runs.collect(source, from, target, to, runs);
+      return;
+    }
+    let at = source.byteOffset + from;
+    if (source.buffer !== target.buffer) {
+      target.set(source.subarray(from, from + RUN_SPACING * runs), to);
+      at = target.byteOffset + to;
+    }
+    instance.collect(target.byteOffset + to, at, runs);
   }
 
   #updateUnknown(crc: number, bytes: Uint8Array, start: number, end: number): number {

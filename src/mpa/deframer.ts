@@ -252,7 +252,8 @@ class MarkerDeframer extends Deframer {
         if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;
         // The run after a marker that stands in front of ULPDU_Length begins with it; only whole runs go together.
         const runs = Math.floor((end - from) / MARKER_SPACING);
-        if (runs > 1 && this.#runs?.collect(bytes, from, gathered, taken, runs) === true) {
+        if (runs > 1 && this.#runs !== null) {
+          this.#runs.collect(bytes, from, gathered, taken, runs);
           if (markersWrong(bytes, from + MARKER_SPACING, runs - 1, lengthField)) return TERM.MPA_MARKER;
           taken += runs * MARKER_RUN;
           from += runs * MARKER_SPACING;

@@ -177,7 +177,8 @@ class MarkerFramer extends Framer {
       const phase = markerPhase(position);
       if (phase === 0) {
         const runs = Math.floor((body - taken) / MARKER_RUN);
-        if (runs > 0 && this.#runs?.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField) === true) {
+        if (runs > 0 && this.#runs !== null) {
+          this.#runs.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField);
           taken += runs * MARKER_RUN;
           out += runs * MARKER_SPACING;
           position += runs * MARKER_SPACING;
