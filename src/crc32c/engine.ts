@@ -30,6 +30,9 @@ export interface Crc32cEngine {
    */
   update(crc: number, bytes: Uint8Array, start: number, end: number): number;
 
+  /** The same as a signed number, for what handles FPDUs: V8 makes an object of a number above 2^31, which every second CRC is. */
+  updateSigned(crc: number, bytes: Uint8Array, start: number, end: number): number;
+
   /**
    * Memory, zeroed, on which `update` runs in place: WebAssembly memory for the engines that have one (while that lasts, see
    * arena.ts), ordinary memory otherwise. Never detached, never moved. Memory that is not given back stays taken.

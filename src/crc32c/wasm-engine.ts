@@ -80,12 +80,16 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
   }
 
   update(crc: number, bytes: Uint8Array, start: number, end: number): number {
+    return this.updateSigned(crc, bytes, start, end) >>> 0;
+  }
+
+  updateSigned(crc: number, bytes: Uint8Array, start: number, end: number): number {
     checkRange(bytes, start, end);
     if (bytes !== this.#recent) {
       if (bytes !== this.#previous) return this.#updateUnknown(crc, bytes, start, end);
       this.#remember(bytes, this.#previousAt);
     }
-    return ~this.#run(~crc, this.#recentAt + start, end - start) >>> 0;
+    return ~this.#run(~crc, this.#recentAt + start, end - start);
   }
 
   allocate(octets: number): Uint8Array {
@@ -163,7 +167,7 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
     if (instance === undefined) return this.#updateForeign(crc, bytes, start, end);
     const { byteOffset } = bytes;
     if (instance === this.#instances[0]) this.#remember(bytes, byteOffset);
-    return ~instance.run(~crc, byteOffset + start, end - start) >>> 0;
+    return ~instance.run(~crc, byteOffset + start, end - start);
   }
 
   #remember(bytes: Uint8Array, at: number): void {
@@ -183,7 +187,7 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
       window.set(bytes.subarray(at, next));
       register = this.#run(register, window.byteOffset, next - at);
     }
-    return ~register >>> 0;
+    return ~register;
   }
 
   #instanceOf(bytes: Uint8Array): Instance | undefined {

@@ -189,8 +189,8 @@ export abstract class Deframer {
   /** MPA-070: the CRC field follows `bytes[from..to)`, least significant octet first. With CRC off its content is not looked at (MPA-055). */
   protected crcWrong(bytes: Uint8Array, from: number, to: number): boolean {
     if (this.crc === null) return false;
-    const field = (bytes[to]! | (bytes[to + 1]! << 8) | (bytes[to + 2]! << 16) | (bytes[to + 3]! << 24)) >>> 0;
-    return this.crc.update(0, bytes, from, to) !== field;
+    const field = bytes[to]! | (bytes[to + 1]! << 8) | (bytes[to + 2]! << 16) | (bytes[to + 3]! << 24);
+    return this.crc.updateSigned(0, bytes, from, to) !== field;
   }
 }
 

@@ -82,8 +82,8 @@ export abstract class Framer {
 
   /** The CRC field after the covered octets, least significant octet first (MPA-069); zero where CRC is off (MPA-057). */
   protected seal(stage: Stage, from: number, to: number): void {
-    const value = this.crc === null ? 0 : this.crc.update(0, stage.bytes, from, to);
-    stage.view.setUint32(to, value, true);
+    const value = this.crc === null ? 0 : this.crc.updateSigned(0, stage.bytes, from, to);
+    stage.view.setInt32(to, value, true);
     stage.end = to + CRC_OCTETS;
   }
 }

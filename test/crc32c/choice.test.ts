@@ -83,9 +83,11 @@ describe('defaultCrc32cEngine', () => {
 /** A JavaScript engine with an error that shows from a certain length on. */
 function faultyFrom(length: number, name: Crc32cEngineName = 'js'): Crc32cEngine {
   const good = createJsEngine();
+  const wrong = (crc: number, bytes: Uint8Array, start: number, end: number): number => good.updateSigned(crc, bytes, start, end) ^ (end - start >= length ? 1 : 0);
   return {
     name,
-    update: (crc, bytes, start, end) => (good.update(crc, bytes, start, end) ^ (end - start >= length ? 1 : 0)) >>> 0,
+    update: (...all) => wrong(...all) >>> 0,
+    updateSigned: wrong,
     allocate: (octets) => good.allocate(octets),
     release: (memory) => good.release(memory),
   };
@@ -128,6 +130,7 @@ describe('the self-test', () => {
     const inOwn: Crc32cEngine = {
       name: 'js',
       update: (crc, bytes, start, end) => (bytes === own ? 0 : good.update(crc, bytes, start, end)),
+      updateSigned: (...all) => good.updateSigned(...all),
       allocate: (octets) => (own = good.allocate(octets)),
       release: (memory) => good.release(memory),
     };
@@ -135,9 +138,12 @@ describe('the self-test', () => {
     const signed: Crc32cEngine = {
       name: 'js',
       update: (crc, bytes, start, end) => good.update(crc, bytes, start, end) | 0,
+      updateSigned: (...all) => good.updateSigned(...all),
       allocate: (octets) => good.allocate(octets),
       release: (memory) => good.release(memory),
     };
     expect(firstFault(signed)).toBe('check value');
+    const unsigned: Crc32cEngine = { ...signed, update: (...all) => good.update(...all), updateSigned: (...all) => good.update(...all) };
+    expect(firstFault(unsigned)).toBe('signed check value');
   });
 });
