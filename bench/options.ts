@@ -10,15 +10,15 @@ import { everything, neededBy, SCENARIOS } from './scenarios.ts';
 import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts';
 
 export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --scenario NAMES | --test bw|lat ...] [options]
-  --quick                 the goals and the inner loops, some five minutes (default)
-  --full                  all there is, some 25 minutes; 27 and 28 in the kept runs, with --rounds 11
+  --quick                 the goals and the inner loops, about five minutes (default)
+  --full                  everything, about 25 minutes; 27 and 28 in the kept runs, with --rounds 11
   --only PARTS            these parts of the full run, see --list
-  --scenario NAMES        the parts that answer experiments of the papers, see --list; 'all' for every one
-  --list                  say which parts and scenarios there are
+  --scenario NAMES        the parts for experiments of the papers, see --list; 'all' for every one
+  --list                  list parts and scenarios
 One experiment of your own:
   --test bw|lat           bandwidth (and message rate), or latency
   --verb LIST             write, read, send (write)
-  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): by which of our interfaces
+  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): the interface to measure
   --size LIST             octets of a message, 2 to 8388608 (65536, or 64 for latency)
   --in-flight N           messages under way, 1 to 512, on all connections together (512, less for large messages; bare TCP: until the socket says stop)
   --connections N         1 to 64 (1), also of what it is compared with
@@ -28,20 +28,20 @@ One experiment of your own:
   --engines N             worker threads of each process, 1 to 64 (1)
   --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
   --busy-poll US          how long the stack's event loop stays awake after octets have come, 0 to 10000 (the stack's default)
-  --cq-mod N              one completion for so many requests (a list of up to 64)
+  --cq-mod N              one completion for this many requests (a list of up to 64)
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
-How, and where to:
-  --rounds N              turns that each case gets, 1 to 1000 (7; at most 5 in the sweeps); the median over them counts
+Method and output:
+  --rounds N              turns that each case gets, 1 to 1000 (7; at most 5 in the sweeps); the result is the median over them
   --windows N             windows of a turn, 1 to 1000 (2); for latency one as long as all of them
   --window MS             milliseconds of a window, 1 to 10000 (60)
-  --native-crc FOLDER     a native CRC32c add-on to compare with, as node_modules/fast-crc32c where you have it
+  --native-crc FOLDER     a native CRC32c add-on to compare with, for example node_modules/fast-crc32c
   --json FILE             write the results, after each part
   --html FILE             write the report
-  --continue              keep what --json FILE has: measure what it lacks, or anew what --only names
+  --continue              keep what --json FILE has: measure what it lacks, or again what --only names
   --from FILE             results of an earlier run instead of measuring
   --compare               say which ratios have moved; status 1 if one is worse or gone
   --save-baseline         make these ratios the baseline
-  --baseline FILE         for both (the kept one of this processor)
+  --baseline FILE         the baseline for --compare and --save-baseline (that of this processor)
 `;
 
 export interface BenchOptions {

@@ -1,9 +1,9 @@
 /**
- * A peer reads the memory of a process whose main thread computes.
+ * A peer reads the memory of a process whose main thread is busy.
  *
- * The server's main thread is busy for ten seconds (or as many as the first argument says). A client in another process reads 64 octets of
- * its memory all the time, first while the server is idle. With the streams in the server's main thread the Reads wait until it has
- * finished; with `engine: 'worker'` they go on, for nothing of an RDMA Read concerns the program that has the memory.
+ * The server's main thread computes for ten seconds (or the number in the first argument). A client in another process reads 64 octets of
+ * its memory again and again, first while the server is idle. With the streams in the server's main thread the Reads wait until it has
+ * finished. With `engine: 'worker'` they go on, because an RDMA Read needs nothing from the program that owns the memory.
  *
  *     npx tsx examples/busy-main-thread.ts [seconds]
  */
