@@ -316,7 +316,12 @@ function heedSignals(kept: () => string): () => void {
 
 async function measured(options: BenchOptions): Promise<RunResult> {
   let parts = 0;
-  const forget = heedSignals(() => (parts === 0 ? 'nothing has been written' : `--json ${options.json} --continue goes on after ${parts === 1 ? 'the part that is' : `the ${parts} parts that are`} done`));
+  const forget = heedSignals(() => {
+    if (parts === 0) return 'nothing has been written';
+    // What --only names is measured anew.
+    const rest = options.mode === 'only' ? '--continue with --only for the others keeps them' : '--continue goes on after them';
+    return `parts that ${options.json} has by now: ${parts}; ${rest}`;
+  });
   try {
     return await measure(options, say, () => parts++);
   } finally {

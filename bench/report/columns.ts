@@ -37,16 +37,17 @@ interface CostColumn {
   readonly of: (one: CaseResult) => number;
 }
 
+/** The main thread is the client's; an event loop's delay is the worst of a slice, memory is resident. Both are medians over the slices. */
 export const COSTS: readonly CostColumn[] = [
   { head: 'CPU ns/octet, client', digits: 2, of: ({ cost }) => cost.clientPerByte },
   { head: 'CPU ns/octet, server', digits: 2, of: ({ cost }) => cost.serverPerByte },
-  { head: 'us a message in the posting call', digits: 2, of: ({ cost }) => cost.postPerMessage },
-  { head: 'us a message of the client’s main thread', digits: 2, of: ({ cost }) => cost.mainPerMessage },
-  { head: '% of the time in garbage collection', digits: 1, of: ({ cost }) => asPercent(cost.gcShare) },
-  { head: 'ms that the event loop was late at worst in a slice, client', digits: 1, of: ({ cost }) => cost.clientLoopP99 },
-  { head: 'the same, server', digits: 1, of: ({ cost }) => cost.serverLoopP99 },
-  { head: 'MiB resident, client', digits: 0, of: ({ cost }) => cost.clientRss },
-  { head: 'MiB resident, server', digits: 0, of: ({ cost }) => cost.serverRss },
+  { head: 'us/message in the posting call', digits: 2, of: ({ cost }) => cost.postPerMessage },
+  { head: 'us/message of the main thread', digits: 2, of: ({ cost }) => cost.mainPerMessage },
+  { head: 'GC, % of the time', digits: 1, of: ({ cost }) => asPercent(cost.gcShare) },
+  { head: 'worst loop delay, ms, client', digits: 1, of: ({ cost }) => cost.clientLoopP99 },
+  { head: 'worst loop delay, ms, server', digits: 1, of: ({ cost }) => cost.serverLoopP99 },
+  { head: 'MiB, client', digits: 0, of: ({ cost }) => cost.clientRss },
+  { head: 'MiB, server', digits: 0, of: ({ cost }) => cost.serverRss },
 ];
 
 /** NaN has become null in a file, and would become zero here. */

@@ -11,7 +11,7 @@ body{font:16px/1.5 sans-serif;max-width:940px;margin:2em auto;padding:0 1em;colo
 h2{margin-top:2.2em;border-bottom:1px solid var(--line)}figure{margin:1.6em 0 2em;overflow-x:auto}figure svg{display:block;background:#fff;width:100%;min-width:620px;height:auto}
 figcaption{margin-bottom:.4em;position:sticky;left:0}figcaption b{display:block}figcaption span{color:var(--soft);font-size:14px}
 table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid var(--faint);vertical-align:bottom}
-td:first-child,th:first-child{text-align:left}details,.wide{overflow-x:auto}summary{cursor:pointer}.note{background:var(--note);padding:.5em 1em}.here{background:var(--here);padding:.2em .8em}
+td:first-child,th:first-child{text-align:left}details td,.glance td:nth-child(2){white-space:nowrap}details,.wide{overflow-x:auto}summary{cursor:pointer}.note{background:var(--note);padding:.5em 1em}.here{background:var(--here);padding:.2em .8em}
 dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:var(--soft);font-size:14px}nav{columns:2;font-size:14px}nav a{display:block}.glance td{font-size:15px;padding:4px 8px}
 .goals td,.goals th{vertical-align:top;text-align:left;padding:4px 8px}.goals td:first-child{min-width:11em}.goals .n{text-align:right;white-space:nowrap}.goals .group td{font-weight:bold;padding-top:1em;border-bottom:1px solid var(--line)}
 .goals .met{background:var(--good)}.goals .near{background:var(--near)}.goals .missed{background:var(--bad)}.goals .limit{color:var(--soft);min-width:15em}
@@ -105,7 +105,7 @@ function glance(run: RunResult): string {
     line('the same with checksum', `bulk/${MIB}/Write, CRC`, 'grpc-js', 'GB/s'),
     line('Writes of 4 KiB posted in lists, with checksum', 'small/4096/Write, CRC', 'TCP, onread', 'GB/s', ', one write each'),
     line('Writes of 64 octets posted in lists, with checksum', 'rate/64/Write, CRC', 'TCP, onread', 'M/s', ', one write each'),
-    line('Latency of 64 octets, with checksum (less is better)', 'latency/64/Send, CRC', 'TCP, onread', 'us', ', which sleeps, where the stack stays awake for 50 us'),
+    line('Latency of 64 octets, with checksum (less is better)', 'latency/64/Send, CRC', 'TCP, onread', 'us', ', asleep; the stack stays awake for 50 us'),
     line('the same, beside sockets that stay awake too', 'latency/64/Send, CRC', 'TCP, onread, polling', 'us'),
   ].filter((text) => text !== '');
   return rows.length === 0 ? '' : `<h2>At a glance</h2><table class="glance">${rows.join('')}</table>`;
