@@ -216,7 +216,10 @@ export class EngineLink implements StreamLink {
     for (let i = 0; i < count; i++) {
       const wqe = sq.slot(sq.tail);
       wqe.status = STATUSES[status]!;
-      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local.operation);
+      if (wqe.local !== null && status === 0) {
+        this.#engine.apply(wqe.local.operation);
+        if (this.#state === 'gone') return; // another engine was found dead: the device has failed, and this has been flushed
+      }
       owner.sendCompleted(wqe);
     }
   }
