@@ -1,5 +1,6 @@
 // A device that is closed, and calls that end something: the same in the caller's thread and in a worker.
 import { describe, expect, it } from 'vitest';
+import type { CmConnection } from '../../src/cm/index.ts';
 import { openRnic, type EngineKind } from '../../src/index.ts';
 import { End, enginesOf, join, memory, openWorkers, stop, until } from './support.ts';
 
@@ -127,5 +128,27 @@ describe.each(KINDS)('a queue pair that is destroyed while messages come in: %s'
       expect(sink.bytes.every((octet) => octet === 0)).toBe(true);
     }
     await stop(far, ...(engine === 'worker' ? [here] : []));
+  });
+});
+
+describe.each(KINDS)('calls on a connection that has ended: %s', (engine) => {
+  it.each<[string, (connection: CmConnection) => unknown]>([
+    ['disconnect', (connection) => connection.disconnect()],
+    ['terminate', (connection) => connection.terminate(0)],
+    ['abort', (connection) => connection.abort()],
+  ])('%s does nothing, above all not to the next connection of the queue pair', async (_name, call) => {
+    const [a, b] = [new End(openRnic({ engine })), new End(openRnic({ engine: 'thread' }))];
+    await join(a, b);
+    const old = a.connection!;
+    old.disconnect();
+    await until(() => a.event('disconnected') !== undefined && b.event('disconnected') !== undefined);
+    a.events.length = b.events.length = 0;
+    await join(a, b);
+    call(old);
+    expect(a.qp.state).toBe('rts');
+    b.qp.postRecv({ wrId: 1 });
+    a.qp.postSend({ opcode: 'send' });
+    expect((await b.completed(1))[0]).toMatchObject({ wrId: 1, status: 'success' });
+    if (engine === 'worker') await stop(a.rnic);
   });
 });
