@@ -69,6 +69,26 @@ describe('a window that the engine has bound and the program has not heard of', 
   });
 });
 
+describe('a call that waits for the engine', () => {
+  it('VERBS-151: hears of a bind also where more completions are in front of it than the ring holds', async () => {
+    const DEPTH = 5000; // of each connection; seven words each
+    const { client, server } = await pair({ maxRecvWr: DEPTH, maxSendWr: DEPTH });
+    const [other, source] = [new End(far, { maxRecvWr: DEPTH }), new End(near, { maxSendWr: DEPTH })];
+    await join(source, other);
+    const region = memory(server, 64, EVERYTHING, 0x1000);
+    const mw = server.pd.allocateMw();
+    for (const { qp } of [server, other]) qp.postRecv(Array.from({ length: DEPTH }, () => ({})));
+    for (const { qp } of [client, source]) qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, signaled: false })));
+    for (const end of [server, other]) busyUntil(end, 'messagesIn', DEPTH);
+    client.qp.postRecv({});
+    server.qp.postSend([{ opcode: 'bind-mw', mw, mr: region, access: REMOTE_READ }, { opcode: 'send' }]);
+    busyUntil(server, 'messagesOut', 1);
+    expect(() => region.deregister()).toThrow(expect.objectContaining({ code: 'ERR_IN_USE' }));
+    mw.deallocate();
+    region.deregister();
+  });
+});
+
 describe('registerShared', () => {
   it('VERBS-150: leaves work under way alone', async () => {
     const { client, server } = await pair();
