@@ -335,9 +335,9 @@ describe('an engine that fails', () => {
     const port = await listen({ rnic }, (socket) => socket.on('error', (error) => errors.push(error)));
     const server = servers.pop()!;
     const failed = once(server, 'error');
+    const connected = once(server, 'connection');
     const socket = open(port, { rnic: openRnic({ engine: 'thread' }) }).on('error', () => undefined);
-    await once(socket, 'connect');
-    while (server.connections.size === 0) await new Promise((resolve) => setImmediate(resolve));
+    await connected;
     void (rnic.device.mirror as WorkerProgress).engines[0]!.host.worker.terminate();
     expect(await failed).toMatchObject([{ code: 'ERR_ENGINE_FAILED' }]);
     await new Promise((resolve) => server.close(resolve));
