@@ -47,6 +47,7 @@ export class ProtectionDomain {
     return this.#users;
   }
 
+  /** @internal */
   set users(count: number) {
     this.#users = count;
     if (count === 0 && this.#abandoned) this.deallocate();
