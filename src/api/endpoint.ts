@@ -188,7 +188,7 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
   qp.postRecv({ wrId: RECEIVE_ID + index, sges: [{ mr: buffers, offset: index * maxMessage, length: maxMessage }] });
 }
 
-/** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays. */
+/** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays until those are gone too. */
 export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources): void {
   // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.
   if (qp.boundWindows > 0) for (const window of [...pd.device.objects.mw]) if (window.entry.binder === qp) window.deallocate();
@@ -196,7 +196,7 @@ export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Reso
   cq.destroy();
   lender.close();
   if (!buffers.deregistered) buffers.deregister();
-  if (endpoint.pd === null && pd.users === 0) pd.deallocate();
+  if (endpoint.pd === null) pd.abandon();
 }
 
 /** @internal What we announce. */

@@ -104,8 +104,8 @@ class Bounce implements Lender {
 
   /** A piece of at least so many octets. */
   #take(octets: number): MemoryRegion {
-    let size = SMALLEST;
-    while (size < octets) size *= 2;
+    let size = octets; // what is not kept has the size that it needs
+    if (octets <= KEEP_OCTETS) for (size = SMALLEST; size < octets;) size *= 2;
     const region = this.#free.get(size)?.pop();
     if (region === undefined) return this.#pd.registerMemory(this.#pd.device.newMemory(size), ACCESS.LOCAL_WRITE);
     this.#kept -= size;

@@ -164,7 +164,7 @@ export abstract class CmConnection {
       return;
     }
     link.close();
-    if (link.elsewhere) this.qpInUse?.anticipate('llp-close');
+    if (link.elsewhere) this.#anticipate('llp-close');
   }
 
   /**
@@ -175,7 +175,12 @@ export abstract class CmConnection {
     const { link } = this;
     if (link?.opened !== true) return;
     link.terminate(code);
-    if (link.elsewhere) this.qpInUse?.anticipate('terminate');
+    if (link.elsewhere) this.#anticipate('terminate');
+  }
+
+  /** A queue pair whose connection has ended may have another one. */
+  #anticipate(input: 'llp-close' | 'terminate'): void {
+    if (!this.#finished) this.qpInUse?.anticipate(input);
   }
 
   /** Reads and atomics that may be outstanding at the peer; 0 without a connection. */

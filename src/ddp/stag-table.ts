@@ -35,6 +35,8 @@ export function isAccess(value: unknown): value is number {
 /** What the protection check can find; each caller maps it onto the Terminate codes of its layer. */
 export const FAULT = { NONE: 0, INVALID_STAG: 1, NOT_ASSOCIATED: 2, ACCESS: 3, WRAP: 4, BOUNDS: 5 } as const;
 
+const MAX_IN_VIEW = 0xffff_ffff;
+
 const INDEX_BITS = 24;
 const INDEX_COUNT = 1 << INDEX_BITS;
 /** Freed indices rest this long before they can be drawn again (SEC-010): with random draws over 2^24 a value stays away for long. */
@@ -77,6 +79,25 @@ export class StagEntry extends ChangingOctets {
   }
 }
 
+/**
+ * Memory as data. Null for none: a view of no octets would take its whole buffer along, or have none any more. A view that goes beyond 4 GiB of its
+ * buffer goes in parts, for structured copies of views cut their numbers to 32 bits (V8 12).
+ */
+export type MemoryState = Uint8Array | { readonly buffer: ArrayBufferLike; readonly from: number; readonly octets: number } | null;
+
+/** The memory as data. */
+export function memoryState(bytes: Uint8Array): MemoryState {
+  const { buffer, byteOffset: from, length: octets } = bytes;
+  if (octets === 0) return null;
+  return from + octets > MAX_IN_VIEW ? { buffer, from, octets } : bytes;
+}
+
+/** The memory again. */
+export function memoryOf(state: MemoryState): Uint8Array {
+  if (state === null) return NO_BYTES;
+  return 'octets' in state ? new Uint8Array(state.buffer, state.from, state.octets) : state;
+}
+
 /** An entry as data, for a copy of the table in another thread. */
 export interface StagState {
   readonly stag: number;
@@ -89,8 +110,7 @@ export interface StagState {
   readonly baseLo: number;
   readonly zeroBased: boolean;
   readonly shared: boolean;
-  /** Null for none: a view of no octets would take its whole buffer along, or have none any more. */
-  readonly bytes: Uint8Array | null;
+  readonly memory: MemoryState;
   /** STag of the region that a bound window belongs to; 0 for none. */
   readonly region: number;
 }
@@ -100,7 +120,7 @@ export function stateOf(entry: StagEntry): StagState {
   const { stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared, bytes, region } = entry;
   return {
     stag, kind, pd, qp, valid, access, baseHi, baseLo, zeroBased, shared,
-    bytes: bytes.length === 0 ? null : bytes, region: region === null ? 0 : region.stag,
+    memory: memoryState(bytes), region: region === null ? 0 : region.stag,
   };
 }
 
@@ -185,7 +205,7 @@ export class StagTable {
     entry.baseLo = state.baseLo;
     entry.zeroBased = state.zeroBased;
     entry.shared = state.shared;
-    entry.bytes = state.bytes ?? NO_BYTES;
+    entry.bytes = memoryOf(state.memory);
     const region = state.region === 0 ? undefined : this.withIndex(state.region);
     if (region === undefined) return;
     entry.region = region;

@@ -86,11 +86,22 @@ export class EngineLink implements StreamLink {
     this.#command(then);
   }
 
+  /**
+   * The engine may have got further than is known here: opened the link, and placed what has come on it. So it is waited for, that nothing is placed any
+   * more, and heard out, for what it has taken from a shared queue is taken.
+   */
   cancel(): boolean {
-    if (this.opened || this.#state === 'gone') return false;
-    this.#engine.host.command({ type: 'cancel', link: this.id });
+    if (this.#tooLate) return false;
+    const { host } = this.#engine;
+    host.command({ type: 'cancel', link: this.id });
+    host.settle();
+    if (this.#tooLate) return false; // opened, and reset by now; or it has failed: that is told
     this.#leave();
     return true;
+  }
+
+  get #tooLate(): boolean {
+    return this.opened || this.#state === 'gone';
   }
 
   checkEndpoint(endpoint: StreamEndpoint): void {
@@ -205,7 +216,10 @@ export class EngineLink implements StreamLink {
     for (let i = 0; i < count; i++) {
       const wqe = sq.slot(sq.tail);
       wqe.status = STATUSES[status]!;
-      if (wqe.local !== null && status === 0) this.#engine.apply(wqe.local.operation);
+      if (wqe.local !== null && status === 0) {
+        this.#engine.apply(wqe.local.operation);
+        if (this.#state === 'gone') return; // another engine was found dead: the device has failed, and this has been flushed
+      }
       owner.sendCompleted(wqe);
     }
   }

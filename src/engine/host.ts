@@ -74,6 +74,8 @@ export class EngineHost implements PolledSource {
   /** Of what is open, what keeps the process alive. */
   #held = 0;
   #retired = false;
+  /** What has been read has made room that the engine waits for. */
+  #roomMade = false;
   /** A record is being dealt with: those after it have to wait. */
   #reading = false;
   #state: 'running' | 'failed' | 'stopped' = 'running';
@@ -178,8 +180,11 @@ export class EngineHost implements PolledSource {
 
   /** Wait in the same way, then take in all that the engine has said. Only the wait, if this is called while a record is being dealt with. */
   settle(): void {
-    this.fence();
-    if (this.#state === 'running' && !this.#reading) this.#read(Number.POSITIVE_INFINITY);
+    do {
+      this.fence();
+      this.#roomMade = false;
+      if (this.#state === 'running' && !this.#reading) this.#read(Number.POSITIVE_INFINITY);
+    } while (this.#roomMade); // a full ring: the engine has had more to say
   }
 
   /** The counters of a connection, as of now; null if the engine cannot tell any more. */
@@ -250,7 +255,10 @@ export class EngineHost implements PolledSource {
     for (let left = most; ; left--) {
       const at = reader.peek();
       if (at < 0 || left === 0) {
-        if (reader.release()) this.outbox.ringBell();
+        if (reader.release()) {
+          this.#roomMade = true;
+          this.outbox.ringBell();
+        }
         if (at >= 0) return false;
         if (left < most ? this.#poll.arrived() : this.#poll.awake) return true;
         if (reader.sleep()) return true;

@@ -1,7 +1,7 @@
 /** The rare things that pass between an application's thread and an engine, as objects that a message port can copy. */
 import { ERROR_CODES, IwarpError, type IwarpErrorCode } from '../base/errors.ts';
 import type { Crc32cEngineName } from '../crc32c/engine.ts';
-import type { StagState } from '../ddp/stag-table.ts';
+import { memoryState, type MemoryState, type StagState } from '../ddp/stag-table.ts';
 import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { noCounters } from '../rdmap/counters.ts';
@@ -71,8 +71,7 @@ export type OperationState =
   | (Omit<LocalInvalidate, 'entry'> & { readonly index: number })
   | (Omit<LocalRegister, 'entry' | 'bytes'> & {
       readonly index: number;
-      /** Null for none, as in {@link StagState}. */
-      readonly bytes: Uint8Array | null;
+      readonly memory: MemoryState;
     })
   | (Omit<LocalBind, 'entry' | 'region' | 'binder'> & { readonly index: number });
 
@@ -85,15 +84,16 @@ export function operationState(operation: LocalOperation): OperationState {
   }
   const { entry: _entry, ...rest } = operation;
   if (rest.type === 'invalidate') return { ...rest, index };
-  return { ...rest, index, bytes: rest.bytes.length === 0 ? null : rest.bytes };
+  const { bytes, ...plain } = rest;
+  return { ...plain, index, memory: memoryState(bytes) };
 }
 
 /** Towards the engine. `link` names a connection: odd where the engine has made it. */
 export type Command =
   | { readonly type: 'entry'; readonly entry: StagState }
   | { readonly type: 'share' | 'invalidate' | 'drop'; readonly stag: number }
-  /** A work request (`records.ts`): one with an operation on our own memory, or one that is too long for the ring. */
-  | { readonly type: 'record'; readonly words: Int32Array; readonly operation: OperationState | null }
+  /** A work request (`records.ts`): one with an operation on our own memory, or one that the ring does not take. */
+  | { readonly type: 'record'; readonly words: Int32Array; readonly wide: boolean; readonly operation: OperationState | null }
   | { readonly type: 'endpoint'; readonly link: number; readonly endpoint: EndpointState }
   | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }
   | { readonly type: 'resize'; readonly link: number; readonly send: number; readonly receive: number }

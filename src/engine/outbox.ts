@@ -70,6 +70,7 @@ export class Outbox {
 
   /** There may be room again: write what waits. True if nothing waits any more. */
   flush(): boolean {
+    if (this.open) return true;
     while (this.#first < this.#waiting.length) {
       const record = this.#waiting[this.#first]!;
       if (!this.#writeWaiting(record) && (this.waitForRoom(record.count + 1) || !this.#writeWaiting(record))) return false;

@@ -258,11 +258,15 @@ export class Engine implements EngineUser, ListeningEngine {
     this.#links.get(link)?.received(flags, octets, invalidated, immediateHi, immediateLo);
   }
 
+  /** First what the ring had no room for, then the links: as long as something waits there they would only wait again. */
   room(): void {
+    const { outbox } = this.host;
+    if (!outbox.flush()) return; // it is rung for
     for (const link of [...this.#stalled]) {
       this.#stalled.delete(link);
       if (!link.forward()) return;
     }
+    outbox.publish();
   }
 
   arrived(): void {

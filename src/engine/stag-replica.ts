@@ -3,9 +3,8 @@
  * invalidates, the queues invalidate, register and bind) the application hears of with the completion, repeats on its own table, and tells the other
  * engines.
  */
-import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
-import { StagEntry, StagTable, type StagState, type WindowBinder } from '../ddp/stag-table.ts';
+import { memoryOf, StagEntry, StagTable, type StagState, type WindowBinder } from '../ddp/stag-table.ts';
 import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import type { LocalWork, PostedMemory, SgeList } from '../rdmap/work.ts';
 import type { OperationState } from './messages.ts';
@@ -79,7 +78,7 @@ export class StagReplica implements Elements {
     const { table } = this;
     const entry = table.withIndex(state.index) ?? this.#gone;
     if (state.type === 'register') {
-      const bytes = state.bytes ?? NO_BYTES;
+      const bytes = memoryOf(state.memory);
       const memory = new PromisedMemory(((state.index & 0xffff_ff00) | state.key) >>> 0, bytes, this.#promised);
       return this.#work({ ...state, entry, bytes }, memory);
     }

@@ -187,6 +187,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   /** `bytes[start..end)` arrived; borrowed. */
   handleBytes(bytes: Uint8Array, start: number, end: number, now: number): void {
     this.#now = now;
+    if (this.#action === 'reset') return; // aborted: nothing is placed any more, though the port has not heard of it
     this.#octetsIn += end - start;
     let at = start;
     if (this.state === 'startup') at = this.#handleStartup(bytes, start, end);
@@ -219,6 +220,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   handleEnd(now: number): void {
     this.#now = now;
     this.#peerEnded = true;
+    if (this.#action === 'reset') return; // what we have aborted does not end in order
     switch (this.state) {
       case 'startup':
       case 'deciding':

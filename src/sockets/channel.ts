@@ -108,16 +108,22 @@ export class Channel {
     const receives = this.#credits + SPARE_RECEIVES;
     const sends = 2 * MAX_TRANSFERS + 4 * MAX_CONTROLS;
     this.#pd = rnic.device.allocatePd();
-    this.#cq = rnic.device.createCq(receives + sends);
-    this.qp = this.#pd.createQp({ sendCq: this.#cq, recvCq: this.#cq, maxSendWr: sends, maxRecvWr: receives });
-    const write = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE;
-    this.#receive = this.#register(size, write);
+    try {
+      this.#cq = rnic.device.createCq(receives + sends);
+      this.qp = this.#pd.createQp({ sendCq: this.#cq, recvCq: this.#cq, maxSendWr: sends, maxRecvWr: receives });
+      const write = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE;
+      this.#receive = this.#register(size, write);
+      this.#words = this.#register(receives * MESSAGE_OCTETS, ACCESS.LOCAL_WRITE);
+      this.#list = this.#register(SGL_ENTRIES * SGE_OCTETS + this.#iomapSize * IOMAP_OCTETS, write);
+      this.#send = this.#register(options.sendBuffer ?? DEFAULT_BUFFER, 0);
+    } catch (error) {
+      this.#giveBack();
+      if (error instanceof RangeError) throw new IwarpError('ERR_LIMIT', 'no memory for the buffers of another connection', { cause: error });
+      throw error;
+    }
     this.#inbound = new ReceiveWindow(this.#receive.bytes, this.#credits);
-    this.#words = this.#register(receives * MESSAGE_OCTETS, ACCESS.LOCAL_WRITE);
     this.#wordView = viewOf(this.#words);
-    this.#list = this.#register(SGL_ENTRIES * SGE_OCTETS + this.#iomapSize * IOMAP_OCTETS, write);
     this.#listView = viewOf(this.#list);
-    this.#send = this.#register(options.sendBuffer ?? DEFAULT_BUFFER, 0);
     this.#outbound = new SendWindow(this.#send.bytes);
     this.#receives = Array.from({ length: receives }, (_, slot) => (
       { wrId: ID.RECEIVE + slot, sges: [{ mr: this.#words, offset: slot * MESSAGE_OCTETS, length: MESSAGE_OCTETS }] }
@@ -536,12 +542,17 @@ export class Channel {
     const done = this.#onLastControl;
     this.#onLastControl = null;
     done?.();
-    this.qp.destroy();
-    this.#cq.destroy();
+    this.#giveBack();
+    this.#handler.onClosed(error);
+  }
+
+  /** All that there is: where a limit of the device was in the way, not all has been made. */
+  #giveBack(): void {
+    (this.qp as QueuePair | undefined)?.destroy();
+    (this.#cq as CompletionQueue | undefined)?.destroy();
     this.#maps.clear();
     for (const region of this.#regions) region.deregister();
     this.#pd.deallocate();
-    this.#handler.onClosed(error);
   }
 }
 

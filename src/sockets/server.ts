@@ -1,6 +1,7 @@
 /** The side that listens, in the shape of `net.Server`. */
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
+import { isEngineFailure } from '../api/errors.ts';
 import { checkSignal } from '../base/abort.ts';
 import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
@@ -30,7 +31,7 @@ export interface ListenOptions extends Omit<BindOptions, 'port'> {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The addresses of a connection that was rejected because of `maxConnections`, as `net.Server` gives them. */
+/** The addresses of a connection that was rejected because there are too many, as `net.Server` gives them. */
 export interface DropArgument {
   /** Our address. */
   readonly localAddress?: string;
@@ -59,11 +60,11 @@ export interface ServerEvents {
   listening: [];
   /** A connection has been established. */
   connection: [socket: RdmaSocket];
-  /** The server could not listen. */
+  /** The server could not listen; or, with ERR_ENGINE_FAILED, no connection comes any more. */
   error: [error: Error];
   /** The server has stopped listening, and its last connection has ended. */
   close: [];
-  /** A connection was rejected, because `maxConnections` are open. */
+  /** A connection was rejected, because `maxConnections` are open or the device is at a limit. */
   drop: [data: DropArgument];
 }
 
@@ -133,7 +134,13 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     if (port !== undefined) checkInteger(named ? 'options.port' : 'port', port, 0, 65_535);
     checkSignal(signal);
     const bound = this.#rnic.cm.listen(
-      { host: options.host, port: port ?? 0, backlog: options.backlog, ipv6Only, reusePort, policy: this.#policy }, (request) => this.#request(request),
+      {
+        host: options.host, port: port ?? 0, backlog: options.backlog, ipv6Only, reusePort, policy: this.#policy,
+        onFailure: ({ error }) => {
+          if (isEngineFailure(error)) this.emit('error', error);
+        },
+      },
+      (request) => this.#request(request),
     );
     this.#closeOn(signal);
     this.#listener = null;
@@ -252,13 +259,13 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
       return;
     }
     const full = this.#sockets.size >= this.maxConnections;
-    if (this.#state !== 'listening' || full) {
+    const { signal: _signal, onread, ...options } = this.#options;
+    const socket = full || this.#state !== 'listening' ? null : this.#socket(options);
+    if (socket === null) {
       request.reject();
-      if (full) this.emit('drop', dropOf(request));
+      if (full || this.#state === 'listening') this.emit('drop', dropOf(request));
       return;
     }
-    const { signal: _signal, onread, ...options } = this.#options;
-    const socket = new RdmaSocket(options, this.#rnic);
     this.#sockets.add(socket);
     // Before it is open there is nobody who could listen for its errors.
     const ignore = (): void => undefined;
@@ -278,6 +285,16 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
       this.#checkClosed();
     });
     socket.accept(request, peer);
+  }
+
+  /** Null if the device has no room for another one, or has failed: a peer that opens one connection too many is no reason to throw at the process. */
+  #socket(options: RdmaSocketOptions): RdmaSocket | null {
+    try {
+      return new RdmaSocket(options, this.#rnic);
+    } catch (error) {
+      if (error instanceof IwarpError && (error.code === 'ERR_LIMIT' || error.code === 'ERR_DESTROYED')) return null;
+      throw error;
+    }
   }
 }
 

@@ -103,7 +103,18 @@ export class BusyPoll {
     this.#sources.delete(source);
   }
 
+  /** What a source throws in a turn costs that turn, and no more: as long as this says that it is awake nobody rings. */
   readonly #turn = (): void => {
+    let goOn = true;
+    try {
+      goOn = this.#goRound();
+    } finally {
+      if (goOn) this.#clock.soon(this.#turn);
+    }
+  };
+
+  /** One turn; false if it was the last one. */
+  #goRound(): boolean {
     for (const source of this.#sources) if (source.look()) this.#seen = true;
     const now = this.#clock.now();
     if (this.#seen) {
@@ -115,10 +126,10 @@ export class BusyPoll {
       this.#awake = false;
       this.#miss();
       for (const source of this.#sources) source.rest();
-      return;
+      return false;
     }
-    this.#clock.soon(this.#turn);
-  };
+    return true;
+  }
 
   #hit(): void {
     this.#longTrial = false;

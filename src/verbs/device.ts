@@ -46,6 +46,9 @@ export interface DeviceLimits {
   readonly maxMessage: number;
 }
 
+/** Octets of new memory at most: what a typed array can hold everywhere. */
+const MAX_MEMORY = 0xffff_ffff;
+
 /** Default limits: large for a process, and small enough that no single object takes gigabytes by a typing error. */
 export const DEFAULT_LIMITS: DeviceLimits = {
   maxQp: 65_536,
@@ -273,7 +276,7 @@ export class Device {
    * const mr = pd.registerMemory(device.newMemory(4096), ACCESS.LOCAL_WRITE);
    */
   newMemory(octets: number): Uint8Array {
-    checkInteger('octets', octets, 0, this.limits.maxMessage);
+    checkInteger('octets', octets, 0, MAX_MEMORY); // not what a message has at most: a region holds many
     return new Uint8Array(this.mirror === null ? new ArrayBuffer(octets) : new SharedArrayBuffer(octets));
   }
 

@@ -25,11 +25,11 @@ export class ProtectionDomain {
   readonly device: Device;
   /** Unique on the device (VERBS-002). */
   readonly handle: number;
-  /** @internal Objects that belong to this domain. */
-  users = 0;
   /** @internal */
   readonly qpOptions: LastEqual<CheckedQpOptions> = new LastEqual();
+  #users = 0;
   #deallocated = false;
+  #abandoned = false;
 
   /** @internal Use {@link Device.allocatePd}. */
   constructor(device: Device, handle: number) {
@@ -40,6 +40,23 @@ export class ProtectionDomain {
   /** True after `deallocate()`. It stays true. */
   get deallocated(): boolean {
     return this.#deallocated;
+  }
+
+  /** @internal Objects that belong to this domain. */
+  get users(): number {
+    return this.#users;
+  }
+
+  /** @internal */
+  set users(count: number) {
+    this.#users = count;
+    if (count === 0 && this.#abandoned) this.deallocate();
+  }
+
+  /** @internal Whoever has made the domain is done with it: it goes with the last object in it. */
+  abandon(): void {
+    this.#abandoned = true;
+    if (this.#users === 0) this.deallocate();
   }
 
   /** @internal */

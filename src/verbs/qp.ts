@@ -299,8 +299,14 @@ export class QueuePair extends QpEndpoint {
     if (this.#destroyed) return;
     if (this.boundWindows > 0) throw new IwarpError('ERR_IN_USE', `${this.boundWindows} memory windows are bound through the queue pair`);
     this.#destroyed = true;
-    if (this.#controller === null) this.#flushAll();
-    else this.#controller.abort();
+    const controller = this.#controller;
+    if (controller === null) {
+      this.#flushAll();
+    } else {
+      controller.abort();
+      // From the return of this call on the memory of its receives is the caller's.
+      if (controller.elsewhere) this.pd.device.mirror?.settle();
+    }
     this.sendCq.users--;
     this.recvCq.users--;
     if (this.srq !== null) this.srq.users--;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   ACCESS, connect, createServer, IwarpError, OperationError, RejectedError, RemoteBuffer, TerminateError, type Connection,
 } from '../../src/index.ts';
-import { pair, pattern, rnicOf, WORLDS } from './support.ts';
+import { pair, pairOf, pattern, rnicOf, WORLDS } from './support.ts';
 
 const code = (expected: string): object => expect.objectContaining({ code: expected });
 
@@ -330,6 +330,21 @@ describe('ends and leftovers', () => {
     await Promise.all([client.closed, server.closed]);
     expect([window.deallocated, unbound.deallocated]).toEqual([true, false]);
     expect(server.pd.device.query().inUse).toMatchObject({ qp: 0, cq: 0, mw: 1 });
+  });
+
+  it('what a program has in the domain of a connection stays beyond that, and the domain with it, but no longer', async () => {
+    const { rnic, client, server, close } = await pairOf('memory');
+    const [region, window] = [server.allocate(64), server.pd.allocateMw()];
+    await close();
+    await Promise.all([client.closed, server.closed]);
+    expect(rnic.device.query().inUse).toMatchObject({ pd: 1, mr: 1, mw: 1 });
+    region.bytes.fill(1);
+    region.deregister();
+    expect(server.pd.deallocated).toBe(false);
+    window.deallocate();
+    expect(server.pd.deallocated).toBe(true);
+    expect(rnic.device.query().inUse).toEqual({ pd: 0, cq: 0, qp: 0, srq: 0, mw: 0, mr: 0 });
+    rnic.device.close();
   });
 
   it('connections of one domain share its regions', async () => {

@@ -1,7 +1,8 @@
 // A device that is closed, and calls that end something: the same in the caller's thread and in a worker.
 import { describe, expect, it } from 'vitest';
+import type { CmConnection } from '../../src/cm/index.ts';
 import { openRnic, type EngineKind } from '../../src/index.ts';
-import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
+import { End, enginesOf, join, memory, openWorkers, stop, until } from './support.ts';
 
 const KINDS: readonly EngineKind[] = ['thread', 'worker'];
 
@@ -104,5 +105,50 @@ describe.each(KINDS)('a call that asks for another state: %s', (engine) => {
     await until(() => a.event('disconnected') !== undefined);
     expect([a.qp.state, a.qp.query().terminate?.origin, a.asyncEvents.map(({ type }) => type)]).toEqual(['error', 'local', ['terminate-sent']]);
     await close(a, b);
+  });
+});
+
+describe.each(KINDS)('a queue pair that is destroyed while messages come in: %s', (engine) => {
+  it('VERBS-027: from the return of the call on nothing is placed in the memory of its receives', async () => {
+    const [OCTETS, DEPTH, ROUNDS] = [4096, 4096, 8];
+    const [here, far] = [openRnic({ engine }), openWorkers()];
+    for (let round = 0; round < ROUNDS; round++) {
+      const [a, b] = [new End(here, { maxRecvWr: DEPTH }), new End(far, { maxSendWr: DEPTH, signalAll: false })];
+      await join(a, b);
+      const [sink, source] = [memory(a, OCTETS), memory(b, OCTETS)];
+      source.bytes.fill(7);
+      a.qp.postRecv(Array.from({ length: DEPTH }, () => ({ sges: [{ mr: sink }] })));
+      b.qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, sges: [{ mr: source }] })));
+      // In a worker they come in while this thread does nothing else.
+      while (a.connection!.counters().messagesIn.sends < DEPTH / 16) if (engine === 'thread') await new Promise((resolve) => setImmediate(resolve));
+      a.qp.destroy();
+      sink.bytes.fill(0);
+      const start = performance.now();
+      while (performance.now() - start < 5);
+      expect(sink.bytes.every((octet) => octet === 0)).toBe(true);
+    }
+    await stop(far, ...(engine === 'worker' ? [here] : []));
+  });
+});
+
+describe.each(KINDS)('calls on a connection that has ended: %s', (engine) => {
+  it.each<[string, (connection: CmConnection) => unknown]>([
+    ['disconnect', (connection) => connection.disconnect()],
+    ['terminate', (connection) => connection.terminate(0)],
+    ['abort', (connection) => connection.abort()],
+  ])('%s does nothing, above all not to the next connection of the queue pair', async (_name, call) => {
+    const [a, b] = [new End(openRnic({ engine })), new End(openRnic({ engine: 'thread' }))];
+    await join(a, b);
+    const old = a.connection!;
+    old.disconnect();
+    await until(() => a.event('disconnected') !== undefined && b.event('disconnected') !== undefined);
+    a.events.length = b.events.length = 0;
+    await join(a, b);
+    call(old);
+    expect(a.qp.state).toBe('rts');
+    b.qp.postRecv({ wrId: 1 });
+    a.qp.postSend({ opcode: 'send' });
+    expect((await b.completed(1))[0]).toMatchObject({ wrId: 1, status: 'success' });
+    if (engine === 'worker') await stop(a.rnic);
   });
 });

@@ -55,6 +55,38 @@ describe('messages that can wait by default', () => {
   });
 });
 
+describe('memory of a device', () => {
+  it.each(['thread', 'worker'] as const)('is not bounded by the largest message: the receives of a connection are in one region: %s', async (engine) => {
+    const OCTETS = 4096;
+    const rnic = openRnic({ engine, limits: { maxMessage: OCTETS } });
+    const server = await createServer({ rnic: openRnic({ engine: 'thread' }) }).listen({ host: '127.0.0.1', port: 0 });
+    const client = await connect({ rnic, host: '127.0.0.1', port: server.address.port, maxMessage: OCTETS });
+    const there = (await server.accept())!;
+    await there.send(new Uint8Array(OCTETS).fill(7));
+    expect((await client.receive())!.data).toEqual(new Uint8Array(OCTETS).fill(7));
+    await client.close();
+    await server.close();
+    rnic.device.close();
+  });
+
+  it('stands in for a view that threads cannot share with no more octets than that has, where it is not kept for the next one', async () => {
+    const OCTETS = (4 << 20) + 1;
+    const rnic = openWorkers();
+    const server = await createServer({ rnic: openRnic({ engine: 'thread' }) }).listen({ host: '127.0.0.1', port: 0 });
+    const client = await connect({ rnic, host: '127.0.0.1', port: server.address.port });
+    const there = (await server.accept())!;
+    const target = there.allocate(OCTETS);
+    const made = vi.spyOn(rnic.device, 'newMemory');
+    const octets = new Uint8Array(OCTETS).fill(7);
+    await client.write(octets, there.share(target));
+    expect(Buffer.compare(await client.read(there.share(target)), octets)).toBe(0);
+    expect(made.mock.calls).toEqual([[OCTETS], [OCTETS]]);
+    await client.close();
+    await server.close();
+    rnic.device.close();
+  });
+});
+
 describe('several engines', () => {
   async function connections(rnic: Rnic, count: number): Promise<{ here: Connection[]; there: Connection[]; close: () => Promise<void> }> {
     const peer = openRnic({ engine: 'thread' });

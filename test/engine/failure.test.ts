@@ -194,6 +194,30 @@ describe('an engine that has thrown, unheard of so far because the program is bu
   });
 });
 
+describe('an engine that is found dead when another one tells of an operation on memory', () => {
+  it('ends the device; each request of that connection completes once', async () => {
+    const rnic = openWorkers({ engines: 2 });
+    const client = new End(rnic);
+    const server = new End(openRnic({ engine: 'thread' }));
+    await join(client, server);
+    const [working, dying] = enginesOf(rnic);
+    expect([working!.load, dying!.load]).toEqual([1, 0]);
+    const mr = client.pd.registerMemory(rnic.device.newMemory(64), ACCESS.LOCAL_WRITE);
+    server.qp.postRecv([{}, {}]);
+    dying!.host.outbox.put(99, 0);
+    dying!.host.outbox.publish();
+    client.qp.postSend([{ wrId: 1, opcode: 'local-invalidate', target: mr }, { wrId: 2, opcode: 'send' }, { wrId: 3, opcode: 'send' }]);
+    // The program is busy until the one has done all that, and the other has ended.
+    while (client.connection!.counters().messagesOut.sends < 2);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    while (!working!.host.look());
+    expect(rnic.device.state).toBe('failed');
+    expect((await client.completed(3)).map(({ wrId, status }) => [wrId, status])).toEqual([[1, 'flushed'], [2, 'flushed'], [3, 'flushed']]);
+    expect([client.cq.length, client.qp.query().sendOutstanding]).toEqual([0, 0]);
+    mr.deregister();
+  });
+});
+
 describe('an engine that says nothing', () => {
   it('counts as failed when a call has waited for it long enough', async () => {
     const rnic = openWorkers();

@@ -1,12 +1,13 @@
 // Links that have gone in the engine before the application has heard of it, or that never came to be: whatever is said for them still, the engine
 // passes it over, and everything posted comes back.
 import { connect, type Socket } from 'node:net';
+import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CmListener, PassiveConnection } from '../../src/cm/index.ts';
 import type { Rnic } from '../../src/index.ts';
 import { ACCESS } from '../../src/verbs/index.ts';
-import { encodeStartup } from '../support/naive/encoder.ts';
-import { End, join, openWorkers, stop, until } from './support.ts';
+import { encodeFpdus, encodeStartup, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { End, enginesOf, join, memory, openWorkers, stop, until } from './support.ts';
 
 let rnic: Rnic;
 let peer: Rnic;
@@ -88,5 +89,42 @@ describe('a connection that is given up before the engine has been told of it', 
     mr.deregister(); // the engine has answered: it has taken in everything before
     expect([rnic.device.state, end.qp.state, end.qp.query().recvPosted]).toEqual(['open', 'idle', DEPTH]);
     end.qp.destroy();
+  });
+});
+
+describe('a connection that is given up while the program does not know how far the engine has come', () => {
+  /** A peer in a thread of its own, that answers a Request with a Reply and a Send of one octet, whatever the main thread does; its port. */
+  async function eagerPeer(): Promise<{ port: number; peer: Worker }> {
+    const send = untaggedUlpdu({ last: true, opcode: 3, qn: 0, msn: 1 }, Uint8Array.of(9));
+    const answer = [...encodeStartup({ kind: 'reply' }), ...encodeFpdus([send], { markers: false, crc: true })];
+    const peer = new Worker(`
+      const { parentPort, workerData } = require('node:worker_threads');
+      const server = require('node:net').createServer((socket) => {
+        socket.on('error', () => undefined).once('data', () => socket.write(Uint8Array.from(workerData)));
+      }).listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));
+    `, { eval: true, workerData: answer });
+    return { port: await new Promise((resolve) => peer.once('message', resolve)), peer };
+  }
+
+  const POLICY = { mpaRevision: 1, peerToPeer: false } as const;
+
+  it('a receive of a shared queue that its first message has taken is taken: the next message of another connection reports where it is', async () => {
+    const { port, peer: eager } = await eagerPeer();
+    const pd = rnic.device.allocatePd();
+    const srq = pd.createSrq({ maxWr: 4 });
+    const [end, other, sender] = [new End(rnic, { srq }, pd), new End(rnic, { srq }, pd), new End(peer)];
+    const mr = memory(end, 4);
+    srq.postRecv([0, 1, 2, 3].map((offset) => ({ wrId: offset, sges: [{ mr, offset, length: 1 }] })));
+    await join(other, sender);
+    end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port, policy: POLICY }));
+    const { id } = end.connection!.link as unknown as { id: number };
+    while (enginesOf(rnic)[0]!.host.counters(id)!.messagesIn.sends === 0); // busy: this thread hears of nothing
+    end.connection!.abort();
+    sender.qp.postSend({ opcode: 'send', inline: Uint8Array.of(7) });
+    const [wc] = await other.completed(1);
+    expect([wc!.status, mr.bytes[wc!.wrId as number], [...mr.bytes]]).toEqual(['success', 7, [9, 7, 0, 0]]);
+    await until(() => end.connection!.finished);
+    expect([end.qp.state, srq.posted, rnic.device.state]).toEqual(['error', 2, 'open']);
+    await eager.terminate();
   });
 });

@@ -7,7 +7,7 @@ import { SgeList } from '../../src/rdmap/work.ts';
 import { ACCESS, type MemoryRegion, type MemoryWindow } from '../../src/verbs/index.ts';
 import { End, EVERYTHING, join, memory, twoWorkers, until } from './support.ts';
 
-const { LOCAL_WRITE, REMOTE_READ } = ACCESS;
+const { LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE } = ACCESS;
 const { near, far, pair } = twoWorkers();
 
 /** Busy, hearing of nothing, until the engine has sent or received so many Sends. */
@@ -66,6 +66,26 @@ describe('a window that the engine has bound and the program has not heard of', 
     expect(await server.statuses(2)).toEqual(['bind-mw success', 'send success']);
     expect([mw.valid, mw.rkey, server.qp.query().boundWindows]).toEqual([false, rkey, 0]);
     expect(await read()).toEqual(['rdma-read remote-access-error']);
+  });
+});
+
+describe('a call that waits for the engine', () => {
+  it('VERBS-151: hears of a bind also where more completions are in front of it than the ring holds', async () => {
+    const DEPTH = 5000; // of each connection; seven words each
+    const { client, server } = await pair({ maxRecvWr: DEPTH, maxSendWr: DEPTH });
+    const [other, source] = [new End(far, { maxRecvWr: DEPTH }), new End(near, { maxSendWr: DEPTH })];
+    await join(source, other);
+    const region = memory(server, 64, EVERYTHING, 0x1000);
+    const mw = server.pd.allocateMw();
+    for (const { qp } of [server, other]) qp.postRecv(Array.from({ length: DEPTH }, () => ({})));
+    for (const { qp } of [client, source]) qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, signaled: false })));
+    for (const end of [server, other]) busyUntil(end, 'messagesIn', DEPTH);
+    client.qp.postRecv({});
+    server.qp.postSend([{ opcode: 'bind-mw', mw, mr: region, access: REMOTE_READ }, { opcode: 'send' }]);
+    busyUntil(server, 'messagesOut', 1);
+    expect(() => region.deregister()).toThrow(expect.objectContaining({ code: 'ERR_IN_USE' }));
+    mw.deallocate();
+    region.deregister();
   });
 });
 
@@ -159,6 +179,26 @@ describe('fast registration', () => {
   });
 });
 
+describe('memory beyond 4 GiB of its buffer', () => {
+  it('is the same memory in the engine\'s thread, registered by a call and through a queue', async () => {
+    const [PLACE, OCTETS] = [0x1_0000_1000, 4096];
+    const { client, server } = await pair();
+    const buffer = new SharedArrayBuffer(PLACE + 2 * OCTETS); // of which the system gives what is touched
+    const [first, second, low] = [PLACE, PLACE + OCTETS, PLACE % 2 ** 32].map((at) => new Uint8Array(buffer, at, OCTETS));
+    const mr = server.pd.registerMemory(first!, LOCAL_WRITE | REMOTE_WRITE);
+    const fast = server.pd.allocateFastRegion(OCTETS);
+    server.qp.postSend({ opcode: 'reg-mr', mr: fast, memory: second!, access: LOCAL_WRITE | REMOTE_WRITE });
+    expect(await server.statuses(1)).toEqual(['reg-mr success']);
+    server.qp.postRecv({});
+    const source = memory(client, OCTETS);
+    source.bytes.fill(7);
+    for (const { rkey } of [mr, fast]) client.qp.postSend({ opcode: 'rdma-write', sges: [{ mr: source }], rkey, remoteAddr: 0 });
+    client.qp.postSend({ opcode: 'send' });
+    expect(await server.statuses(1)).toEqual(['receive success']);
+    expect([first, second, low].map((bytes) => [bytes![0], bytes![OCTETS - 1]])).toEqual([[7, 7], [7, 7], [0, 0]]);
+  });
+});
+
 describe('no octets', () => {
   /** A view of none, over memory that has been transferred away. */
   function nothing(): Uint8Array {
@@ -230,7 +270,7 @@ describe('the copy of the table', () => {
       return list.first.bytes;
     };
     const promise = (bytes: Uint8Array | null) =>
-      replica.work({ type: 'register', index: region.stag, key: 0x55, bytes, access: 0, baseHi: 0, baseLo: 0, zeroBased: true }, { boundWindows: 0 });
+      replica.work({ type: 'register', index: region.stag, key: 0x55, memory: bytes, access: 0, baseHi: 0, baseLo: 0, zeroBased: true }, { boundWindows: 0 });
     const stag = ((region.stag & 0xffff_ff00) | 0x55) >>> 0;
     const [first, second] = [new Uint8Array(8), new Uint8Array(8)];
     const [a, b] = [promise(first), promise(second)];

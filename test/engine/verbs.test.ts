@@ -85,6 +85,33 @@ describe('work requests', () => {
     expect((await server.completed(DEPTH)).map(({ wrId }) => wrId)).toEqual(Array.from({ length: DEPTH }, (_, i) => i));
   });
 
+  it('a full ring that is empty again before this thread has had a turn: what waits in front of a request goes first, then that', async () => {
+    const { client, server } = await pair();
+    server.qp.postRecv({ wrId: 1 });
+    const [engine] = enginesOf(near);
+    const { host } = engine!;
+    const { ring } = host.outbox;
+    const FENCE = 5;
+    for (let at = ring.begin(FENCE, 2); at >= 0; at = ring.begin(FENCE, 2)) ring.words[at + 1] = 0;
+    host.command({ type: 'drop', stag: 0 }); // finds no room
+    expect(host.outbox.open).toBe(false);
+    while (ring.waitForRoom(2 * ring.maxRecord)); // until the engine has read them all
+    // A call that goes round for ever would take the test's own time limit with it.
+    const stall = vi.spyOn(engine!, 'stall');
+    const room = vi.spyOn(engine!, 'room').mockImplementation(() => {
+      if (room.mock.calls.length > 100) return;
+      Object.getPrototypeOf(engine).room.call(engine);
+    });
+    client.qp.postSend({ opcode: 'send' });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(room.mock.calls.length).toBeLessThan(10);
+    expect(await client.statuses(1)).toEqual(['send success']);
+    expect((await server.completed(1))[0]).toMatchObject({ wrId: 1, status: 'success' });
+    expect([stall.mock.calls.length, host.outbox.open]).toEqual([1, true]);
+    stall.mockRestore();
+    room.mockRestore();
+  });
+
   it('more completions than the ring holds, while the main thread does nothing', async () => {
     const DEPTH = 6000;
     const third = openWorkers();

@@ -1,5 +1,5 @@
 /** Ends of a stream: RFC 5041 6.2, RFC 5040 6.2, verbs draft 6.2. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
 import { RdmaStream } from '../../src/rdmap/stream.ts';
 import { STREAM_TABLE, type StreamInput, type StreamState } from '../../src/rdmap/stream-states.ts';
@@ -317,6 +317,22 @@ describe('the stream as a state machine', () => {
 
   it('DDP-064: every state but closed ends when the port does, and closed takes nothing more', () => {
     for (const state of STATES) expect(STREAM_TABLE.transitions[state]['end-of-port']).toBe(state === 'closed' ? undefined : 'closed');
+  });
+
+  it('VERBS-054: after an abort neither octets nor the peer\'s end count, though the port has not been reset yet', async () => {
+    const script = await scripted();
+    const stream = (script.side.connection!.link as unknown as { stream: RdmaStream }).stream;
+    const events: string[] = [];
+    const raise = vi.spyOn(stream as unknown as { raise(event: { type: string; cause?: string }): void }, 'raise')
+      .mockImplementation(({ type, cause }) => void events.push(cause === undefined ? type : `${type} ${cause}`));
+    const { octetsIn } = stream.counters();
+    stream.abort(0);
+    stream.handleBytes(pattern(64), 0, 64, 0);
+    expect(stream.counters().octetsIn).toBe(octetsIn);
+    stream.handleEnd(0);
+    stream.handleClose(undefined, 0);
+    raise.mockRestore();
+    expect(events).toEqual(['closed reset']);
   });
 
   it('RDMAP-087: calls that come too late, or in a state that has no use for them, change nothing and throw nothing', async () => {

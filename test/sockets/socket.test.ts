@@ -8,6 +8,7 @@ import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
+import type { WorkerProgress } from '../../src/engine/progress.ts';
 import { connect, createServer, type ConnectOptions, type RdmaServer, type RdmaSocket, type ServerOptions } from '../../src/sockets/index.ts';
 import { VirtualNetwork } from './virtual.ts';
 
@@ -298,6 +299,50 @@ describe('RdmaServer', () => {
     const closed = once(server, 'close');
     abort.abort();
     await closed;
+  });
+});
+
+describe('a device at its limits', () => {
+  it('rejects a connection that a server has no room for, and tells of it as of one too many', async () => {
+    const rnic = openRnic({ engine: 'thread', limits: { maxQp: 1 } });
+    const port = await listen({ rnic }, (socket) => socket.pipe(socket));
+    const dropped = once(servers[0]!, 'drop');
+    const first = open(port);
+    await once(first, 'connect');
+    const { inUse } = rnic.device.query();
+    const [error] = await once(open(port), 'error') as [Error];
+    expect(error).toMatchObject({ code: 'ERR_REJECTED' });
+    expect((await dropped)[0]).toMatchObject({ localPort: port, remoteAddress: '127.0.0.1' });
+    expect(rnic.device.query().inUse).toEqual(inUse);
+    first.end('still there');
+    expect((await readAll(first)).toString()).toBe('still there');
+  });
+
+  it.each([['queue pairs', { maxQp: 1 }, 2], ['regions', { maxMr: 3 }, 1]] as const)('leaves nothing behind where %s are wanting', (_what, limits, sockets) => {
+    const rnic = openRnic({ engine: 'thread', limits });
+    const made = Array.from({ length: sockets - 1 }, () => open(1, { rnic }).on('error', () => undefined));
+    const { inUse } = rnic.device.query();
+    expect(() => open(1, { rnic })).toThrow(expect.objectContaining({ code: 'ERR_LIMIT' }));
+    expect(rnic.device.query().inUse).toEqual(inUse);
+    for (const socket of made) socket.destroy();
+  });
+});
+
+describe('an engine that fails', () => {
+  it('is an error of the server on it, which can be closed, and of its sockets', async () => {
+    const rnic = openRnic({ engine: 'worker' });
+    const errors: unknown[] = [];
+    const port = await listen({ rnic }, (socket) => socket.on('error', (error) => errors.push(error)));
+    const server = servers.pop()!;
+    const failed = once(server, 'error');
+    const connected = once(server, 'connection');
+    const socket = open(port, { rnic: openRnic({ engine: 'thread' }) }).on('error', () => undefined);
+    await connected;
+    void (rnic.device.mirror as WorkerProgress).engines[0]!.host.worker.terminate();
+    expect(await failed).toMatchObject([{ code: 'ERR_ENGINE_FAILED' }]);
+    await new Promise((resolve) => server.close(resolve));
+    expect(errors).toMatchObject([{ code: 'ERR_ENGINE_FAILED' }]);
+    socket.destroy();
   });
 });
 

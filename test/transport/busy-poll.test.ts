@@ -243,6 +243,23 @@ describe('sources', () => {
     expect(found).toBe(2);
   });
 
+  it('may throw: that turn is over, and what came is found in the next one', () => {
+    const { loop, poll } = pollOf(50);
+    const source = new Source();
+    let throws = true;
+    poll.watch({ look: () => {
+      if (throws) throw new Error('of the program');
+      return false;
+    }, rest: () => undefined });
+    poll.watch(source);
+    poll.arrived();
+    source.waiting = 1;
+    expect(() => loop.turn()).toThrow('of the program');
+    throws = false;
+    expect(loop.untilAsleep()).toBeGreaterThanOrEqual(50);
+    expect([source.waiting, source.rests, poll.awake]).toEqual([0, 1, false]);
+  });
+
   it('are left alone after unwatch', () => {
     const { loop, poll } = pollOf(50);
     const source = new Source();
