@@ -1,9 +1,10 @@
 // Every public call of the promise layer with every kind of wrong argument: each throws or rejects at once, with its code, and the connection
 // that it was made on lives on.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   captureTo, connect, Connection, createServer, defaultRnic, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
 } from '../../src/index.ts';
+import type { PassiveConnection } from '../../src/cm/index.ts';
 import { resolvePolicy } from '../../src/mpa/policy.ts';
 import { MemoryTransport } from '../../src/transport/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
@@ -235,6 +236,26 @@ const elements: readonly (readonly [string, string, () => unknown])[] = [
   ['ERR_OUT_OF_RANGE', 'data.offset 65', () => c.send({ mr: region, offset: 65 })],
   ['ERR_OUT_OF_RANGE', 'data: 5 octets', () => c.send({ mr: region, offset: 60, length: 5 })],
 ];
+
+it('VERBS-018: each depth of a connection is bounded by its own limit of the device', async () => {
+  const rnic = openRnic({ limits: { maxQpRdAtom: 8, maxQpInitRdAtom: 4 } });
+  const cq = rnic.device.createCq(4);
+  const qp = rnic.device.allocatePd().createQp({ sendCq: cq, recvCq: cq });
+  const within = { responderResources: 8, initiatorDepth: 4 };
+  for (const [name, wrong] of [['responderResources', 9], ['initiatorDepth', 5]] as const) {
+    const refused = expect.objectContaining({ code: INVALID, message: `options.${name} must be an integer from 0 to ${wrong - 1}, got ${wrong}` }) as Error;
+    expect(() => rnic.cm.connect(qp, { ...PORT, ...within, [name]: wrong })).toThrow(refused);
+    const requests: PassiveConnection[] = [];
+    const listener = await rnic.cm.listen({ host: '127.0.0.1' }, (request) => requests.push(request));
+    const peer = openRnic();
+    const theirs = peer.device.createCq(4);
+    peer.cm.connect(peer.device.allocatePd().createQp({ sendCq: theirs, recvCq: theirs }), { host: '127.0.0.1', port: listener.address.port });
+    await vi.waitFor(() => expect(requests).toHaveLength(1));
+    expect(() => requests[0]!.accept(qp, { ...within, [name]: wrong })).toThrow(refused);
+    requests[0]!.reject();
+    listener.close();
+  }
+});
 
 describe('misuse', () => {
   it.each([...named.map(([words, make]) => [INVALID, words, make] as const), ...elements])('%s says what was wrong: %s', async (code, words, make) => {
