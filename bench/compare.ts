@@ -1,5 +1,7 @@
 /** The committed ratios, and which of them have moved. Speeds belong to a machine; ratios inside a round are what may be compared. */
 import { isOurs } from './cases.ts';
+import { NATIVE_OCTETS } from './method.ts';
+import { partsOfCases } from './scenarios.ts';
 import type { Better, GoalResult, RunResult, Spread } from './types.ts';
 
 /** A ratio with its quartiles, and which way is good. */
@@ -8,6 +10,8 @@ interface Kept {
   readonly low: number;
   readonly high: number;
   readonly better: Better;
+  /** How far it may drift whatever its size: for figures about zero, of which a share is nothing. */
+  readonly slack?: number;
 }
 
 /** Ratios by "case : base"; the name begins with the part of the run that gave it. */
@@ -40,13 +44,16 @@ interface Move {
   readonly verdict: 'better' | 'worse' | 'same' | 'gone' | 'new';
   readonly was: number;
   readonly is: number;
+  /** What the new figure stands on was disturbed. */
+  readonly disturbed: boolean;
 }
 
 /** What a ratio may drift beyond its quartiles: the machine's own unrest between two runs. */
 const TOLERANCE = 0.15;
 
 const round = (value: number): number => Number(value.toPrecision(4));
-const keep = ({ median, low, high }: Spread, better: Better): Kept => ({ median: round(median), low: round(low), high: round(high), better });
+const keep = ({ median, low, high }: Spread, better: Better, slack?: number): Kept =>
+  ({ median: round(median), low: round(low), high: round(high), better, ...(slack !== undefined && { slack }) });
 
 /** Only of what this package does: the ratios among others are not ours to guard. */
 export function baselineOf({ experiments, probes }: Measured): Baseline {
@@ -59,37 +66,56 @@ export function baselineOf({ experiments, probes }: Measured): Baseline {
       }
     }
   }
-  for (const { id, better, spread } of probes.flatMap((probe) => probe.ratios)) {
-    if (Number.isFinite(spread.median)) ratios[id] = keep(spread, better);
+  for (const { id, better, spread, slack } of probes.flatMap((probe) => probe.ratios)) {
+    if (Number.isFinite(spread.median)) ratios[id] = keep(spread, better, slack);
   }
   return { schema: 'iwarp-bench-ratios/2', ratios };
+}
+
+/** Measured only with an add-on that this repository does not have: a run without it has lost nothing. */
+const isOptional = (name: string): boolean => name.endsWith(` : native ${NATIVE_OCTETS}`);
+
+/** Names of ratios, and of cases, that were measured while others took part of the machine. */
+function disturbedOnes({ experiments, probes }: Measured): (name: string) => boolean {
+  const cases = new Set(experiments.flatMap((experiment) => experiment.cases).filter(({ disturbed }) => disturbed).map(({ id }) => id));
+  const ratios = new Set(probes.filter(({ disturbed }) => disturbed).flatMap((probe) => probe.ratios).map(({ id }) => id));
+  return (name) => ratios.has(name) || name.split(' : ').some((id) => cases.has(id));
 }
 
 /** Compare what both have; cases that only the new run has are told as new, those that it lacks only if their part was run. */
 export function compare(old: Baseline, measured: Measured): Move[] {
   const now = baselineOf(measured).ratios;
   const ran = new Set([...measured.experiments, ...measured.probes].map(({ id }) => id));
+  const isDisturbed = disturbedOnes(measured);
+  const parts = partsOfCases();
+  const partOf = (id: string): string => parts.get(id) ?? id.split('/', 1)[0]!;
   const moves: Move[] = [];
   for (const [name, was] of Object.entries(old.ratios)) {
     const is = now[name];
     if (is === undefined) {
-      if (ran.has(name.split('/')[0]!)) moves.push({ name, verdict: 'gone', was: was.median, is: Number.NaN });
+      if (ran.has(partOf(name.split(' : ', 1)[0]!)) && !isOptional(name)) moves.push({ name, verdict: 'gone', was: was.median, is: Number.NaN, disturbed: false });
       continue;
     }
-    const up = is.low > was.high && is.median > was.median * (1 + TOLERANCE);
-    const down = is.high < was.low && is.median < was.median * (1 - TOLERANCE);
+    // Some figures are differences, and may lie below zero.
+    const drift = Math.max(Math.abs(was.median) * TOLERANCE, is.slack ?? was.slack ?? 0);
+    const up = is.low > was.high && is.median > was.median + drift;
+    const down = is.high < was.low && is.median < was.median - drift;
     const verdict = !up && !down ? 'same' : up === (was.better === 'less') ? 'worse' : 'better';
-    moves.push({ name, verdict, was: was.median, is: is.median });
+    moves.push({ name, verdict, was: was.median, is: is.median, disturbed: isDisturbed(name) });
   }
   for (const [name, { median }] of Object.entries(now)) {
-    if (old.ratios[name] === undefined) moves.push({ name, verdict: 'new', was: Number.NaN, is: median });
+    if (old.ratios[name] === undefined) moves.push({ name, verdict: 'new', was: Number.NaN, is: median, disturbed: isDisturbed(name) });
   }
   return moves;
 }
 
-/** What to print: everything that moved, and how many did not. */
+const figure = (value: number): string => (Number.isFinite(value) ? value.toFixed(2) : '–').padStart(8);
+
+/** What to print: what moved, what came and what went, and how many did not move. */
 export function compareText(moves: readonly Move[]): string {
-  const moved = moves.filter(({ verdict }) => verdict !== 'same');
-  const lines = moved.map(({ name, verdict, was, is }) => `  ${verdict.padEnd(7)} ${was.toFixed(2).padStart(8)} -> ${is.toFixed(2).padStart(8)}  ${name}`);
-  return [`${moves.length - moved.length} ratios as before, ${moved.length} moved:`, ...lines, ''].join('\n');
+  const others = moves.filter(({ verdict }) => verdict !== 'same');
+  const moved = others.filter(({ verdict }) => verdict === 'better' || verdict === 'worse').length;
+  const lines = others.map(({ name, verdict, was, is, disturbed }) => `  ${verdict.padEnd(7)} ${figure(was)} -> ${figure(is)}  ${name}${disturbed ? ' (disturbed)' : ''}`);
+  const rest = others.length - moved;
+  return [`${moves.length - others.length} ratios as before, ${moved} moved${rest === 0 ? '' : `, ${rest} new or gone`}${lines.length === 0 ? '' : ':'}`, ...lines, ''].join('\n');
 }

@@ -16,12 +16,12 @@ function defaultInFlight(size: number): number {
   return Math.min(MAX_IN_FLIGHT, Math.max(2, Math.floor(WINDOW_OCTETS / size)));
 }
 
-/** Who writes until the stream says stop. */
-const TOLD_TO_STOP: ReadonlySet<PeerKind> = new Set(['tcp-onread', 'tcp-data', 'stream-onread', 'stream-data']);
+/** Who writes until the stream says stop, where nothing else is asked for. */
+const TOLD_TO_STOP: ReadonlySet<PeerKind> = new Set(['tcp-onread', 'tcp-data', 'stream-onread', 'stream-data', 'grpc', 'c']);
 
 /** A specification from what differs from the defaults. */
 export function spec(peer: PeerKind, test: TestKind, size: number, more: Partial<CaseSpec> = {}): CaseSpec {
-  const inFlight = test === 'lat' ? 1 : TOLD_TO_STOP.has(peer) ? 0 : defaultInFlight(size);
+  const inFlight = test === 'lat' ? 1 : TOLD_TO_STOP.has(peer) ? 0 : Math.max(defaultInFlight(size), more.connections ?? 1);
   return {
     peer, test, size, inFlight, verb: 'send', connections: 1, clients: 1, crc: 'auto', markers: false, fpdu: 0, cqMod: 0, single: false, gather: 'none', batch: BATCH, engine: 'thread', engines: 1, queue: 0, busyPoll: null, once: false,
     ...more,
@@ -263,15 +263,39 @@ function wishedLines({ verbs, more }: Wish, layer: Layer, engine: EngineKind): L
   return verbs.map((verb): Line => [`${prefix}${titled(verb)}${tail}`, layer, { ...more, verb, engine }]);
 }
 
+/** What is asked of the stack is asked of those beside it, as far as they have it: as many connections, as many messages under way. */
+function besideOurs(peer: PeerKind, { connections, inFlight }: Partial<CaseSpec>): Line {
+  const more = { ...(connections !== undefined && { connections }), ...(inFlight !== undefined && peer !== 'c' && { inFlight }) };
+  return [NAMES[peer], peer, more];
+}
+
+/** In words, what the command line asked for beyond the names of the lines. */
+function wishedSettings({ test, more, layers }: Wish): string {
+  const { crc, markers, connections, inFlight, fpdu, cqMod, engines, busyPoll } = more;
+  const said = [
+    crc === 'off' ? 'no CRC' : crc === undefined || crc === 'auto' ? 'CRC32c' : `CRC32c by ${crc}`, markers === true ? 'markers' : 'no markers',
+    ...(fpdu === undefined ? [] : [`FPDUs that fit ${fpdu} octets of TCP payload`]),
+    ...(test === 'lat' ? [] : [
+      connections === undefined || connections === 1 ? 'one connection' : `${connections} connections`,
+      inFlight === undefined ? 'as many messages under way as usual for their size' : `${inFlight} messages under way in all`,
+    ]),
+    ...(cqMod === undefined ? [] : [`a completion for ${cqMod} requests`]), ...(engines === undefined ? [] : [`${engines} worker threads`]),
+    ...(busyPoll === undefined || busyPoll === null ? [] : [`the stack awake for ${busyPoll} us after octets have come`]),
+  ];
+  const streams = inFlight !== undefined && layers.some(isStream) ? ' Byte streams write until they are told to stop.' : '';
+  return `As asked for on the command line: ${said.join(', ')}.${streams}`;
+}
+
 /** One experiment by wish: the verbs, and what they shall be compared with, over the sizes. */
 export function custom(wish: Wish): Experiment {
   const lines: Line[] = [
-    ...wish.against.map(plain),
+    ...wish.against.map((peer) => besideOurs(peer, wish.more)),
     ...wish.engines.flatMap((engine) => wish.layers.flatMap((layer) => wishedLines(wish, layer, engine))),
   ];
   const bases = wish.against.map((peer) => NAMES[peer]);
+  const what = wish.layers.every(isStream) ? 'byte streams' : wish.verbs.join(', ');
   return {
-    id: 'custom', title: `${wish.verbs.join(', ')}: ${wish.test === 'bw' ? 'bandwidth' : 'latency'}`, test: wish.test, axis: 'size',
-    unit: wish.test === 'bw' ? 'GB/s' : 'us', about: 'As asked for on the command line.', groups: bySize('custom', wish.test, wish.sizes, lines, bases),
+    id: 'custom', title: `${what}: ${wish.test === 'bw' ? 'bandwidth' : 'latency'}`, test: wish.test, axis: 'size',
+    unit: wish.test === 'bw' ? 'GB/s' : 'us', about: wishedSettings(wish), groups: bySize('custom', wish.test, wish.sizes, lines, bases),
   };
 }

@@ -1,18 +1,24 @@
 /** `iwarp bench`: measure, print, write, compare. See docs/benchmarks.md for what the figures mean. */
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { createRequire } from 'node:module';
+import { constants } from 'node:os';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { OutputFile } from '../src/tools/support/output-file.ts';
+import { withFile } from '../src/tools/support/system-errors.ts';
 import { baselineOf, compare, compareText, ofProcessor, sameProcessor, type Baseline, type BaselineRun } from './compare.ts';
 import { custom, goals } from './experiments.ts';
 import { goalsTable, judgeGoals } from './goals.ts';
 import { describeMachine, processor } from './machine.ts';
 import { buildNative } from './native.ts';
 import { parseBench, partNames, USAGE, type BenchOptions } from './options.ts';
+import { reasonOf } from './reason.ts';
 import type { Probe, Progress } from './probes/probe.ts';
-import { probeTable, table } from './report/table.ts';
+import { costTable, probeTable, table } from './report/table.ts';
 import { expectedSeconds, runExperiment } from './runner.ts';
 import { answers, everything, SCENARIOS } from './scenarios.ts';
 import type { Experiment, ExperimentResult, ProbeResult, RunResult } from './types.ts';
+import type { Method } from './method.ts';
 
 const SCHEMA = 'iwarp-bench/2';
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
@@ -34,7 +40,27 @@ function placeToKeep({ baseline }: BenchOptions, CPU: string | undefined): strin
   return own.path;
 }
 
-const readBaseline = (path: string): Baseline => JSON.parse(readFileSync(path, 'utf8')) as Baseline;
+/** What a file holds that this program has written. */
+function readJson<T extends { readonly schema: string }>(path: string, schema: T['schema'], what: string): T {
+  const text = withFile(path, () => readFileSync(path, 'utf8'));
+  let value: Partial<T> | null = null;
+  try {
+    value = JSON.parse(text) as Partial<T> | null;
+  } catch {
+    // Then it holds nothing of ours either.
+  }
+  if (value?.schema !== schema) throw new Error(`${path} holds no ${what} of this program`);
+  return value as T;
+}
+
+const readBaseline = (path: string): Baseline => readJson<Baseline>(path, 'iwarp-bench-ratios/2', 'baseline');
+
+/** What a run is compared with. */
+function baselineFor({ baseline }: BenchOptions, CPU: string): Baseline {
+  const path = baseline ?? sameProcessor(committed(), { CPU })?.path;
+  if (path === undefined || !existsSync(path)) throw new Error(`there is no baseline${path === undefined ? '' : ` at ${path}`}: make one with --save-baseline`);
+  return readBaseline(path);
+}
 
 /** What is said of the figures. */
 function said(experiments: readonly ExperimentResult[], probes: readonly ProbeResult[]): Pick<RunResult, 'scenarios' | 'goals'> {
@@ -70,7 +96,13 @@ interface Part {
 
 /** After fewer seconds a pace says nothing. */
 const MIN_PACE_SECONDS = 10;
-const clock = (seconds: number): string => `${Math.floor(seconds / 60)}:${String(Math.round(seconds) % 60).padStart(2, '0')}`;
+/** Minutes and seconds. */
+export function clock(seconds: number): string {
+  const whole = Math.round(seconds);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
+}
+/** Of a terminal that does not say how wide it is. */
+const WIDTH = 110;
 
 /** One line that is written over on a terminal: how far, how long yet, what. Where output is kept, a line for each part. */
 class ProgressLine {
@@ -92,7 +124,7 @@ class ProgressLine {
   }
 
   readonly show: Progress = (text) => {
-    if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${`${this.#head()} ${this.#id}  ${text}`.slice(0, 110)}`);
+    if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${`${this.#head()} ${this.#id}  ${text}`.slice(0, (process.stderr.columns ?? WIDTH) - 1)}`);
   };
 
   clear(): void {
@@ -151,7 +183,7 @@ class Results {
     const experiments = sorted(this.#experiments);
     const probes = sorted(this.#probes);
     return {
-      schema: SCHEMA, mode: this.#kept?.mode ?? this.#options.mode, started: this.#kept?.started ?? this.#started,
+      schema: SCHEMA, mode: this.#options.mode === 'full' ? 'full' : (this.#kept?.mode ?? this.#options.mode), started: this.#kept?.started ?? this.#started,
       seconds: Math.round(Object.values(this.#durations).reduce((sum, seconds) => sum + seconds, 0)), machine: this.#machine,
       method: this.#options.method, experiments, probes, durations: this.#durations, ...said(experiments, probes),
     };
@@ -159,29 +191,35 @@ class Results {
 }
 
 function readRun(path: string): RunResult {
-  const run = JSON.parse(readFileSync(path, 'utf8')) as RunResult;
-  if (run.schema !== SCHEMA) throw new Error(`${path} holds no results of this program`);
+  const run = readJson<RunResult>(path, SCHEMA, 'results');
   // What is said of the figures is this version's.
   return { ...run, ...said(run.experiments, run.probes) };
 }
 
+const partOf = (path: string): string => `${path}.part`;
+
 /** Whole or not at all: a run that is killed while it writes leaves the file of the part before. */
 function writeRun(path: string, run: RunResult): void {
-  writeFileSync(`${path}.part`, `${JSON.stringify(run)}\n`);
-  renameSync(`${path}.part`, path);
+  withFile(path, () => {
+    writeFileSync(partOf(path), `${JSON.stringify(run)}\n`);
+    renameSync(partOf(path), path);
+  });
 }
 
 const failed = ({ id, title }: { readonly id: string; readonly title: string }, error: unknown): ProbeResult => ({
-  id, title, about: '', columns: [], rows: [], charts: [], ratios: [], missing: [{ id, reason: (error as Error).message }], disturbed: false,
+  id, title, about: '', columns: [], rows: [], charts: [], ratios: [], missing: [{ id, reason: reasonOf(error) }], disturbed: false,
 });
 
 /** Measure what the options ask for. A part that fails costs only itself. */
-async function measure(options: BenchOptions, shown: (text: string) => void): Promise<RunResult> {
+async function measure(options: BenchOptions, shown: (text: string) => void, written: () => void): Promise<RunResult> {
   const kept = options.continue && options.json !== undefined && existsSync(options.json) ? readRun(options.json) : null;
+  const other = kept === null ? undefined : kept.machine['CPU'];
+  if (kept !== null && other !== processor()) throw new Error(`${options.json} is of another processor, ${other}: its figures and those of this one are not one run`);
   const results = new Results(options, kept);
   const wanted = <T extends { readonly id: string }>(all: readonly T[]): readonly T[] => (kept === null || options.mode === 'only' ? all : all.filter(({ id }) => !results.has(id)));
   const plan = planned(options);
   const [experiments, probes] = [wanted(plan.experiments), wanted(plan.probes)];
+  if (experiments.length + probes.length === 0) shown(`${options.json} has all of it already: nothing was measured`);
   const line = new ProgressLine([
     ...experiments.map((one) => ({ id: one.id, seconds: expectedSeconds(one, options.method) })), ...probes.map((one) => ({ id: one.id, seconds: one.seconds(options.method) })),
   ]);
@@ -192,7 +230,10 @@ async function measure(options: BenchOptions, shown: (text: string) => void): Pr
     results.add(result, (performance.now() - began) / 1000);
     line.clear();
     shown('experiment' in result ? table(result.experiment) : probeTable(result.probe));
-    if (options.json !== undefined) writeRun(options.json, results.run());
+    if ('experiment' in result && options.mode === 'custom') shown(costTable(result.experiment));
+    if (options.json === undefined) return;
+    writeRun(options.json, results.run());
+    written();
   };
   for (const one of experiments) await part(one.id, async () => ({ experiment: await runExperiment(one, options.method, line.show) }));
   for (const one of probes) await part(one.id, async () => ({ probe: await one.run(options.method, line.show).catch((error: unknown) => failed(one, error)) }));
@@ -200,59 +241,122 @@ async function measure(options: BenchOptions, shown: (text: string) => void): Pr
 }
 
 /** Status 1 if a ratio is worse or gone. */
-function judge(options: BenchOptions, run: RunResult, place: string | null): number {
-  if (options.compare) {
-    const path = options.baseline ?? sameProcessor(committed(), run.machine)?.path;
-    if (path === undefined || !existsSync(path)) throw new Error(`there is no baseline${path === undefined ? '' : ` at ${path}`}: make one with --save-baseline`);
-    const baseline = readBaseline(path);
-    const cpu = baseline.run?.machine['CPU'];
+function judge(run: RunResult, against: Baseline | null, place: string | null): number {
+  if (against !== null) {
+    const cpu = against.run?.machine['CPU'];
     if (cpu !== run.machine['CPU']) say(`The baseline is of another processor, ${cpu ?? 'which it does not name'}: what has moved may be the machine's doing.`);
-    const moves = compare(baseline, run);
+    const moves = compare(against, run);
     say(compareText(moves));
     if (moves.some(({ verdict }) => verdict === 'worse' || verdict === 'gone')) return 1;
   }
   if (place !== null) {
     const { started, seconds, mode, machine, goals } = run;
     const baseline: Baseline = { ...baselineOf(run), run: { started, seconds, mode, machine, goals } };
-    writeFileSync(place, `${JSON.stringify(baseline, null, 1)}\n`);
+    withFile(place, () => writeFileSync(place, `${JSON.stringify(baseline, null, 1)}\n`));
     say(`baseline written: ${place}`);
   }
   return 0;
 }
 
-function list(): string {
+function list(method: Method): string {
   const { experiments, probes } = everything();
   const width = 18;
+  const parts = [...experiments.map((one) => ({ ...one, seconds: expectedSeconds(one, method) })), ...probes.map((one) => ({ ...one, seconds: one.seconds(method) }))];
   return [
-    'Parts, for --only:', ...[...experiments, ...probes].map(({ id, title }) => `  ${id.padEnd(width)} ${title}`),
+    'Parts, for --only, and how many minutes each takes:', ...parts.map(({ id, title, seconds }) => `  ${id.padEnd(width)} ${clock(seconds).padStart(5)}  ${title}`),
     '', 'Scenarios, for --scenario:', ...SCENARIOS.map(({ name, question, needs }) => `  ${name.padEnd(width)} ${question} (${needs.join(', ')})`),
   ].join('\n');
 }
+
+/** What a run will need when it has ended. */
+interface Ready {
+  /** An earlier run, where nothing is to be measured. */
+  readonly earlier: RunResult | null;
+  readonly against: Baseline | null;
+  /** Where the ratios will be kept. */
+  readonly place: string | null;
+  readonly report: ((run: RunResult) => string) | null;
+}
+
+/** Throws what the system has against writing a file. What it holds stays as it is. */
+const writable = (path: string): void => withFile(path, () => new OutputFile(path).discard());
+
+/** What can be told before half an hour of measuring is not told after it: files, baselines, add-ons and packages that are not there. */
+async function prepare(options: BenchOptions): Promise<Ready> {
+  const { json, html, method: { nativeCrc } } = options;
+  const earlier = options.from === undefined ? null : readRun(options.from);
+  const CPU = earlier === null ? processor() : (earlier.machine['CPU'] ?? '');
+  const against = options.compare ? baselineFor(options, CPU) : null;
+  const place = options.saveBaseline ? placeToKeep(options, CPU) : null;
+  for (const path of [...(json === undefined ? [] : [json, partOf(json)]), ...(html === undefined ? [] : [html]), ...(place === null ? [] : [place])]) writable(path);
+  if (nativeCrc !== undefined) loadable(nativeCrc);
+  return { earlier, against, place, report: html === undefined ? null : (await import('./report/html.ts')).report };
+}
+
+function loadable(folder: string): void {
+  try {
+    createRequire(import.meta.url).resolve(resolve(folder));
+  } catch {
+    throw new Error(`--native-crc: ${folder} holds no module of Node`);
+  }
+}
+
+/** Ctrl-C: what has been started ends with this process, and what has been kept is said. The result takes the handlers away. */
+function heedSignals(kept: () => string): () => void {
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  const stop = (signal: (typeof signals)[number]): void => {
+    process.stderr.write(`${process.stderr.isTTY ? '\r\u001b[K' : ''}bench: interrupted; ${kept()}\n`);
+    process.exit(128 + constants.signals[signal]);
+  };
+  for (const signal of signals) process.once(signal, stop);
+  return () => {
+    for (const signal of signals) process.off(signal, stop);
+  };
+}
+
+async function measured(options: BenchOptions): Promise<RunResult> {
+  let parts = 0;
+  const forget = heedSignals(() => {
+    if (parts === 0) return 'nothing has been written';
+    // What --only names is measured anew.
+    const rest = options.mode === 'only' ? '--continue with --only for the others keeps them' : '--continue goes on after them';
+    return `parts that ${options.json} has by now: ${parts}; ${rest}`;
+  });
+  try {
+    return await measure(options, say, () => parts++);
+  } finally {
+    forget();
+  }
+}
+
+const isEmpty = ({ experiments, probes }: RunResult): boolean => experiments.every(({ cases }) => cases.length === 0) && probes.every(({ rows }) => rows.length === 0);
 
 export async function run(args: string[]): Promise<number> {
   let options: BenchOptions;
   try {
     options = parseBench(args);
   } catch (error) {
-    process.stderr.write(`bench: ${(error as Error).message}\n\n${USAGE}`);
+    process.stderr.write(`bench: ${(error as Error).message}\n"iwarp bench --help" tells the options.\n`);
     return 2;
   }
   if (options.mode === 'help' || options.mode === 'list') {
-    say(options.mode === 'help' ? USAGE : list());
+    process.stdout.write(options.mode === 'help' ? USAGE : `${list(options.method)}\n`);
     return 0;
   }
   try {
-    const earlier = options.from === undefined ? null : readRun(options.from);
-    const place = options.saveBaseline ? placeToKeep(options, earlier === null ? processor() : earlier.machine['CPU']) : null;
-    const result = earlier ?? (await measure(options, say));
+    const { earlier, against, place, report } = await prepare(options);
+    const result = earlier ?? (await measured(options));
     for (const { question, source, there, here } of result.scenarios) say(`${question}\n  seen there: ${there}${source === '' ? '' : ` (${source})`}\n  seen here:  ${here}`);
-    say(goalsTable(result.goals.filter(({ figure }) => figure !== null)));
+    const judged = result.goals.filter(({ figure }) => figure !== null);
+    if (judged.length > 0) say(goalsTable(judged));
     if (options.json !== undefined) writeRun(options.json, result);
-    if (options.html !== undefined) writeFileSync(options.html, (await import('./report/html.ts')).report(result));
-    say(`${result.seconds} s`);
-    return judge(options, result, place);
+    const { html } = options;
+    if (html !== undefined) withFile(html, () => writeFileSync(html, report!(result)));
+    say(`${clock(result.seconds)} minutes of measuring`);
+    if (earlier === null && isEmpty(result)) throw new Error('nothing could be measured');
+    return judge(result, against, place);
   } catch (error) {
-    process.stderr.write(`bench: ${(error as Error).message}\n`);
+    process.stderr.write(`bench: ${reasonOf(error)}\n`);
     return 1;
   }
 }

@@ -9,5 +9,8 @@ export interface Method {
   readonly nativeCrc?: string;
 }
 
+/** Octets at which our checksum is compared with that of an add-on. */
+export const NATIVE_OCTETS = 65_536;
+
 /** What comes up to speed before a window. */
 export const SETTLE_MS = 40;

@@ -1,11 +1,11 @@
 /** The C program of baseline/: built once a run when there is a compiler, then run for each slice. */
 import { execFile, execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { foreignShare, readTicks } from './machine.ts';
+import { temporaryFolder } from './leftovers.ts';
+import { foreignShare, readTicks, type Ticks } from './machine.ts';
 import type { Method } from './method.ts';
 import type { Slice } from './runner.ts';
 import { latencySlice } from './stats.ts';
@@ -13,6 +13,8 @@ import type { CaseSpec, Window } from './types.ts';
 
 const run = promisify(execFile);
 const MAX_OUTPUT = 1 << 24;
+/** What it takes to start at most, on a machine that is busy otherwise. */
+const START_MS = 20_000;
 let program: string | undefined;
 
 /** The source stands in bench/, also when this file has been compiled into dist/bench/. */
@@ -25,9 +27,7 @@ function source(): string | undefined {
 export function buildNative(): string | undefined {
   const from = source();
   if (from === undefined) return undefined;
-  const folder = mkdtempSync(join(tmpdir(), 'iwarp-bench-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  const to = join(folder, 'cwin');
+  const to = join(temporaryFolder('iwarp-bench-').path, 'cwin');
   try {
     execFileSync('cc', ['-O2', '-o', to, from], { stdio: 'ignore' });
     program = to;
@@ -40,19 +40,24 @@ export function buildNative(): string | undefined {
 export async function nativeSlice(spec: CaseSpec, method: Method): Promise<Slice> {
   if (program === undefined) throw new Error('no C compiler here');
   const before = readTicks();
+  const began = performance.now();
   const length = spec.test === 'bw' ? [method.windows, method.windowMs] : [method.latencyMs];
-  const { stdout } = await run(program, [spec.test, spec.size, ...length].map(String), { maxBuffer: MAX_OUTPUT, timeout: 20_000 });
+  const timeout = START_MS + 2 * method.latencyMs;
+  const { stdout } = await run(program, [spec.test, spec.size, ...length].map(String), { maxBuffer: MAX_OUTPUT, timeout });
   const after = readTicks();
   const steal = after.steal - before.steal;
   if (spec.test === 'lat') {
     const samples = Float64Array.from(stdout.trim().split(/\s+/), (ns) => Number(ns) / 1000);
     return { windows: [], latency: latencySlice(samples), steal, server: null, client: null };
   }
-  const lines = stdout.trim().split('\n');
-  const windows = lines.map((line): Window => {
-    const [bytes = 0, ns = 1, serverCpu = 0, clientCpu = 0] = line.split(' ').map(Number);
-    const foreign = foreignShare(before, after, (serverCpu + clientCpu) * lines.length, ns * lines.length);
-    return { bytes, ns, steal, foreign, serverCpu, clientCpu, gc: 0, posts: 0, postMs: 0, clientActive: Number.NaN };
-  });
-  return { windows, latency: null, steal, server: null, client: null };
+  return { windows: nativeWindows(stdout, before, after, (performance.now() - began) * 1e6), latency: null, steal, server: null, client: null };
+}
+
+/** What the program printed, a window a line, having run for `ns` nanoseconds. It works before the first window as it does in them. */
+export function nativeWindows(stdout: string, before: Ticks, after: Ticks, ns: number): Window[] {
+  const lines = stdout.trim().split('\n').map((line) => line.split(' ').map(Number));
+  const sum = (column: number): number => lines.reduce((total, line) => total + (line[column] ?? 0), 0);
+  const foreign = foreignShare(before, after, ((sum(2) + sum(3)) / sum(1)) * ns, ns);
+  return lines.map(([bytes = 0, time = 1, serverCpu = 0, clientCpu = 0]): Window =>
+    ({ bytes, ns: time, steal: after.steal - before.steal, foreign, serverCpu, clientCpu, gc: Number.NaN, posts: 0, postMs: 0, clientActive: Number.NaN }));
 }

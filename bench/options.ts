@@ -10,34 +10,38 @@ import { everything, neededBy, SCENARIOS } from './scenarios.ts';
 import type { CaseSpec, EngineKind, PeerKind, TestKind, Verb } from './types.ts';
 
 export const USAGE = `usage: iwarp bench [--quick | --full | --only PARTS | --scenario NAMES | --test bw|lat ...] [options]
-  --quick                 the goals and the inner loops, some five minutes (default)
-  --full                  all there is, some 25 minutes; 27 and 28 in the kept runs, with --rounds 11
+  --quick                 the goals and the inner loops, about five minutes (default)
+  --full                  everything, about 25 minutes; 27 and 28 in the kept runs, with --rounds 11
   --only PARTS            these parts of the full run, see --list
-  --scenario NAMES        the parts that answer experiments of the papers, see --list; 'all' for every one
-  --list                  say which parts and scenarios there are
+  --scenario NAMES        the parts for experiments of the papers, see --list; 'all' for every one
+  --list                  list parts and scenarios
 One experiment of your own:
   --test bw|lat           bandwidth (and message rate), or latency
   --verb LIST             write, read, send (write)
-  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): by which of our interfaces
+  --layer LIST            verbs, promises, stream-onread, stream-data (verbs): the interface to measure
   --size LIST             octets of a message, 2 to 8388608 (65536, or 64 for latency)
-  --in-flight N           messages under way, 1 to 512 (512, less for large messages)
-  --connections N         1 to 64 (1)
+  --in-flight N           messages under way, 1 to 512, on all connections together (512, less for large messages; bare TCP: until the socket says stop)
+  --connections N         1 to 64 (1), also of what it is compared with
   --crc ENGINE            simd, wasm, js, crc-32, auto or off (auto)
   --markers               markers in both directions
   --engine LIST           thread, worker (thread): where the stack runs
   --engines N             worker threads of each process, 1 to 64 (1)
   --fpdu OCTETS           TCP payload that one FPDU fits, 64 to 65535
-  --busy-poll US          how long the event loop stays awake after octets have come, 0 to 10000 (the stack's default)
-  --cq-mod N              one completion for so many requests
+  --busy-poll US          how long the stack's event loop stays awake after octets have come, 0 to 10000 (the stack's default)
+  --cq-mod N              one completion for this many requests (a list of up to 64)
   --against LIST          tcp-onread, tcp-data, ws, grpc, c (tcp-onread)
-How, and where to:
-  --rounds N  --windows N  --window MS      7, 2, 60
-  --native-crc FOLDER                       a native CRC32c add-on to compare with, as node_modules/fast-crc32c where you have it
-  --json FILE  --html FILE                  write results (after each part), write the report
-  --continue                                keep what --json FILE has: measure what it lacks, or anew what --only names
-  --from FILE                               results of an earlier run instead of measuring
-  --compare [--baseline FILE]               say which ratios have moved; status 1 if one is worse
-  --save-baseline                           make these ratios the baseline
+Method and output:
+  --rounds N              turns that each case gets, 1 to 1000 (7; at most 5 in the sweeps); the result is the median over them
+  --windows N             windows of a turn, 1 to 1000 (2); for latency one as long as all of them
+  --window MS             milliseconds of a window, 1 to 10000 (60)
+  --native-crc FOLDER     a native CRC32c add-on to compare with, for example node_modules/fast-crc32c
+  --json FILE             write the results, after each part
+  --html FILE             write the report
+  --continue              keep what --json FILE has: measure what it lacks, or again what --only names
+  --from FILE             results of an earlier run instead of measuring
+  --compare               say which ratios have moved; status 1 if one is worse or gone
+  --save-baseline         make these ratios the baseline
+  --baseline FILE         the baseline for --compare and --save-baseline (that of this processor)
 `;
 
 export interface BenchOptions {
@@ -62,12 +66,21 @@ const MAX_SIZE = 8 << 20;
 
 const wrong = (text: string): IwarpError => new IwarpError('ERR_INVALID_ARGUMENT', text);
 
+/** Who is named twice is measured once. */
+const unique = <T>(list: readonly T[]): T[] => [...new Set(list)];
+
 function listOf<T extends string>(flag: string, text: string, known: readonly T[]): T[] {
-  return text.split(',').map((word) => {
+  return unique(text.split(',').map((word) => {
     const found = known.find((name) => name === word);
     if (found === undefined) throw wrong(`${flag}: ${JSON.stringify(word)} is none of ${known.join(', ')}`);
     return found;
-  });
+  }));
+}
+
+function oneOf<T extends string>(flag: string, text: string, known: readonly T[]): T {
+  const [first, ...more] = listOf(flag, text, known);
+  if (more.length > 0) throw wrong(`${flag} takes one of ${known.join(', ')}, not several`);
+  return first!;
 }
 
 const FLAGS = {
@@ -90,6 +103,9 @@ export function parseBench(args: string[]): BenchOptions {
   const asked = [values.quick === true, values.full === true && values.only === undefined, values.only !== undefined, values.scenario !== undefined, wish !== null];
   if (asked.filter(Boolean).length > 1) throw wrong('--quick, --full, --only, --scenario and --test exclude each other');
   if (values.continue === true && values.json === undefined) throw wrong('--continue needs --json: the file to go on with');
+  if (values.continue === true && wish !== null) throw wrong('--continue goes on with parts of the full run: --test is none of them');
+  if (values.baseline !== undefined && values.compare !== true && values['save-baseline'] !== true) throw wrong('--baseline needs --compare or --save-baseline');
+  refuseWithFrom(values);
   const mode = modeOf(values, wish);
   const number = (flag: 'rounds' | 'windows' | 'window', fallback: number, max: number): number => numberFlag(`--${flag}`, values[flag] ?? String(fallback), 1, max);
   const windowMs = number('window', 60, 10_000);
@@ -99,6 +115,14 @@ export function parseBench(args: string[]): BenchOptions {
     json: values.json, html: values.html, from: values.from, continue: values.continue === true,
     compare: values.compare === true, baseline: values.baseline, saveBaseline: values['save-baseline'] === true,
   };
+}
+
+/** An earlier run is not measured again. */
+function refuseWithFrom(values: Values): void {
+  if (values.from === undefined) return;
+  const measuring = ['quick', 'full', 'only', 'scenario', 'test', 'continue', 'native-crc', 'rounds', 'windows', 'window'] as const;
+  const stray = measuring.find((name) => values[name] !== undefined);
+  if (stray !== undefined) throw wrong(`--from takes what was measured before: --${stray} has no place beside it`);
 }
 
 function modeOf(values: Values, wish: Wish | null): BenchOptions['mode'] {
@@ -129,8 +153,8 @@ function wishOf(values: Values): Wish | null {
     if (stray !== undefined) throw wrong(`--${stray} needs --test bw or --test lat`);
     return null;
   }
-  const [test] = listOf<TestKind>('--test', values.test, ['bw', 'lat']) as [TestKind];
-  const sizes = (values.size ?? (test === 'bw' ? '65536' : '64')).split(',').map((text) => numberFlag('--size', text, 2, MAX_SIZE));
+  const test = oneOf<TestKind>('--test', values.test, ['bw', 'lat']);
+  const sizes = unique((values.size ?? (test === 'bw' ? '65536' : '64')).split(',').map((text) => numberFlag('--size', text, 2, MAX_SIZE)));
   const more: { -readonly [K in keyof CaseSpec]?: CaseSpec[K] } = { markers: values.markers === true };
   const number = (flag: 'in-flight' | 'connections' | 'fpdu' | 'cq-mod' | 'engines' | 'busy-poll', name: 'inFlight' | 'connections' | 'fpdu' | 'cqMod' | 'engines' | 'busyPoll', min: number, max: number): void => {
     const text = values[flag];
@@ -142,17 +166,32 @@ function wishOf(values: Values): Wish | null {
   number('cq-mod', 'cqMod', 1, 512);
   number('engines', 'engines', 1, 64);
   number('busy-poll', 'busyPoll', 0, 10_000);
-  if (values.crc !== undefined) [more.crc] = listOf<string>('--crc', values.crc, [...availableCrc32cEngines(), 'auto', 'off']) as [string];
+  if (values.crc !== undefined) more.crc = oneOf<string>('--crc', values.crc, [...availableCrc32cEngines(), 'auto', 'off']);
   if (test === 'lat' && (more.inFlight ?? 1) !== 1) throw wrong('--in-flight is for bandwidth: latency has one message under way');
   if (test === 'lat' && (more.connections ?? 1) !== 1) throw wrong('--connections is for bandwidth: latency has one connection');
-  const { inFlight } = { ...spec('verbs', test, sizes[0]!), ...more };
-  if ((more.cqMod ?? 1) > inFlight) throw wrong('--cq-mod may not exceed the messages under way');
   const verbs = listOf('--verb', values.verb ?? 'write', VERBS);
   const layers = listOf('--layer', values.layer ?? 'verbs', LAYERS);
+  const engines = listOf('--engine', values.engine ?? 'thread', ENGINES);
+  const against = values.against === '' ? [] : listOf('--against', values.against ?? 'tcp-onread', PEERS);
+  if (more.engines !== undefined && !engines.includes('worker')) throw wrong('--engines counts worker threads: it needs --engine worker');
+  checkDepth(test, sizes, more);
+  if ((more.connections ?? 1) > 1 && against.includes('c')) throw wrong('--connections: the C program has one, leave c out of --against');
   const silent = layers.flatMap((layer) => verbs.filter((verb) => !isMeasured(layer, test, verb)).map((verb) => `${layer} ${verb}`));
   if (silent.length > 0) throw wrong(`--layer: latency of ${silent.join(', ')} cannot be measured, for nothing tells that a Write has come; take send or read`);
-  return {
-    test, sizes, more, layers, verbs, engines: listOf('--engine', values.engine ?? 'thread', ENGINES),
-    against: values.against === '' ? [] : listOf('--against', values.against ?? 'tcp-onread', PEERS),
-  };
+  if (test === 'lat' && engines.includes('worker') && layers.includes('verbs') && verbs.includes('write')) {
+    throw wrong('--engine worker: latency of Writes cannot be measured, for only polling would tell that one has come; take --verb send or read');
+  }
+  return { test, sizes, more, layers, verbs, engines, against };
+}
+
+/** Each connection has its share of what is under way, at least one, and at least as many as ask for one completion. */
+function checkDepth(test: TestKind, sizes: readonly number[], more: Partial<CaseSpec>): void {
+  const { connections = 1, cqMod = 1 } = more;
+  for (const size of sizes) {
+    const { inFlight } = { ...spec('verbs', test, size), ...more };
+    const each = Math.floor(inFlight / connections);
+    const what = `with messages of ${size} octets, ${inFlight} under way${connections === 1 ? '' : ` on ${connections} connections`}`;
+    if (more.inFlight !== undefined && each < 1) throw wrong(`--in-flight counts all connections together: ${inFlight} are too few for ${connections} of them`);
+    if (cqMod > Math.max(1, each)) throw wrong(`--cq-mod may not exceed the messages under way on a connection: ${what}`);
+  }
 }

@@ -1,5 +1,6 @@
 /** A process of its own that plays one side (peers/main.ts), and its answers, in order. */
 import { fork, type ChildProcess } from 'node:child_process';
+import { atExit } from './leftovers.ts';
 import type { Answer, Command } from './peers/main.ts';
 
 const ANSWER_MS = 20_000;
@@ -9,10 +10,12 @@ export class PeerProcess {
   readonly #child: ChildProcess;
   #waiting: { resolve: (answer: Answer) => void; reject: (error: Error) => void } | null = null;
   #ended = false;
+  readonly #kill: () => void;
 
   /** `nodeArgs` are for Node itself. */
   constructor(nodeArgs: readonly string[] = []) {
     this.#child = fork(PROGRAM, [], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], execArgv: [...process.execArgv, ...nodeArgs] });
+    this.#kill = atExit(() => this.#child.kill('SIGKILL'));
     this.#child.on('message', (answer: Answer) => {
       if (answer.type === 'failed') this.#fail(new Error(answer.reason));
       else this.#waiting?.resolve(answer);
@@ -21,6 +24,7 @@ export class PeerProcess {
     this.#child.on('error', (error) => this.#fail(error));
     this.#child.on('exit', (code, signal) => {
       this.#ended = true;
+      this.#kill();
       this.#fail(new Error(`a peer process ended with ${signal ?? `status ${code}`}`));
     });
   }
@@ -43,6 +47,6 @@ export class PeerProcess {
   }
 
   end(): void {
-    if (!this.#ended) this.#child.kill('SIGKILL');
+    this.#kill();
   }
 }

@@ -10,7 +10,7 @@ import { nativeSlice } from './native.ts';
 import { PeerProcess } from './peer-process.ts';
 import type { Place } from './peers/peer.ts';
 import { isDisturbed, summarize } from './summary.ts';
-import type { Case, CaseResult, CaseSpec, Experiment, ExperimentResult, Group, Health, LatencySlice, Mark, Window } from './types.ts';
+import type { Case, CaseResult, CaseSpec, Experiment, ExperimentResult, Group, Health, LatencySlice, Mark, PeerKind, Window } from './types.ts';
 
 /** What one slice gave. */
 export interface Slice {
@@ -46,6 +46,13 @@ const careFor = ({ careful }: Experiment): Care => (careful === true ? CAREFULLY
 /** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
 const OPEN_SECONDS = 0.25;
 const ASK_SECONDS = 0.03;
+
+/** Who goes on for up to seconds with what it has taken, after it has been told to stop: no other pair is measured meanwhile. */
+const REST_LATE: ReadonlySet<PeerKind> = new Set(['ws', 'grpc']);
+const REST_MS = 40;
+const REST_LIMIT_MS = 3000;
+/** Processor time of a pair that rests, as a share of the time: being asked takes some. */
+const RESTING = 0.1;
 
 /** All processes of a pair at one moment, the server first. */
 interface Marks {
@@ -85,7 +92,22 @@ class Pair {
     const { steal } = readTicks();
     const stopped = await Promise.all(this.#clients.map((client) => client.ask<'stopped'>({ do: 'stop' })));
     const server = await this.#server.ask<'stopped'>({ do: 'stop' });
+    if (REST_LATE.has(this.spec.peer)) await this.#rest();
     return { windows, latency: stopped[0]!.latency, steal: steal - before.steal, server: server.health, client: stopped[0]!.health };
+  }
+
+  async #rest(): Promise<void> {
+    // No mark: that would start the monitors of the event loops again.
+    const cpu = async (): Promise<number> => {
+      const answers = await Promise.all([this.#server, ...this.#clients].map((peer) => peer.ask<'mark'>({ do: 'fresh' })));
+      return answers.reduce((sum, { mark }) => sum + mark.cpu, 0);
+    };
+    for (let waited = 0, before = await cpu(); waited < REST_LIMIT_MS; waited += REST_MS) {
+      await sleep(REST_MS);
+      const now = await cpu();
+      if (now - before < REST_MS * 1000 * RESTING) return;
+      before = now;
+    }
   }
 
   async #marks(): Promise<Marks> {
@@ -107,6 +129,8 @@ class Pair {
 
   /** Costs of a latency slice: one window as long as the slice. */
   async #latency(method: Method): Promise<Window[]> {
+    // Round trips of the time that was given for coming up to speed do not count.
+    await Promise.all(this.#clients.map((client) => client.ask({ do: 'fresh' })));
     const from = await this.#marks();
     await sleep(method.latencyMs);
     return [this.#window(from, await this.#marks())];
@@ -114,7 +138,7 @@ class Pair {
 
   #window(from: Marks, to: Marks): Window {
     // Reads bring their payload to the client.
-    const sink = isRead(this.spec) && this.spec.test === 'bw' ? 1 : 0;
+    const sink = isRead(this.spec) ? 1 : 0;
     const grown = (at: number, name: keyof Mark): number => to.marks[at]![name] - from.marks[at]![name];
     const clients = (name: keyof Mark): number => this.#clients.reduce((sum, _client, i) => sum + grown(i + 1, name), 0);
     const ns = grown(sink, 'now');

@@ -125,7 +125,7 @@ export const SCENARIOS: readonly Scenario[] = [
         return fixed((latency?.p99 ?? Number.NaN) / (latency?.typical ?? Number.NaN), 1);
       };
       const speed = fixed(found.at(`bandwidth/${8 * MB}/Write, CRC`)?.value.median);
-      return `Send ${fixed(send(64)?.value.median)} us at 64 octets, ${fixed(send(8 * MB)?.value.median, 0)} us and Writes of ${speed} GB/s at 8 MiB; jitter ${jitter(64)} at 64 octets (TCP ${jitter(64, 'TCP, onread')}), ${jitter(64 * KB)} at 64 KiB, ${jitter(8 * MB)} at 8 MiB; nothing polls`;
+      return `Send ${fixed(send(64)?.value.median)} us at 64 octets, ${fixed(send(8 * MB)?.value.median, 0)} us and Writes of ${speed} GB/s at 8 MiB; jitter ${jitter(64)} at 64 octets (TCP ${jitter(64, 'TCP, onread')}), ${jitter(64 * KB)} at 64 KiB, ${jitter(8 * MB)} at 8 MiB; the stack’s event loop stays awake for 50 us after octets have come, that of bare TCP sleeps`;
     },
   },
   {
@@ -169,6 +169,11 @@ export function neededBy(names: readonly string[]): ReadonlySet<string> {
 /** Everything that a full run has, by name: the goals first, then the sweeps, then the probes. */
 export function everything(): { readonly experiments: readonly Experiment[]; readonly probes: readonly (typeof PROBES)[number][] } {
   return { experiments: [...goals(), ...sweeps()], probes: PROBES };
+}
+
+/** The part of a full run that each case belongs to. */
+export function partsOfCases(): ReadonlyMap<string, string> {
+  return new Map(everything().experiments.flatMap(({ id, groups }) => groups.flatMap(({ cases }) => cases.map((one) => [one.id, id] as const))));
 }
 
 /** The sentences of every scenario of which something was run. */

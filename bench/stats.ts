@@ -7,6 +7,12 @@ function quantile(sorted: ArrayLike<number>, share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * share) - 1))]!;
 }
 
+/** The same, but where the share falls between two values their mean, as the median has it: both quartiles are then as far from their end. */
+function quartile(sorted: readonly number[], share: number): number {
+  const before = sorted.length * share;
+  return Number.isInteger(before) && before > 0 ? (sorted[before - 1]! + sorted[before]!) / 2 : quantile(sorted, share);
+}
+
 export function median(values: readonly number[]): number {
   const sorted = values.filter((value) => Number.isFinite(value)).toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
@@ -19,8 +25,8 @@ export function spread(values: readonly number[], smallIsGood = false): Spread {
   const sorted = values.filter((value) => Number.isFinite(value)).toSorted((a, b) => a - b);
   return {
     median: median(sorted),
-    low: quantile(sorted, 0.25),
-    high: quantile(sorted, 0.75),
+    low: quartile(sorted, 0.25),
+    high: quartile(sorted, 0.75),
     best: sorted.length === 0 ? Number.NaN : smallIsGood ? sorted[0]! : sorted.at(-1)!,
     rounds: sorted.length,
   };

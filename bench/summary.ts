@@ -43,7 +43,7 @@ function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
     clientPerMessage: of('clientCpu') / messages, mainPerMessage: (of('clientActive') * 1000) / messages,
     // A transport that does not time its calls has spent no time in them.
     postPerMessage: of('postMs') > 0 ? (of('postMs') * 1000) / of('posts') : Number.NaN,
-    gcShare: (of('gc') * 1e6) / of('ns') / 2,
+    gcShare: (of('gc') * 1e6) / of('ns') / (1 + spec.clients),
     serverRss: health('server', 'rss'), clientRss: health('client', 'rss'),
     serverLoopP99: health('server', 'loopP99'), clientLoopP99: health('client', 'loopP99'),
   };

@@ -24,7 +24,7 @@ export interface CaseSpec {
   readonly verb: Verb;
   /** Octets of a message. */
   readonly size: number;
-  /** Messages under way, all connections together. 0 lets a TCP sender write until the socket says stop. */
+  /** Messages under way, all connections together. 0 lets a sender on a stream write until that says stop. */
   readonly inFlight: number;
   readonly connections: number;
   /** Client processes; each has `connections` connections and `inFlight` messages under way. */
@@ -108,12 +108,10 @@ export interface Mark {
 
 /** How a peer process is after a slice. */
 export interface Health {
+  /** MiB. */
   readonly rss: number;
-  readonly heap: number;
-  readonly external: number;
-  /** How late the event loop was, milliseconds: 99th percentile and worst, since the last slice. */
+  /** How late the event loop was since the last slice, milliseconds: the 99th percentile of a look each 10 ms, in a slice of a few dozen the worst. */
   readonly loopP99: number;
-  readonly loopMax: number;
 }
 
 /** Latencies of one slice, microseconds of a round trip, and a histogram to merge. */
@@ -201,12 +199,12 @@ export interface Cost {
   readonly postPerMessage: number;
   /** Microseconds for a message in which the client's main thread could do nothing else. */
   readonly mainPerMessage: number;
-  /** Share of the time spent in garbage collection, both processes together. */
+  /** Share of the time of a process spent in garbage collection, the mean over all of them. */
   readonly gcShare: number;
   /** MiB. */
   readonly serverRss: number;
   readonly clientRss: number;
-  /** Milliseconds. */
+  /** Milliseconds, median over the slices. */
   readonly serverLoopP99: number;
   readonly clientLoopP99: number;
 }
@@ -232,6 +230,8 @@ export interface ProbeRatio {
   readonly id: string;
   readonly better: Better;
   readonly spread: Spread;
+  /** How far it may drift whatever its size, where it is about zero. */
+  readonly slack?: number;
 }
 
 /** One picture of a probe: horizontal bars. */

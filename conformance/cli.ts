@@ -13,29 +13,29 @@ import { checkVectors, printVectors, vectorNames } from './vectors-command.ts';
 const USAGE = `Usage: iwarp conformance <command>
   list [--by case|requirement|section] [prefix...]
   run [prefix...] [options]
-      --profile self|rping|command   what kind of peer (self: our own stack in this process, or --control)
+      --profile self|rping|command   kind of peer (self: our own stack in this process, or --control)
       --target HOST:PORT             the peer listens there; the probe is the initiator
       --listen [HOST:]PORT           the peer connects to the probe, which is the responder
       --control HOST:PORT            the peer speaks the tester protocol there (profile self)
       --role initiator|responder|both   the probe's part; both with profile self
       --start COMMAND                run for each case; {host} and {port} are filled in (rping, command)
-      --size N                       what rping was started with as -S (23 to 65535; 64)
-      --all                          the slow cases too
-      --strict                       only the first of several lawful outcomes
+      --size N                       the -S of the peer's rping (23 to 65535; 64)
+      --all                          include the slow cases
+      --strict                       accept only the first of several lawful outcomes
       --seed N  --repeat N           choose the octets; run everything again with the next seeds
       --slow N                       stretch all time limits, for peers on emulators
-      --settle MS                    wait between a start-up frame and the first FPDU; drop no connection without the RTR it owes
+      --settle MS                    wait between a start-up frame and the first FPDU; send an owed RTR message before dropping a connection
       --gap MS                       wait between cases
-      --exclude PREFIX               leave these cases out; may be repeated
+      --exclude PREFIX               leave out these cases; may be repeated
       --retries N                    run a case with an unexpected result again, for peers on busy machines (0)
-      --canary                       see after each case whether the peer still takes a lawful connection
-      --revive COMMAND               run when it does not (implies --canary)
-      --quirk NAME                   read over a departure that touches everything: swapped-terminate
+      --canary                       check after each case that the peer still accepts a lawful connection
+      --revive COMMAND               command to run if it does not (implies --canary)
+      --quirk NAME                   ignore a deviation that affects everything: swapped-terminate
       --waivers FILE                 known deviations with their reasons
       --report FORMAT[:FILE]         text, tap, junit, json, html or markdown; may be repeated
       --captures DIR                 a pcap file for every case that does not pass
       --bail                         stop at the first unexpected result
-      --anyway                       run the cases though the first lawful start-up fails, and go on where no connection can be made
+      --anyway                       run the cases even if the first lawful start-up fails, and go on if no connection can be made
   coverage [--missing]
   vectors [--print|--check] [name...]
 Exit status: 0 all as expected, 1 something unexpected, 2 wrong usage or nothing that could be run, 130 or 143 interrupted (the reports are written).

@@ -1,9 +1,9 @@
 /**
- * A peer reads the memory of a process whose main thread computes.
+ * A peer reads and writes the memory of a process whose main thread is busy.
  *
- * The server's main thread is busy for ten seconds (or as many as the first argument says). A client in another process reads 64 octets of
- * its memory all the time, first while the server is idle. With the streams in the server's main thread the Reads wait until it has
- * finished; with `engine: 'worker'` they go on, for nothing of an RDMA Read concerns the program that has the memory.
+ * The server's main thread computes for ten seconds (or the number in the first argument). A client in another process writes to its memory
+ * once, and reads 64 octets of it again and again, first while the server is idle. With the streams in the server's main thread both wait
+ * until it has finished. With `engine: 'worker'` they go on, because an RDMA Read or Write needs nothing from the program that owns the memory.
  *
  *     npx tsx examples/busy-main-thread.ts [seconds]
  */
@@ -22,21 +22,25 @@ const STALL_MS = 100;
 /** The server process: lend memory to one client, compute when it says so. */
 async function serve(engine: EngineKind, seconds: number): Promise<void> {
   const server = await createServer({ engine }, async (connection) => {
-    const region = connection.allocate(OCTETS, 'read');
+    const region = connection.allocate(OCTETS, 'read-write');
     await connection.send(connection.share(region).toBytes());
     using message = await connection.receive();
-    if (message !== null) compute(seconds);
+    if (message !== null) process.send!(compute(seconds, region.bytes));
   }).listen({ host: '127.0.0.1', port: 0 });
   process.send!(server.address.port);
   process.once('disconnect', () => process.exit());
 }
 
-/** Nothing else happens in this thread meanwhile. */
-function compute(seconds: number): void {
-  const end = performance.now() + 1000 * seconds;
+/** Nothing else happens in this thread meanwhile. Milliseconds after which it saw that its memory had changed, null if it saw nothing. */
+function compute(seconds: number, memory: Uint8Array): number | null {
+  const start = performance.now();
+  let seen: number | null = null;
   let x = 1;
-  while (performance.now() < end) for (let i = 0; i < 10_000; i++) x = Math.imul(x, 0x9e3779b1) + i;
-  if (x === 0) console.log('never');
+  while (performance.now() < start + 1000 * seconds) {
+    for (let i = 0; i < 10_000; i++) x = Math.imul(x, 0x9e3779b1) + i;
+    if (seen === null && Atomics.load(memory, 0) !== 0) seen = performance.now() - start;
+  }
+  return x === 0 ? null : seen;
 }
 
 /** The client: Read after Read until `until`; milliseconds each. */
@@ -62,8 +66,11 @@ async function measure(engine: EngineKind, seconds: number): Promise<void> {
   const idle = await readUntil(performance.now() + IDLE_MS, read);
   await connection.send('compute');
   await sleep(10); // the server has heard it
+  const computed = once(child, 'message');
+  await connection.write(Uint8Array.of(1), remote);
   const busy = await readUntil(performance.now() + 1000 * seconds - 20, read);
-  report(engine, idle, busy);
+  const [seen] = (await computed) as [number | null];
+  report(engine, idle, busy, seen);
   connection.destroy();
   child.disconnect();
   await once(child, 'exit');
@@ -71,13 +78,14 @@ async function measure(engine: EngineKind, seconds: number): Promise<void> {
 
 const percentile = (sorted: readonly number[], p: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * p))]!;
 
-function report(engine: EngineKind, idle: number[], busy: number[]): void {
+function report(engine: EngineKind, idle: number[], busy: number[], seen: number | null): void {
   for (const times of [idle, busy]) times.sort((a, b) => a - b);
   console.log(`\nstreams in the server's ${engine === 'worker' ? 'worker thread' : 'main thread'}:`);
   console.log(`  server idle:      ${idle.length} Reads, p50 ${us(percentile(idle, 0.5))}, p99 ${us(percentile(idle, 0.99))}, longest ${us(idle.at(-1)!)}`);
   console.log(`  server computing: ${busy.length} Reads, p50 ${us(percentile(busy, 0.5))}, p99 ${us(percentile(busy, 0.99))}, longest ${us(busy.at(-1)!)}`);
   histogram(busy);
   const ratio = percentile(busy, 0.99) / percentile(idle, 0.99);
+  console.log(`  the computing thread saw ${seen === null ? 'no Write in its memory' : `the Write in its memory ${us(seen)} after it had begun`}`);
   console.log(percentile(busy, 0.5) > STALL_MS ? '  the Reads stalled' : `  the Reads went on, p99 ${ratio.toFixed(1)} times that of an idle server`);
 }
 

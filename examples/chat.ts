@@ -1,11 +1,11 @@
 /**
- * A chat room: messages, nothing but messages. The server passes what one client says on to all others.
+ * A chat room, with messages only. The server sends what one client says to all others.
  *
- * Shown here: private data in the connection request (the name), a server that may reject it, async iteration, releasing messages.
+ * It shows private data in the connection request (the name), a server that can reject a request, async iteration, and releasing messages.
  *
  *   npx tsx examples/chat.ts                          a room and three guests in one process
  *   npx tsx examples/chat.ts server 127.0.0.1 4711
- *   npx tsx examples/chat.ts client 127.0.0.1 4711 NAME    lines of standard input go to the room
+ *   npx tsx examples/chat.ts client 127.0.0.1 4711 NAME    sends lines of standard input to the room
  */
 import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';

@@ -1,9 +1,9 @@
 /**
- * Copies a file by RDMA Write: the receiver offers memory for a window of the file, the sender writes into it piece by piece, several
- * pieces under way at once, and says when a window is complete. No octet of the file passes through a message.
+ * Copies a file by RDMA Write. The receiver offers memory for a window of the file. The sender writes into it piece by piece, several
+ * pieces at a time, and sends a message when a window is complete. No octet of the file is in a message.
  *
  *   npx tsx examples/file-copy.ts                                   a file of random octets, both ends in one process
- *   npx tsx examples/file-copy.ts server 127.0.0.1 4711 TARGET      write what comes to TARGET
+ *   npx tsx examples/file-copy.ts server 127.0.0.1 4711 TARGET      writes the file to TARGET
  *   npx tsx examples/file-copy.ts client 127.0.0.1 4711 SOURCE
  */
 import assert from 'node:assert/strict';

@@ -3,9 +3,9 @@
  *
  *   slot: version u32, value length u32, key (32 octets), value (up to 88 octets)
  *
- * GET is one RDMA Read: the client computes the slot and fetches it; the server's program never hears of it. PUT is an RDMA Write of the
- * new slot into a mailbox of the client's own, then a Send of the slot's number: the server checks what was written and installs it.
- * That keeps the table read-only for clients, so that none can spoil what others read.
+ * GET is one RDMA Read: the client computes the slot and reads it, without the server's program. PUT is an RDMA Write of the
+ * new slot into a mailbox of this client, then a Send: the server checks the new slot and installs it.
+ * So the table is read-only for clients, and no client can corrupt what others read.
  *
  *   npx tsx examples/kv.ts                          both in one process
  *   npx tsx examples/kv.ts server 127.0.0.1 4711

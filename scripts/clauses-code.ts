@@ -16,7 +16,7 @@ export const CODE_OF_SECTION: Readonly<Record<string, readonly string[]>> = {
   'RFC 5040 7': ['rdmap/stream.ts RdmaStream.#enterTerminating', 'rdmap/stream.ts RdmaStream.handleUlpdu'],
   'RFC 5040 7.1': ['rdmap/terminate.ts terminateForSegment', 'verbs/qp.ts QueuePair.handleStreamEvent'],
   'RFC 5040 8.1.1': ['ddp/stag-table.ts StagTable', 'verbs/memory.ts checkAccess', 'verbs/memory.ts MemoryRegion.deregister'],
-  'RFC 5041 4.1': ['ddp/wire.ts putTaggedHeader', 'rdmap/segment-writer.ts SegmentWriter.#ddpControl', 'ddp/wire.ts decodeSegment'],
+  'RFC 5041 4.1': ['ddp/wire.ts putTaggedHeader', 'ddp/segmenter.ts Segmenter.#control', 'ddp/wire.ts decodeSegment'],
   'RFC 5041 5.2': ['rdmap/sender.ts Sender.#sendSegment', 'ddp/receiver.ts DdpReceiver.handleUlpdu', 'ddp/stag-table.ts StagTable.check'],
   'RFC 5041 5.3': ['rdmap/sender.ts Sender.#step', 'ddp/receiver.ts DdpReceiver.#handleUntagged', 'rdmap/receiver.ts Receiver.deliverUntagged'],
   'RFC 5041 6.2': ['rdmap/stream.ts RdmaStream.close'],

@@ -71,8 +71,8 @@ export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): str
   const lines = [
     '# Interop with stock tools on Linux siw', '',
     '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->', '',
-    `${runs.length === 1 ? 'A whole run' : `${runs.length === 2 ? 'Two' : runs.length} whole runs, one after the other,`} of \`npm run interop\`: ${runs.map(said).join('; then ')}. The tables are those of the last. `
-      + `The peer is Debian 12's kernel with its siw driver, emulated (\`${peer}\`); stock tools are Debian 12's. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ([engines.md](engines.md)). [What each item of the checklist is shown by](../conformance/siw/README.md#what-shows-what).`,
+    `${runs.length === 1 ? 'A complete run' : `${runs.length === 2 ? 'Two' : runs.length} complete runs, one after the other,`} of \`npm run interop\`: ${runs.map(said).join('; then ')}. The tables show the last run. `
+      + `The peer is the kernel of Debian 12 with its siw driver, emulated (\`${peer}\`), with the stock tools of Debian 12. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ([engines.md](engines.md)). The checklist says [which case shows which item](../conformance/siw/README.md#what-shows-what).`,
   ];
   for (const [topic, title] of Object.entries(TOPICS)) {
     const rows = cases.filter((each) => each.topic === topic);
@@ -101,7 +101,7 @@ export function renderReadmeTable({ cases }: InteropPair): string {
     const role = (ours: RecordedCase['ours']): string => count(alive.filter((each) => each.ours === ours));
     lines.push(`| ${tool === 'librspreload' ? '`nc.traditional`, `iperf` under librspreload' : tool.split(', ').map((name) => `\`${name}\``).join(', ')} | ${role('client')} | ${role('server')} | ${count(killed)} |`);
   }
-  lines.push('', `Cases that passed, in the last run. What each was: [docs/interop.md](docs/interop.md).`);
+  lines.push('', `Cases that passed in the last run. [docs/interop.md](docs/interop.md) lists each case.`);
   return lines.join('\n');
 }
 

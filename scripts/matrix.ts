@@ -15,11 +15,11 @@ import { CONFIGURATIONS, expectedSettings, VARIABLES, type Configuration } from 
 import { MATRIX_RECORD, writeMatrixPage, type MatrixRecord, type MatrixRun, type RunKind } from './docs-matrix.ts';
 
 const USAGE = `usage: npm run matrix -- [--suite] [--interop] [--only NAMES] [--topic NAMES] [--json FILE] [--docs] [paths]
-  --suite        the test suite; what is done without --interop
-  --interop      the interop cases too, or alone without --suite; needs the guest (conformance/siw/README.md) and runs the compiled tools
-  --only NAMES   ${CONFIGURATIONS.map(({ name }) => name).join(', ')}: those named, with commas between
+  --suite        the test suite (default without --interop)
+  --interop      the interop cases, alone or with --suite; needs the guest (conformance/siw/README.md) and runs the compiled tools
+  --only NAMES   ${CONFIGURATIONS.map(({ name }) => name).join(', ')}: the named ones, separated by commas
   --topic NAMES  interop cases of these topics only
-  --guests N     interop cases in so many guests side by side (1); two suit two processors
+  --guests N     interop cases in this many guests side by side (1); two suit two processors
   --json FILE    keep the results there, beside those of other configurations
   --docs         keep the results in docs/matrix.json, and write the table of docs/engines.md
   paths          test files or folders, instead of the whole suite

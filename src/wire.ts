@@ -1,7 +1,7 @@
 /**
- * `iwarp/wire`: the octets of MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306), for programs that make or take
- * frames apart themselves: layouts, codecs of the start-up frames, headers and Terminate messages, and the table of error codes.
- * Everything on the wire is big-endian but the CRC.
+ * `iwarp/wire`: the wire formats of MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306), for programs that encode or decode
+ * frames themselves: layouts, codecs of the start-up frames, headers and Terminate messages, and the table of error codes.
+ * Everything on the wire is big-endian except the CRC.
  *
  * @module iwarp/wire
  */

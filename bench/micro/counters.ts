@@ -7,13 +7,13 @@
  * Called by probes/counters.ts. Alone, compiled, with plain node: `node dist/bench/micro/counters.js [processes]`.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { ConnectionManager as Manager } from '../../src/cm/index.ts';
 import type * as Testing from '../../src/testing.ts';
 import type * as Verbs from '../../src/verbs/index.ts';
+import { temporaryFolder } from '../leftovers.ts';
 import { spread } from '../stats.ts';
 import { COUNTING_FILES, withoutCounting } from './counting-lines.ts';
 
@@ -100,27 +100,23 @@ export interface CounterResult {
   readonly percent: readonly number[];
 }
 
-function measure(processes: number): CounterResult[] {
-  const folder = mkdtempSync(join(tmpdir(), 'iwarp-bare-'));
-  try {
-    const sides = [
-      { name: 'without counters', build: copyWith(withoutCounting, join(folder, 'bare')), figures: [] as number[][] },
-      { name: 'control', build: copyWith((_file, text) => text, join(folder, 'same')), figures: [] as number[][] },
-    ];
-    for (let i = 0; i < processes; i++) {
-      for (const { build, figures } of sides) {
-        const text = execFileSync(process.execPath, [fileURLToPath(import.meta.url), 'child', build, String(i % 2)], { encoding: 'utf8', timeout: 60_000 });
-        figures.push(JSON.parse(text) as number[]);
-      }
+/** The copies of the build are made in `folder`. */
+function measure(processes: number, folder: string): CounterResult[] {
+  const sides = [
+    { name: 'without counters', build: copyWith(withoutCounting, join(folder, 'bare')), figures: [] as number[][] },
+    { name: 'control', build: copyWith((_file, text) => text, join(folder, 'same')), figures: [] as number[][] },
+  ];
+  for (let i = 0; i < processes; i++) {
+    for (const { build, figures } of sides) {
+      const text = execFileSync(process.execPath, [fileURLToPath(import.meta.url), 'child', build, String(i % 2)], { encoding: 'utf8', timeout: 60_000 });
+      figures.push(JSON.parse(text) as number[]);
     }
-    return KINDS.flatMap((kind, k) => sides.map(({ name, figures }) => ({ kind, beside: name, percent: figures.map((one) => one[k]!) })));
-  } finally {
-    rmSync(folder, { recursive: true });
   }
+  return KINDS.flatMap((kind, k) => sides.map(({ name, figures }) => ({ kind, beside: name, percent: figures.map((one) => one[k]!) })));
 }
 
 function main(processes: number): void {
-  for (const { kind, beside, percent } of measure(processes)) {
+  for (const { kind, beside, percent } of measure(processes, temporaryFolder('iwarp-bare-').path)) {
     const { median, low, high } = spread(percent, true);
     const text = (value: number): string => `${value.toFixed(1)} %`;
     console.log(`${kind}, ${SIZE} octets, this build beside ${beside}: ${text(median)} (quartiles ${text(low)}, ${text(high)}; ${processes} processes)`);
@@ -128,5 +124,5 @@ function main(processes: number): void {
 }
 
 if (process.argv[2] === 'child') console.log(JSON.stringify(await compare(process.argv[3]!, process.argv[4] === '1')));
-else if (process.argv[2] === 'json') console.log(JSON.stringify(measure(Number(process.argv[3]))));
+else if (process.argv[2] === 'json') console.log(JSON.stringify(measure(Number(process.argv[3]), process.argv[4]!)));
 else main(Number(process.argv[2] ?? 20));

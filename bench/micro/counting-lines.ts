@@ -5,7 +5,7 @@ const LINES: readonly (readonly [file: string, line: RegExp, left: string, times
   ['sender', /(this\.#step\(stage\)\)\s*)this\.fpdus\+\+;/g, '$1;', 1],
   ['sender', /^\s*this\.payloadOctets \+= payload;$/gm, '', 2],
   ['sender', /^\s*this\.count\(.*\);$/gm, '', 2],
-  ['segment-writer', /^\s*this\.count\(.*\);$/gm, '', 2],
+  ['message-writer', /^\s*this\.count\(.*\);$/gm, '', 2],
   ['receiver', /^\s*this\.segments\+\+;$/gm, '', 1],
   ['receiver', /^\s*if \(row\.qn <= QN\.SEND\)\s*this\.payloadOctets \+= segment\.payloadLength;.*$/gm, '', 1],
   ['receiver', /^\s*if \(segment\.last\)\s*countReceived\(this\.messages, opcode\);$/gm, '', 1],

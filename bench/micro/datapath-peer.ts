@@ -6,7 +6,6 @@ import { connect, createServer } from 'node:net';
 import type { OnReadOpts, Socket } from 'node:net';
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import type { PassiveConnection } from '../../src/cm/index.ts';
-import type { Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import type { ConnectionPolicy } from '../../src/mpa/policy.ts';
 import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
@@ -21,7 +20,6 @@ export interface Case {
   /** Requests posted by one call, and chained to one signaled completion. */
   readonly batch?: number;
   readonly crc?: 'off' | 'required';
-  readonly engine?: Crc32cEngineName;
   readonly markers?: boolean;
   readonly emss?: number;
   /** One message each way at a time; the sender measures round trips. */
@@ -35,7 +33,6 @@ export interface Case {
 /** What a process says when it is asked. */
 export interface Mark {
   readonly octets: number;
-  readonly messages: number;
   readonly now: bigint;
   readonly cpu: number;
   /** Round trips since the last mark, microseconds. */
@@ -48,7 +45,6 @@ export type Order =
   | { readonly t: 'go' | 'stop' | 'mark' | 'exit' };
 
 let octets = 0;
-let messages = 0;
 let trips: number[] = [];
 let running = false;
 let start: () => void = () => undefined;
@@ -149,7 +145,7 @@ interface End {
 }
 
 function openEnd(c: Case): End {
-  const rnic = openRnic(c.engine === undefined ? {} : { crc32c: c.engine });
+  const rnic = openRnic();
   const pd = rnic.device.allocatePd();
   const cq = rnic.device.createCq(65_536);
   const depth = Math.max(64, 4 * (c.depth ?? 16));
@@ -179,7 +175,6 @@ async function serveStack(c: Case): Promise<void> {
     onCompletions(cq, (n, out) => {
       for (let i = 0; i < n; i++) {
         if (out[i]!.opcode !== 'receive') continue;
-        messages++;
         qp.postRecv(receive);
         if (c.pingPong === true) qp.postSend(answer);
       }
@@ -188,7 +183,6 @@ async function serveStack(c: Case): Promise<void> {
   count = (): void => {
     const counters = qp.counters();
     octets = counters?.payloadIn ?? 0;
-    if (c.kind !== 'send') messages = octets / c.size;
   };
   const listener = await end.rnic.cm.listen({ host: '127.0.0.1', port: 0, policy: policyOf(c) }, (request: PassiveConnection) => {
     request.setHandler(() => undefined);
@@ -224,7 +218,6 @@ function connectStack(c: Case, port: number): void {
         if (out[i]!.opcode === 'receive') trip();
       } else {
         if (c.kind === 'read') octets += c.size * batch;
-        messages += batch;
         if (running) qp.postSend(list);
       }
     }
@@ -248,7 +241,7 @@ function connectStack(c: Case, port: number): void {
 function mark(): void {
   count();
   const { user, system } = process.cpuUsage();
-  const told: Mark = { octets, messages, now: process.hrtime.bigint(), cpu: user + system, trips };
+  const told: Mark = { octets, now: process.hrtime.bigint(), cpu: user + system, trips };
   trips = [];
   say(told);
 }

@@ -229,5 +229,10 @@ const wanted = process.argv[2] ?? 'all';
 const rounds = Math.max(1, Number(process.argv[3] ?? 9));
 const only = new RegExp(process.argv[4] ?? '');
 const other = process.argv[5];
+const unknown = wanted.split(',').filter((name) => name !== 'all' && SETS[name] === undefined);
+if (unknown.length > 0) {
+  console.error(`${unknown.join(', ')}: the sets are ${Object.keys(SETS).join(', ')}, all`);
+  process.exit(2);
+}
 for (const [name, set] of Object.entries(SETS)) if (wanted === 'all' || wanted.split(',').includes(name)) await runSet(name, set, rounds, only);
 process.exit(0);

@@ -11,6 +11,8 @@ import { copyBytes } from '../../src/base/copy.ts';
 import { createCrc32cEngine, availableCrc32cEngines } from '../../src/crc32c/engine.ts';
 import { createSegment, DDP_CONTROL, decodeSegment, putTaggedHeader, TAGGED_HEADER_OCTETS } from '../../src/ddp/wire.ts';
 import { ReceiveQueue, SendQueue } from '../../src/rdmap/work.ts';
+import { NATIVE_OCTETS } from '../method.ts';
+import { reasonOf } from '../reason.ts';
 import { median } from '../stats.ts';
 import { deframerOf, frame, framerOf, READ_OCTETS, receive, streamOf, type Setting } from './framing.ts';
 
@@ -31,7 +33,6 @@ interface GuardCase extends Omit<GuardResult, 'costs'> {
 }
 
 const SLICE_MS = 4;
-const NATIVE_OCTETS = 65_536;
 const OPERATIONS = 20_000;
 const STREAM_OCTETS = 1 << 20;
 /** A stream that is cut small needs fewer octets. */
@@ -186,13 +187,28 @@ function time(run: () => number, ms: number): number {
   return (took * 1e6) / work;
 }
 
-/** Every case in turn, `rounds` times. */
-function guard(rounds: number, native?: string): GuardResult[] {
-  const cases = [...crcCases(), ...(native === undefined ? [] : nativeCases(native)), ...codecCases(), ...framerCases(), ...deframerCases(), ...ringCases()];
+/** What the process of the inner loops answers. */
+export interface GuardAnswer {
+  readonly results: readonly GuardResult[];
+  readonly missing: readonly { readonly id: string; readonly reason: string }[];
+}
+
+/** Every case in turn, `rounds` times. An add-on that cannot be used leaves the others. */
+function guard(rounds: number, native?: string): GuardAnswer {
+  const missing: { id: string; reason: string }[] = [];
+  const withNative = (): GuardCase[] => {
+    try {
+      return native === undefined ? [] : nativeCases(native);
+    } catch (error) {
+      missing.push({ id: `native ${NATIVE_OCTETS}`, reason: reasonOf(error) });
+      return [];
+    }
+  };
+  const cases = [...crcCases(), ...withNative(), ...codecCases(), ...framerCases(), ...deframerCases(), ...ringCases()];
   const costs = new Map(cases.map((one) => [one, [] as number[]]));
   for (const one of cases) time(one.run, 10 * SLICE_MS);
   for (let round = 0; round < rounds; round++) for (const one of cases) costs.get(one)!.push(time(one.run, SLICE_MS));
-  return cases.map((one) => ({ id: one.id, label: one.label, unit: one.unit, base: one.base, as: one.as, costs: costs.get(one)! }));
+  return { results: cases.map((one) => ({ id: one.id, label: one.label, unit: one.unit, base: one.base, as: one.as, costs: costs.get(one)! })), missing };
 }
 
 /** Round by round; a base has none. */
@@ -203,12 +219,14 @@ export function guardRatios(one: GuardResult, all: readonly GuardResult[]): numb
 }
 
 function main(rounds: number, native?: string): void {
-  const results = guard(rounds, native);
+  const answer = guard(rounds, native);
+  const { results, missing } = answer;
   if (sink === 0x7fff_ffff) process.stderr.write('');
   if (process.send !== undefined) {
-    process.send(results, () => process.disconnect());
+    process.send(answer, () => process.disconnect());
     return;
   }
+  for (const { id, reason } of missing) console.log(`not measured: ${id}: ${reason}`);
   for (const one of results) {
     const ratio = median(guardRatios(one, results));
     const text = Number.isNaN(ratio) ? '' : one.as === 'speed' ? `${ratio.toFixed(2)} times as fast as ${one.base}` : `${ratio.toFixed(2)} times as dear as ${one.base}`;

@@ -26,7 +26,7 @@ type Kind = (typeof KINDS)[number];
 
 const collect = (globalThis as unknown as { gc?: () => void }).gc;
 
-type Moment = 'behind' | 'silent';
+type Moment = 'after' | 'silent';
 
 interface Memory {
   readonly resident: number;
@@ -153,9 +153,9 @@ if (role === 'client') {
 } else {
   const count = Number(role ?? 1000);
   const rounds = Number(kind ?? 3);
-  const found: Record<Moment, Map<Kind, Memory[]>> = { behind: new Map(), silent: new Map() };
+  const found: Record<Moment, Map<Kind, Memory[]>> = { after: new Map(), silent: new Map() };
   for (let round = 0; round < rounds; round++) {
-    for (const moment of ['behind', 'silent'] as const) {
+    for (const moment of ['after', 'silent'] as const) {
       for (const name of KINDS) {
         const memories = found[moment].get(name) ?? [];
         memories.push(await measureApart(name, count, moment));
@@ -169,7 +169,7 @@ if (role === 'client') {
   for (const name of KINDS) {
     const figure = (moment: Moment, width: number): string =>
       `${of(name, moment, 'resident').toFixed(1)} ${(of(name, moment, 'resident') / of('data', moment, 'resident')).toFixed(2).padStart(6)}`.padStart(width);
-    console.log(name.padEnd(30) + figure('behind', 20) + figure('silent', 24) + of(name, 'silent', 'heap').toFixed(1).padStart(8));
+    console.log(name.padEnd(30) + figure('after', 20) + figure('silent', 24) + of(name, 'silent', 'heap').toFixed(1).padStart(8));
   }
   process.exit(0);
 }

@@ -1,7 +1,7 @@
-/** One bidirectional stream of @grpc/grpc-js, messages as plain octets. */
+/** Bidirectional streams of @grpc/grpc-js, one on each connection, messages as plain octets. */
 import * as grpc from '@grpc/grpc-js';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const PATH = '/bench/Stream';
@@ -29,21 +29,37 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   return { place: { port }, side: { start: quiet, stop: quiet, close: () => server.forceShutdown() } };
 }
 
-export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+type Call = grpc.ClientDuplexStream<Buffer, Buffer>;
+
+/** Each with a connection of its own: channels to one address would share it. */
+async function connectOne(place: Place): Promise<Call> {
   const client = new grpc.Client(`${HOST}:${place.port}`, grpc.credentials.createInsecure(), {
-    'grpc.max_receive_message_length': MAX_PAYLOAD, 'grpc.max_send_message_length': MAX_PAYLOAD,
+    'grpc.max_receive_message_length': MAX_PAYLOAD, 'grpc.max_send_message_length': MAX_PAYLOAD, 'grpc.use_local_subchannel_pool': 1,
   });
   await new Promise<void>((resolve, reject) => client.waitForReady(Date.now() + 5000, (error) => (error ? reject(error) : resolve())));
   const call = client.makeBidiStreamRequest<Buffer, Buffer>(PATH, same, same);
   call.on('error', quiet);
+  return call;
+}
+
+export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+  const calls = await Promise.all(Array.from({ length: spec.connections }, () => connectOne(place)));
   const message = Buffer.alloc(spec.size, 7);
-  const close = (): void => call.cancel();
+  const close = (): void => calls.forEach((call) => call.cancel());
   if (spec.test === 'lat') {
+    const [call] = calls as [Call];
     const pingPong = new PingPong(() => void call.write(message));
     call.on('data', () => pingPong.answered());
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
-  call.on('data', quiet);
+  const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, message, tally) : counted(call, message, tally, Math.max(1, Math.floor(spec.inFlight / spec.connections)))));
+  for (const call of calls) call.on('data', quiet);
+  return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };
+}
+
+type Sender = Pick<Side, 'start' | 'stop'>;
+
+function untilStopped(call: Call, message: Buffer, tally: Tally): Sender {
   let running = false;
   const pump = (): void => {
     while (running && !call.writableNeedDrain) {
@@ -58,6 +74,30 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
       pump();
     },
     stop: () => (running = false),
-    close,
+  };
+}
+
+/** As many under way as are asked for, each with its callback. */
+function counted(call: Call, message: Buffer, tally: Tally, depth: number): Sender {
+  let running = false;
+  let outstanding = 0;
+  const done = (): void => {
+    outstanding--;
+    pump();
+  };
+  const pump = steps(() => {
+    const before = tally.posts;
+    for (; running && outstanding < depth; outstanding++) {
+      call.write(message, done);
+      tally.posts++;
+    }
+    return tally.posts - before;
+  });
+  return {
+    start: () => {
+      running = true;
+      pump();
+    },
+    stop: () => (running = false),
   };
 }

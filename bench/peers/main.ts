@@ -1,9 +1,10 @@
 /**
  * The program of both sides' processes. The benchmark forks it, says which side it plays (`serve`, `connect`, `attack`), then `start`,
- * `mark`, `stop` and so on; each but `end` is answered.
+ * `mark`, `stop` and so on; each is answered.
  */
 import { monitorEventLoopDelay, performance, PerformanceObserver } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { reasonOf } from '../reason.ts';
 import type { AttackKind } from './hostile.ts';
 import type { CaseSpec, Health, LatencySlice, Mark } from '../types.ts';
 import { Tally, type Place, type Side, type Transport } from './peer.ts';
@@ -13,7 +14,7 @@ export type Command =
   | { readonly do: 'connect'; readonly spec: CaseSpec; readonly place: Place }
   | { readonly do: 'attack'; readonly attack: AttackKind; readonly connections: number; readonly place: Place }
   | { readonly do: 'occupy'; readonly ms: number }
-  | { readonly do: 'start' | 'mark' | 'stop' | 'memory' | 'end' };
+  | { readonly do: 'start' | 'mark' | 'stop' | 'fresh' | 'memory' };
 
 export type Answer =
   | { readonly type: 'ready'; readonly place: Place | null }
@@ -63,9 +64,7 @@ function mark(): Mark {
 }
 
 function health(): Health {
-  const { rss, heapUsed, external } = process.memoryUsage();
-  const late = (ns: number): number => Math.max(0, ns / 1e6 - RESOLUTION_MS);
-  const result = { rss: rss / MIB, heap: heapUsed / MIB, external: external / MIB, loopP99: late(loop.percentile(99)), loopMax: late(loop.max) };
+  const result = { rss: process.memoryUsage.rss() / MIB, loopP99: Math.max(0, loop.percentile(99) / 1e6 - RESOLUTION_MS) };
   loop.reset();
   return result;
 }
@@ -118,9 +117,9 @@ async function obey(command: Command): Promise<void> {
       // Its timer would go on a hundred times a second, in dozens of processes that rest while others are measured.
       loop.disable();
       return answer({ type: 'stopped', health: health(), latency: side?.takeLatency?.() ?? null });
-    case 'end':
-      side?.close();
-      process.exit(0);
+    case 'fresh':
+      side?.takeLatency?.();
+      return answer({ type: 'mark', mark: mark() });
   }
 }
 
@@ -128,7 +127,7 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) gcMs += entry.duration;
 }).observe({ entryTypes: ['gc'] });
 process.on('message', (command: Command) => {
-  obey(command).catch((error: unknown) => answer({ type: 'failed', reason: (error as Error).message }));
+  obey(command).catch((error: unknown) => answer({ type: 'failed', reason: reasonOf(error) }));
 });
 // A benchmark that has died must not leave its peers behind.
 process.on('disconnect', () => process.exit(1));

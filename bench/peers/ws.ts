@@ -20,35 +20,46 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   return { place: { port: (server.address() as { port: number }).port }, side: { start: quiet, stop: quiet, close: () => server.close() } };
 }
 
-export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+async function connectOne(place: Place): Promise<WebSocket> {
   const socket = new WebSocket(`ws://${HOST}:${place.port}`, { perMessageDeflate: false, maxPayload: MAX_PAYLOAD });
   socket.on('error', quiet);
-  const message = Buffer.alloc(spec.size, 7);
   await once(socket, 'open');
-  const close = (): void => socket.terminate();
+  return socket;
+}
+
+export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
+  const sockets = await Promise.all(Array.from({ length: spec.connections }, () => connectOne(place)));
+  const message = Buffer.alloc(spec.size, 7);
+  const close = (): void => sockets.forEach((socket) => socket.terminate());
   if (spec.test === 'lat') {
+    const [socket] = sockets as [WebSocket];
     const pingPong = new PingPong(() => socket.send(message, { binary: true }));
     socket.on('message', () => pingPong.answered());
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
   let running = false;
-  let outstanding = 0;
-  const done = (): void => {
-    outstanding--;
-    pump();
+  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
+  const pumpOf = (socket: WebSocket): (() => void) => {
+    let outstanding = 0;
+    const done = (): void => {
+      outstanding--;
+      pump();
+    };
+    const pump = steps(() => {
+      const before = tally.posts;
+      for (; running && outstanding < depth; outstanding++) {
+        socket.send(message, { binary: true }, done);
+        tally.posts++;
+      }
+      return tally.posts - before;
+    });
+    return pump;
   };
-  const pump = steps(() => {
-    const before = tally.posts;
-    for (; running && outstanding < spec.inFlight; outstanding++) {
-      socket.send(message, { binary: true }, done);
-      tally.posts++;
-    }
-    return tally.posts - before;
-  });
+  const pumps = sockets.map(pumpOf);
   return {
     start: () => {
       running = true;
-      pump();
+      for (const pump of pumps) pump();
     },
     stop: () => (running = false),
     close,

@@ -2,8 +2,10 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { atExit } from '../leftovers.ts';
 import { readTicks } from '../machine.ts';
 import type { Method } from '../method.ts';
+import { withoutFolders } from '../reason.ts';
 import { spread } from '../stats.ts';
 import type { Better, ProbeRatio, ProbeResult } from '../types.ts';
 
@@ -18,9 +20,9 @@ export interface Probe {
   readonly run: (method: Method, progress: Progress) => Promise<ProbeResult>;
 }
 
-/** A ratio for the baseline, out of one figure a round. */
-export function ratioOf(id: string, better: Better, values: readonly number[]): ProbeRatio {
-  return { id, better, spread: spread(values, better === 'less') };
+/** A ratio for the baseline, out of one figure a round; `slack` is what it may drift where it is a difference about zero. */
+export function ratioOf(id: string, better: Better, values: readonly number[], slack?: number): ProbeRatio {
+  return { id, better, spread: spread(values, better === 'less'), ...(slack !== undefined && { slack }) };
 }
 
 /** A figure in a table: null where there is none. */
@@ -38,21 +40,23 @@ export function watchSteal(): () => boolean {
   return () => (readTicks().steal - from) / ((performance.now() - began) / 1000) > MAX_STEAL_A_SECOND;
 }
 
-const BUILD = fileURLToPath(new URL('../..', import.meta.url));
-
 /** Run one of the programs of bench/micro in a process of its own, so that nothing else has shaped its compiled code; what it prints. */
 export async function runMicro(name: string, nodeArgs: readonly string[], args: readonly (string | number)[], timeoutMs = 60_000): Promise<string> {
   const ending = import.meta.url.slice(-3);
   const program = fileURLToPath(new URL(`../micro/${name}${ending}`, import.meta.url));
   const running = promisify(execFile)(process.execPath, [...process.execArgv, ...nodeArgs, program, ...args.map(String)], { timeout: timeoutMs, maxBuffer: 1 << 24 });
-  const { stdout } = await running.catch((error: unknown) => {
+  const end = atExit(() => running.child.kill('SIGKILL'));
+  try {
+    return (await running).stdout;
+  } catch (error) {
     throw new Error(`bench/micro/${name}: ${whyEnded(error as { readonly stderr?: string; readonly code?: number | string; readonly signal?: string })}`, { cause: error });
-  });
-  return stdout;
+  } finally {
+    end();
+  }
 }
 
 /** What a program that ended early said last, or how it ended. Node's own message has the command with its folders in it, and reports are passed on. */
 function whyEnded({ stderr = '', code, signal }: { readonly stderr?: string; readonly code?: number | string; readonly signal?: string }): string {
   const said = /^\w*Error(?: \[\w+\])?: (.*)$/m.exec(stderr)?.[1];
-  return said?.replaceAll(BUILD, '') ?? `ended with ${signal ?? `status ${code}`}`;
+  return said === undefined ? `ended with ${signal ?? `status ${code}`}` : withoutFolders(said);
 }

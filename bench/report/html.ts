@@ -2,6 +2,7 @@
 import { figureText, spreadText } from '../goals.ts';
 import type { CaseResult, ExperimentResult, GoalResult, ProbeResult, RunResult } from '../types.ts';
 import { plots, probePlots, type Figure } from './charts.ts';
+import { COSTS, ratioColumns, type RatioColumn } from './columns.ts';
 import { labelOf, octets } from './label.ts';
 
 const STYLE = `:root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ccc;--faint:#e6e6e6;--paper:#fff;--note:#fff6d8;--here:#eef6fb;--link:#0645ad;--good:#d9efdc;--near:#fff0c2;--bad:#f8d7d3}
@@ -10,7 +11,7 @@ body{font:16px/1.5 sans-serif;max-width:940px;margin:2em auto;padding:0 1em;colo
 h2{margin-top:2.2em;border-bottom:1px solid var(--line)}figure{margin:1.6em 0 2em;overflow-x:auto}figure svg{display:block;background:#fff;width:100%;min-width:620px;height:auto}
 figcaption{margin-bottom:.4em;position:sticky;left:0}figcaption b{display:block}figcaption span{color:var(--soft);font-size:14px}
 table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid var(--faint);vertical-align:bottom}
-td:first-child,th:first-child{text-align:left}details,.wide{overflow-x:auto}summary{cursor:pointer}.note{background:var(--note);padding:.5em 1em}.here{background:var(--here);padding:.2em .8em}
+td:first-child,th:first-child{text-align:left}details td,.glance td:nth-child(2){white-space:nowrap}details,.wide{overflow-x:auto}summary{cursor:pointer}.note{background:var(--note);padding:.5em 1em}.here{background:var(--here);padding:.2em .8em}
 dt{font-weight:bold;margin-top:1em}dd{margin-left:1.2em}.source{color:var(--soft);font-size:14px}nav{columns:2;font-size:14px}nav a{display:block}.glance td{font-size:15px;padding:4px 8px}
 .goals td,.goals th{vertical-align:top;text-align:left;padding:4px 8px}.goals td:first-child{min-width:11em}.goals .n{text-align:right;white-space:nowrap}.goals .group td{font-weight:bold;padding-top:1em;border-bottom:1px solid var(--line)}
 .goals .met{background:var(--good)}.goals .near{background:var(--near)}.goals .missed{background:var(--bad)}.goals .limit{color:var(--soft);min-width:15em}
@@ -24,18 +25,13 @@ const figure = ({ caption, see, svg }: Figure): string =>
   `<figure><figcaption><b>${escape(caption)}</b><span>${escape(see)}</span></figcaption>${svg.replace('<svg ', `<svg aria-label="${escape(caption).replaceAll('"', '&quot;')}" `)}</figure>`;
 const missing = (list: ExperimentResult['missing']): string[] => list.map(({ id, reason }) => `<p class="note">Not measured: ${escape(id)} (${escape(reason)})</p>`);
 
-function row(experiment: ExperimentResult, one: CaseResult): string {
+function row(experiment: ExperimentResult, ratios: readonly RatioColumn[], one: CaseResult): string {
   const place = experiment.axis === 'case' ? labelOf(experiment, one) : `${one.series}, ${octets(one.x)}`;
-  const { cost, latency } = one;
-  const tcp = Object.entries(one.ratios).find(([id]) => id.endsWith('TCP, onread'))?.[1];
-  const ratio = tcp === undefined ? '–' : `${show(tcp.median)} (${show(tcp.low)}–${show(tcp.high)})`;
-  const value = `${show(one.value.median)} (${show(one.value.low)}–${show(one.value.high)})`;
-  const figures = latency === null ? [value, show(one.messageRate, 3)] : [value, show(latency.p99), show(latency.p999)];
-  const costs = [
-    show(cost.clientPerByte), show(cost.serverPerByte), show(cost.postPerMessage), show(cost.mainPerMessage), show(cost.gcShare * 100, 1),
-    show(cost.clientLoopP99, 1), show(cost.serverLoopP99, 1), show(cost.clientRss, 0), show(cost.serverRss, 0),
-  ];
-  return `<tr><td>${escape(place)}${one.disturbed ? ' *' : ''}</td>${[...figures, ratio, ...costs].map((text) => `<td>${text}</td>`).join('')}</tr>`;
+  const { latency } = one;
+  const spread = (of: CaseResult['value'] | undefined): string => (of === undefined ? '–' : `${show(of.median)} (${show(of.low)}–${show(of.high)})`);
+  const figures = latency === null ? [spread(one.value), show(one.messageRate, 3)] : [spread(one.value), show(latency.p99), show(latency.p999)];
+  const cells = [...figures, ...ratios.map(({ of }) => spread(of(one))), ...COSTS.map(({ of, digits }) => show(of(one), digits))];
+  return `<tr><td>${escape(place)}${one.disturbed ? ' *' : ''}</td>${cells.map((text) => `<td>${text}</td>`).join('')}</tr>`;
 }
 
 /** What the scenarios of this part say, beside its pictures. */
@@ -45,17 +41,18 @@ function said(run: RunResult, needs: (name: string) => boolean): string[] {
 
 function section(run: RunResult, experiment: ExperimentResult): string {
   const heads = experiment.test === 'lat' ? ['median us (quartiles)', '99 %', '99.9 %'] : ['GB/s (quartiles)', 'M msg/s'];
-  const head = ['', ...heads, 'ratio to TCP', 'CPU ns/octet, client', 'server', 'us in the call', 'us of main thread', 'GC %', 'loop delay 99 % ms, client', 'server', 'MiB, client', 'server'];
+  const ratios = ratioColumns(experiment);
+  const head = ['', ...heads, ...ratios.map((column) => column.head), ...COSTS.map((column) => column.head)];
   return [
     `<h2 id="${experiment.id}">${escape(experiment.title)}</h2><p>${escape(experiment.about)}</p>`, ...said(run, (name) => name === experiment.id || ALSO[name] === experiment.id),
     ...plots(experiment).map(figure),
-    `<details><summary>All figures, with processor time, event loop and memory</summary><table><tr>${head.map((text) => `<th>${text}</th>`).join('')}</tr>`,
-    ...experiment.cases.map((one) => row(experiment, one)), '</table></details>', ...missing(experiment.missing),
+    `<details><summary>All figures, with processor time, event loop and memory</summary><table><tr>${head.map((text) => `<th>${escape(text)}</th>`).join('')}</tr>`,
+    ...experiment.cases.map((one) => row(experiment, ratios, one)), '</table></details>', ...missing(experiment.missing),
   ].join('\n');
 }
 
 /** Scenarios whose name is not that of the part where they are shown. */
-const ALSO: Readonly<Record<string, string>> = { 'in-flight': 'depth', 'hot-spot': 'hotspot', 'crc-markers': 'crc', perftest: 'latency-size', 'rddp-bandwidth': 'rddp-bandwidth' };
+const ALSO: Readonly<Record<string, string>> = { 'in-flight': 'depth', 'hot-spot': 'hotspot', 'crc-markers': 'crc', perftest: 'latency-size' };
 
 function probeSection(run: RunResult, probe: ProbeResult): string {
   const heads = ['', ...probe.columns].map((text) => `<th>${escape(text)}</th>`).join('');
@@ -92,12 +89,12 @@ ${rows.join('\n')}</table></div>`;
 /** The answer in one table, for whoever reads no further. */
 function glance(run: RunResult): string {
   const cases = new Map(run.experiments.flatMap((experiment) => experiment.cases).map((one) => [one.id, one]));
-  const line = (what: string, id: string, base: string, unit: string): string => {
+  const line = (what: string, id: string, base: string, unit: string, how = ''): string => {
     const one = cases.get(id);
     const prefix = id.slice(0, id.lastIndexOf('/'));
     const ratio = one?.ratios[`${prefix}/${base}`]?.median;
     const value = one === undefined ? undefined : unit === 'M/s' ? one.messageRate : one.value.median;
-    return one === undefined ? '' : `<tr><td>${what}</td><td>${show(value)} ${unit}</td><td>${show(ratio)} times ${escape(base)}</td></tr>`;
+    return one === undefined ? '' : `<tr><td>${what}</td><td>${show(value)} ${unit}</td><td>${show(ratio)} times ${escape(base)}${how}</td></tr>`;
   };
   const MIB = 1 << 20;
   const rows = [
@@ -106,9 +103,10 @@ function glance(run: RunResult): string {
     line('the same with checksum', `bulk/${MIB}/Write, CRC`, "TCP, 'data'", 'GB/s'),
     line('the same with checksum', `bulk/${MIB}/Write, CRC`, 'ws', 'GB/s'),
     line('the same with checksum', `bulk/${MIB}/Write, CRC`, 'grpc-js', 'GB/s'),
-    line('Messages of 4 KiB, with checksum', 'small/4096/Write, CRC', 'TCP, onread', 'GB/s'),
-    line('Messages of 64 octets, with checksum', 'rate/64/Write, CRC', 'TCP, onread', 'M/s'),
-    line('Latency of 64 octets, with checksum (less is better)', 'latency/64/Send, CRC', 'TCP, onread', 'us'),
+    line('Writes of 4 KiB posted in lists, with checksum', 'small/4096/Write, CRC', 'TCP, onread', 'GB/s', ', one write each'),
+    line('Writes of 64 octets posted in lists, with checksum', 'rate/64/Write, CRC', 'TCP, onread', 'M/s', ', one write each'),
+    line('Latency of 64 octets, with checksum (less is better)', 'latency/64/Send, CRC', 'TCP, onread', 'us', ', asleep; the stack stays awake for 50 us'),
+    line('the same, beside sockets that stay awake too', 'latency/64/Send, CRC', 'TCP, onread, polling', 'us'),
   ].filter((text) => text !== '');
   return rows.length === 0 ? '' : `<h2>At a glance</h2><table class="glance">${rows.join('')}</table>`;
 }
@@ -126,8 +124,9 @@ processes of one machine.</p>
 puts on each piece (FPDU) of the stream, <b>markers</b> are signposts in it, for adapters; both can be agreed off. With <b>worker</b> the protocol runs
 in a thread of its own; otherwise in the program's. Messages <b>under way</b> are those asked for and not yet done. An octet is a byte, a GB 10<sup>9</sup> octets,
 a KiB 1024 of them; us is a millionth of a second.</p>
-<p>Believe the <b>ratios</b>, not the GB/s: the machine's speed changes from second to second. So all that a picture compares at one place
-was running at the same time, idle, and measured in turns of ${method.windows} x ${method.windowMs} ms, in up to ${method.rounds} rounds; times in which the host took the processor away
+<p>Believe the <b>ratios</b>, not the GB/s: the machine's speed changes from second to second. So all programs that a picture compares at one
+place live at the same time, idle, and have turns of ${method.windows} x ${method.windowMs} ms, in up to ${method.rounds} rounds (over connections, clients and FPDU sizes it is the places of
+one line that take turns); times in which the host took the processor away
 were dropped; a ratio is taken inside a round, and what is shown is the median. In brackets stand the quartiles. A star marks results to be taken with care (${disturbed} of ${all.length}):
 too little undisturbed time was left, or other programs used more than half a core meanwhile.</p>
 <p>Run of ${escape(run.started)}, mode ${escape(run.mode)}, ${clock(run.seconds)}.</p><details><summary>The machine</summary><table>${machine}</table></details>`;

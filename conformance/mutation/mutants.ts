@@ -20,7 +20,7 @@ const DDP = 'ddp/receiver.ts';
 const STAG = 'ddp/stag-table.ts';
 const RECEIVER = 'rdmap/receiver.ts';
 const SENDER = 'rdmap/sender.ts';
-const SEGMENTS = 'rdmap/segment-writer.ts';
+const SEGMENTS = 'ddp/segmenter.ts';
 const BODIES = 'rdmap/bodies.ts';
 const TERMINATE = 'rdmap/terminate.ts';
 const READS = 'rdmap/reads.ts';
@@ -164,7 +164,7 @@ export const mutants: readonly Mutant[] = [
   m('sender.mo-stays-0', SENDER, 'QN.SEND, wqe.msn, sent, payload);', 'QN.SEND, wqe.msn, 0, payload);'),
   m('sender.to-stays', SENDER, 'wqe.stag, toHi, addLo(wqe.toLo, sent), payload);', 'wqe.stag, toHi, wqe.toLo, payload);'),
   m('sender.to-without-carry', SENDER, 'const toHi = addHi(wqe.toHi, wqe.toLo, sent);', 'const toHi = wqe.toHi;'),
-  m('sender.l-on-every-segment', SENDER, 'at = this.beginTagged(stage, wqe.wireOpcode, last,', 'at = this.beginTagged(stage, wqe.wireOpcode, true,'),
+  m('sender.l-on-every-segment', SENDER, 'at = this.beginTagged(stage, this.control | wqe.wireOpcode, last,', 'at = this.beginTagged(stage, this.control | wqe.wireOpcode, true,'),
   m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#mulpdu - header);', 'const payload = Math.min(left, this.#mulpdu - header - 1);'),
   m('sender.segments-too-long', OPERATION, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),
   m('sender.invalidate-stag-missing', SENDER, 'wqe.wireOpcode, last, wqe.stag, QN.SEND', 'wqe.wireOpcode, last, 0, QN.SEND'),

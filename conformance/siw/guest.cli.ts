@@ -8,15 +8,15 @@ import { SiwGuest } from './lab-guest.ts';
 import { RECIPES, record, type Recording } from './record.ts';
 
 const USAGE = `usage: npx tsx conformance/siw/guest.cli.ts VERB [options]
-  build                 build the guest; nothing to do with a warm cache
-  shell-command 'CMD'   boot, run CMD in the guest, print its output, take its status
+  build                 build the guest; does nothing with a warm cache
+  shell-command 'CMD'   boot, run CMD in the guest, print its output, exit with its status
   smoke                 boot, two stock rpings talk to each other, with a capture
   record [--only TEXT]  record every pair of stock tools into .cache/captures/ (or those whose name contains TEXT)
   up                    boot and stay until interrupted; prints how to reach it
 options:
   --driver NAME=VALUE   a setting of the driver (mpa_crc_required, peer_to_peer, mpa_crc_strict, try_gso, mpa_version); repeatable
-  --accel kvm|tcg       instead of trying
-  --capture FILE        write all that crosses the guest's card into FILE
+  --accel kvm|tcg       use this instead of trying KVM first
+  --capture FILE        write all traffic of the guest's network card to FILE
 `;
 
 const CAPTURES = fileURLToPath(new URL('.cache/captures/', import.meta.url));

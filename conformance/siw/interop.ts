@@ -17,11 +17,11 @@ const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NA
                         [--repeat N] [--retries N]
   --peer HOST   a machine with siw that "ssh HOST" reaches, instead of the guest
   --only TEXT   cases whose topic or title contains TEXT
-  --topic NAMES rping, set-up, connections, perftest, streams, killed: those named, with commas between
-  --shard I/N   the I-th of N about equal parts of them
-  --json FILE   write what was seen there
+  --topic NAMES rping, set-up, connections, perftest, streams, killed: the named ones, separated by commas
+  --shard I/N   the I-th of N parts of about equal length
+  --json FILE   write the results to FILE
   --repeat N    run everything N times (1)
-  --retries N   run a case that failed again, N times at most (0); the result tells of it, and of how it failed
+  --retries N   run a case that failed again, N times at most (0); the result says so, and how it failed
 `;
 
 const ORDER = Object.keys(DRIVERS) as DriverName[];

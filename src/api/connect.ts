@@ -1,4 +1,4 @@
-/** `connect`: the door of the promise layer that leads out. */
+/** `connect`: the promise layer's way to a peer. */
 import { abortError, checkSignal } from '../base/abort.ts';
 import { checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
@@ -18,16 +18,17 @@ export interface ConnectOptions extends EndpointOptions, TargetOptions {
   readonly host?: string | undefined;
   /** Octets for the peer to see with the request. Up to 492 octets, 508 with `credits: false`. */
   readonly privateData?: ArrayBufferView | undefined;
-  /** Gives up connecting: rejects with ERR_ABORTED. A connection that is there already is not touched. */
+  /** Stops connecting: the promise rejects with ERR_ABORTED. An established connection is not affected. */
   readonly signal?: AbortSignal | undefined;
 }
 
 const OPTIONS: Names<ConnectOptions> = { ...ENDPOINT_NAMES, ...TARGET_NAMES, privateData: true, signal: true };
 
 /**
- * Connect to an iWARP peer: our own server, Linux siw, or an adapter.
+ * Connect to an iWARP peer: a server of this package, Linux siw, or a hardware RNIC.
  *
- * Rejects with ERR_CONNECT (no TCP connection; the `cause` is the system's error, as `net.connect` gives it), ERR_REJECTED (with the peer's `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
+ * Rejects with ERR_CONNECT (no TCP connection; the `cause` is the system's error, as `net.connect` gives it), ERR_REJECTED (with the peer's
+ * `privateData`), ERR_STARTUP, ERR_TIMEOUT, ERR_ABORTED, and
  * ERR_INVALID_ARGUMENT and the like for wrong options.
  *
  * @example

@@ -1,7 +1,7 @@
 /**
  * A connection for Node programmers: promises and async iteration over one queue pair. Built on verbs and cm only.
  *
- * Every call that returns a promise reports what is wrong with its arguments by rejecting, at once; the others throw.
+ * A call that returns a promise rejects if its arguments are wrong. Other calls throw.
  */
 import { abortError, signalOf } from '../base/abort.ts';
 import { checkBoolean, checkInteger, IwarpError, type Names } from '../base/errors.ts';
@@ -31,9 +31,9 @@ import { Waiters } from '../base/waiters.ts';
 
 /** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
-  /** Mark the message for a peer that waits for solicited events only. */
+  /** Send with Solicited Event: notifies a peer that waits for solicited events only. */
   readonly solicited?: boolean | undefined;
-  /** STag of the peer to invalidate when the message is delivered: the ticket has served its purpose. */
+  /** STag of the peer to invalidate when the message is delivered (Send with Invalidate). */
   readonly invalidate?: number | undefined;
 }
 
@@ -42,7 +42,7 @@ export type SendImmediateOptions = Omit<SendOptions, 'invalidate'>;
 
 /** Options of {@link Connection.fetchAdd}. */
 export interface FetchAddOptions extends OperationOptions {
-  /** Bits that end a field: no carry leaves them. Default 0, one 64-bit field. */
+  /** Each bit set is the top bit of a field: no carry leaves it. Default 0: one 64-bit field. */
   readonly addMask?: bigint | undefined;
 }
 
@@ -70,8 +70,8 @@ const SENT = 'a string, a MemoryRegion, an Sge or an ArrayBufferView';
 const isOurs = (immediate: bigint): boolean => isGrant(immediate) || isFarewell(immediate);
 
 /**
- * An established connection. Made by {@link connect} and by a server. Operations start in the order of the calls; when the queue is full or
- * the peer has no room they wait in line.
+ * An established connection. {@link connect} and servers make it. Operations start in the order of the calls. They wait in line while the
+ * queue is full or the peer has no room.
  *
  * @example
  * await using connection = await connect({ host: '127.0.0.1', port: 4711 });
@@ -94,15 +94,15 @@ export class Connection {
   #closeInfo: CloseInfo | undefined;
   #resolveClosed!: (info: CloseInfo) => void;
 
-  /** The private data of the peer's start-up frame, without our own announcement. */
+  /** The private data of the peer's start-up frame, without the announcement that this package adds. */
   readonly privateData: Uint8Array;
-  /** What start-up settled: revision, CRC, markers, read depths. */
+  /** What start-up negotiated: revision, CRC, markers, read depths. */
   readonly negotiated: Negotiated;
   /** Our end of the TCP connection. */
   readonly localAddress: PortAddress;
   /** The peer's end of the TCP connection. */
   readonly remoteAddress: PortAddress;
-  /** Settles when the connection has ended, with the reason; it never rejects. */
+  /** Resolves with the reason when the connection has ended; it never rejects. */
   readonly closed: Promise<CloseInfo>;
 
   /** @internal */
@@ -128,55 +128,55 @@ export class Connection {
 
   // ------------------------------------------------------------------------------------------------------ state
 
-  /** `closing` from the first word of either side's close on: nothing new can be started, messages that have come can be read. */
+  /** `closing` as soon as either side has begun to close: no new operation can start, and messages that have arrived can still be received. */
   get state(): 'open' | 'closing' | 'closed' {
     return this.#state;
   }
 
   /**
-   * The queue pair underneath, for what this layer does not offer. Its receives and its completion queue belong to this layer,
-   * and memory windows that are bound through it end with the connection.
+   * The underlying queue pair, for what this layer does not offer. This layer owns its receives and its completion queue. Memory windows that are
+   * bound through it end with the connection.
    */
   get queuePair(): QueuePair {
     return this.#r.qp;
   }
 
-  /** The protection domain whose regions this connection can use. Hand it to another connection to share regions with it. */
+  /** The protection domain whose regions this connection can use. To share regions, give it to another connection as `pd`. */
   get pd(): ProtectionDomain {
     return this.#r.pd;
   }
 
-  /** True if the peer is one of our own endpoints, with credits. */
+  /** True if the peer is an endpoint of this package and both sides use credits. */
   get flowControlled(): boolean {
     return this.#credits !== null;
   }
 
-  /** What the peer said of itself; undefined for a foreign one, of which nothing is known before it is tried. */
+  /** What the peer announced about itself. A foreign peer announces nothing: then it is undefined. */
   get peer(): { readonly maxMessage: number; readonly extensions: boolean } | undefined {
     return this.#peer === null ? undefined : { maxMessage: this.#peer.maxMessage, extensions: this.#peer.extensions };
   }
 
   /**
-   * Whether the peer has Immediate Data and atomics (RFC 7306): what it announced, else what `peerExtensions` or the preset says, else
-   * undefined. No octet of start-up tells it of a foreign peer. With `false` those calls reject with ERR_NOT_SUPPORTED; with undefined they
+   * Whether the peer supports Immediate Data and atomics (RFC 7306): what it announced, else what `peerExtensions` or the preset says, else
+   * undefined. Start-up does not tell it for a foreign peer. With `false` those calls reject with ERR_NOT_SUPPORTED. With undefined they
    * are tried, and a peer without them answers with a Terminate.
    */
   get peerExtensions(): boolean | undefined {
     return this.#peerExtensions;
   }
 
-  /** Operations under way or waiting in line. */
+  /** Operations that are posted and not completed, or waiting in line. */
   get pending(): number {
     return this.#operations.size;
   }
 
-  /** Counts of the connection since it began, also when it has ended. */
+  /** Counters of the connection since it began. They can be read after its end too. */
   counters(): StreamCounters {
     return this.#cm.counters();
   }
 
   /**
-   * Measure latencies from now on; a second call starts anew.
+   * Measure latencies from now on. A second call starts again with new histograms.
    *
    * @example
    * const latency = connection.measureLatency();
@@ -196,8 +196,8 @@ export class Connection {
   // ----------------------------------------------------------------------------------------------------- memory
 
   /**
-   * Register memory for use by this connection's protection domain. By default the peer may do everything with it, once it has the ticket.
-   * The registration lasts until `deregister()`, beyond the connection if the domain is not its own.
+   * Register memory in this connection's protection domain. By default the peer may do everything with it, once it has a ticket to it.
+   * The registration lasts until `deregister()`, even if the connection ends first.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_CONNECTION_CLOSED
    *
@@ -211,7 +211,7 @@ export class Connection {
   }
 
   /**
-   * Zeroed memory, registered: `region.bytes` are its octets.
+   * Allocate zeroed memory and register it. `region.bytes` is the memory.
    *
    * @example
    * const region = connection.allocate(1 << 20, 'read-write');
@@ -222,7 +222,7 @@ export class Connection {
   }
 
   /**
-   * The ticket that lets the peer use a region, a window, or part of one: send it, print it, put it into private data.
+   * Make a ticket, with which the peer can use a region, a window or part of one. Send it in a message or in private data, or print it.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_OUT_OF_RANGE
    *
@@ -236,11 +236,11 @@ export class Connection {
   // -------------------------------------------------------------------------------------------------- operations
 
   /**
-   * Send one message. Settles when its octets have been handed to TCP; until then the memory must not change. Waits for room in the
-   * queue and, towards our own kind, for credit: a peer that does not read slows its senders down.
+   * Send one message. Resolves when its octets have been handed to TCP; until then the memory must not change. Waits for room in the
+   * queue and, if the peer is an endpoint of this package, for a credit: a peer that does not read slows its senders down.
    *
-   * Rejects with ERR_TOO_LARGE above what the peer takes, ERR_INVALID_ARGUMENT and the like for wrong arguments, ERR_ABORTED, and with the
-   * connection's error when it ends first.
+   * Rejects with ERR_TOO_LARGE if the peer does not take messages of this length, with ERR_INVALID_ARGUMENT and the like for wrong arguments,
+   * with ERR_ABORTED, and with the connection's error if the connection ends first.
    *
    * @example
    * await connection.send('hello');
@@ -260,8 +260,8 @@ export class Connection {
   }
 
   /**
-   * Send eight octets of Immediate Data (RFC 7306): a message without a body. ERR_NOT_SUPPORTED if the peer told us that it cannot. Values
-   * whose upper half is 0x69576372 or 0x69576362 are taken: they carry the credits and announce the close.
+   * Send eight octets of Immediate Data (RFC 7306): a message without a body. Rejects with ERR_NOT_SUPPORTED if the peer is known not to accept it. With
+   * credits in use, values whose upper 32 bits are 0x69576372 or 0x69576362 are reserved: they carry the credits and announce the close.
    *
    * @example
    * await connection.sendImmediate(42n);
@@ -275,11 +275,11 @@ export class Connection {
   }
 
   /**
-   * RDMA Write: local octets into the peer's memory. Settles when the octets have been handed to TCP.
-   * That says nothing of the peer: to know that they are in place, send a message after them, or read.
+   * RDMA Write: copy local octets into the peer's memory. Resolves when the octets have been handed to TCP. They may not be in place yet:
+   * to be sure, send a message after them, or read.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
-   * connection's error when it ends first
+   * connection's error if the connection ends first
    *
    * @example
    * await connection.write(new Uint8Array(64).fill(1), remote.slice(128, 64));
@@ -293,7 +293,7 @@ export class Connection {
    * RDMA Write followed by Immediate Data: the peer gets a message when the octets are in place.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
-   * connection's error when it ends first
+   * connection's error if the connection ends first
    *
    * @example
    * await connection.writeImmediate(block, remote, 7n); // the peer receives a message whose immediate is 7n
@@ -305,8 +305,8 @@ export class Connection {
   }
 
   /**
-   * RDMA Read: the peer's memory into local memory, by default fresh memory for the whole of `remote` (mind who the ticket's length comes
-   * from). Settles with the octets when they are here. A Read that the peer refuses rejects with an {@link OperationError}.
+   * RDMA Read: copy the peer's memory into local memory, and resolve with it when the octets have arrived. Without `local`, `remote.length` octets
+   * are allocated: check the length of a ticket that an untrusted peer has sent. If the peer refuses the Read, it rejects with an {@link OperationError}.
    *
    * @example
    * const bytes = await connection.read(remote.slice(0, 64));
@@ -321,9 +321,9 @@ export class Connection {
   }
 
   /**
-   * Add to a 64-bit word of the peer, atomically; settles with the value before (RFC 7306 5.1.1).
+   * Add to a 64-bit word in the peer's memory atomically. Resolves with the previous value (RFC 7306 5.1.1).
    *
-   * @throws ERR_OUT_OF_RANGE below 8 octets, ERR_NOT_SUPPORTED by the peer, ERR_WORK_COMPLETION as {@link OperationError} where it refuses
+   * @throws ERR_OUT_OF_RANGE if `remote` has less than 8 octets, ERR_NOT_SUPPORTED if the peer is known to lack atomics, {@link OperationError} if it refuses
    *
    * @example
    * const before = await connection.fetchAdd(counter, 1n);
@@ -343,7 +343,7 @@ export class Connection {
   }
 
   /**
-   * Put `swap` into a 64-bit word of the peer if it holds `compare`; settles with the value before (RFC 7306 5.1.2).
+   * Write `swap` to a 64-bit word in the peer's memory if the word equals `compare`. Resolves with the previous value (RFC 7306 5.1.2).
    *
    * @throws as {@link Connection.fetchAdd}
    *
@@ -369,7 +369,8 @@ export class Connection {
   // --------------------------------------------------------------------------------------------------- receiving
 
   /**
-   * The next message; null when the connection has ended in order, a rejection when it failed. Messages that came before the end come first.
+   * Wait for the next message. Messages that arrived before the end of the connection come first; then it resolves with null if the connection
+   * was closed in order, and rejects if it failed.
    *
    * @throws ERR_ABORTED, or the error that the connection failed with
    *
@@ -392,7 +393,7 @@ export class Connection {
   }
 
   /**
-   * Messages until the connection ends; what the loop has not released when it leaves stays the caller's. The same as `for await` over the connection.
+   * Messages until the connection ends, as `for await` over the connection gives them. The caller still has to release the messages it has taken.
    *
    * @example
    * for await (const message of connection.messages({ signal })) {
@@ -405,8 +406,8 @@ export class Connection {
   }
 
   /**
-   * Messages in the order they came. The loop ends when the peer closes in order and throws when the connection breaks; release each
-   * message, or the peer is held back.
+   * Messages in order of arrival. The loop ends when the peer closes in order, and throws when the connection fails. Release each message:
+   * otherwise the peer has to wait.
    */
   [Symbol.asyncIterator](): AsyncGenerator<Message, void, undefined> {
     return this.messages();
@@ -414,14 +415,14 @@ export class Connection {
 
   // ----------------------------------------------------------------------------------------------------- closing
 
-  /** Settles when nothing is under way or in line, however it ended. */
+  /** Resolves when no operation is posted or waiting in line, however they ended. */
   async drain(options: OperationOptions = {}): Promise<void> {
     await this.#operations.whenIdle(signalOf(options));
   }
 
   /**
-   * Finish what has been started, close in order, and settle with the reason when all is done. Starts nothing new from now on. Operations
-   * that wait for a peer which never reads keep it waiting: with a `signal` the connection is dropped when that is aborted.
+   * Finish the operations that were called before, close in order, and resolve with the reason. No new operation can start. A peer that never reads
+   * can keep `close` waiting: when `signal` is aborted, the connection is dropped.
    *
    * @example
    * const { cause } = await connection.close({ signal: AbortSignal.timeout(5000) });

@@ -1,4 +1,4 @@
-/** What both sides of the promise layer are made of: options, and the queues and buffers of one connection. */
+/** What both sides of the promise layer have in common: options, and the queues and buffers of one connection. */
 import { checkBoolean, checkBytes, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
@@ -14,36 +14,36 @@ import { lenderFor, type Lender } from './lenders.ts';
 /** Options that both sides of the promise layer share. */
 export interface EndpointOptions {
   /**
-   * Messages that can wait unread or unreleased. Default 64; with `engine: 'worker'` 256, or as many as 4 MiB of buffers hold if those are more than
-   * 64, for there a credit has to pass from thread to thread.
+   * Number of receive buffers: as many messages can be unread or unreleased. Default 64. With `engine: 'worker'` 256, but not more than 4 MiB of
+   * buffers unless 64 need more: a credit has to pass from thread to thread there.
    */
   readonly receives?: number | undefined;
   /** Largest message that can be received, octets. Default 16 KiB. `receives` buffers of this size are allocated. */
   readonly maxMessage?: number | undefined;
-  /** Operations that can be under way at once; further ones wait in line. Default 256. */
+  /** Operations that can be posted at a time; further ones wait in line. Default 256. */
   readonly sends?: number | undefined;
-  /** Announce and use credits between two of our own endpoints. Default true; switch off for peers that read private data closely. */
+  /** Announce credits in the private data, and use them if the peer does so too. Default true. Switch it off for peers that interpret private data. */
   readonly credits?: boolean | undefined;
-  /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits: grants are Immediate Data. */
+  /** Accept Immediate Data and atomics (RFC 7306) from the peer. Default true. Without them there are no credits, because credits are granted by Immediate Data. */
   readonly extensions?: boolean | undefined;
   /**
-   * Whether a foreign peer has Immediate Data and atomics: nothing on the wire tells. With `false` those calls reject with ERR_NOT_SUPPORTED
-   * before anything is sent. Default: `false` with the presets of peers that lack them, else not known. Our own kind announces it.
+   * Whether a foreign peer supports Immediate Data and atomics: nothing on the wire tells. With `false` those calls reject with ERR_NOT_SUPPORTED
+   * before anything is sent. Default: `false` with the presets of peers that lack them, else unknown. Endpoints of this package announce it.
    */
   readonly peerExtensions?: boolean | undefined;
-  /** Protection domain of the connection; one of its own by default. Connections that share regions share a domain. */
+  /** Protection domain of the connection. Default: a new one. Connections that share regions share a domain. */
   readonly pd?: ProtectionDomain | undefined;
-  /** Device, transport and clock; the process's own by default. */
+  /** Device, transport and clock. Default: the process's own. */
   readonly rnic?: Rnic | undefined;
-  /** Which of the process's own devices, without `rnic`: one that works in this thread, or one in worker threads. */
+  /** Without `rnic`: which of the process's own devices to use, the one that runs in this thread or the one in a worker thread. */
   readonly engine?: EngineKind | undefined;
-  /** Start from what suits this kind of peer; `policy` then changes single points of it. */
+  /** Start from the policy for this kind of peer; `policy` then changes single fields. */
   readonly preset?: PresetName | undefined;
-  /** What this connection asks for and grants in start-up and on the wire, as a difference from the preset or from {@link DEFAULT_POLICY}. */
+  /** What this connection asks for and grants in start-up and on the wire: differences from the preset or from {@link DEFAULT_POLICY}. */
   readonly policy?: Partial<ConnectionPolicy> | undefined;
-  /** Reads and atomics that the peer, and we, may have outstanding; what the policy says by default. */
+  /** Reads and atomics that the peer may have outstanding here (IRD). Default: as in the policy. */
   readonly ird?: number | undefined;
-  /** Reads and atomics that we may have outstanding at the peer (ORD); what the policy says by default. */
+  /** Reads and atomics that we may have outstanding at the peer (ORD). Default: as in the policy. */
   readonly ord?: number | undefined;
 }
 

@@ -17,7 +17,7 @@ import { resolveReceive, TcpTransport } from '../transport/tcp.ts';
 import { Device, type DeviceOptions } from '../verbs/device.ts';
 
 /**
- * A device with its way to the network. `cm.counters()` counts over all its connections, `device.query()` tells its limits and what is in
+ * A device with its transport and clock. `cm.counters()` has the counters over all its connections, `device.query()` its limits and what is in
  * use.
  */
 export interface Rnic {
@@ -25,29 +25,29 @@ export interface Rnic {
   readonly device: Device;
   /** The connection manager that carries the device's connections. */
   readonly cm: ConnectionManager;
-  /** The clock of its time limits. */
+  /** The clock for time limits. */
   readonly scheduler: Scheduler;
 }
 
 /** Options of {@link openRnic}. */
 export interface RnicOptions extends DeviceOptions {
-  /** Default: TCP. `iwarp/testing` has an in-memory one. */
+  /** The network. Default: TCP. `iwarp/testing` has an in-memory one. */
   readonly transport?: Transport | undefined;
-  /** Clock and timers; the real ones by default, virtual time for tests. */
+  /** Clock and timers. Default: the real ones. Tests can give virtual time. */
   readonly scheduler?: Scheduler | undefined;
   /**
-   * Where the streams run: `thread`, the one that calls, or `worker`, in worker threads. There the peer can read and write the memory of a
-   * process whose main thread is busy. Memory to register then has to be over a SharedArrayBuffer ({@link Device.newMemory}), the network
-   * is TCP and the clock the real one. Default: the environment variable IWARP_ENGINE, else `thread`; always `thread` with a transport or
-   * a scheduler of one's own.
+   * Where the streams run: `thread` is the calling thread, `worker` means worker threads. With `worker` the peer can read and write the memory of
+   * a process whose main thread is busy. Then memory to register has to be over a SharedArrayBuffer ({@link Device.newMemory}), the network
+   * is TCP and the clock is the real one. Default: the environment variable IWARP_ENGINE, else `thread`; always `thread` with your own transport
+   * or scheduler.
    */
   readonly engine?: EngineKind | undefined;
-  /** Worker threads; connections are spread over them. Default 1. */
+  /** Number of worker threads; connections are spread over them. Default 1. */
   readonly engines?: number | undefined;
   /**
-   * Microseconds for which the event loop, of the engines' threads and of this one, goes round without sleeping after what has come from the
-   * network or the other thread: the next message then meets nobody asleep. It costs processor time, of which waiting in vain is a small part: polling rests
-   * where nothing comes of it. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50, with one processor 0.
+   * Microseconds for which the event loop, in this thread and in the engines' threads, does not sleep after something has come from the network
+   * or the other thread: then nobody has to be woken for the next message. This costs processor time. Polling rests while it does not pay, so
+   * that little is wasted. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50; 0 with one processor.
    */
   readonly busyPoll?: number | undefined;
 }
@@ -67,7 +67,7 @@ export function checkRnic(name: string, value: unknown): Rnic {
 }
 
 /**
- * A device of its own, with separate limits and STags.
+ * Open a separate device, with its own limits and STags.
  *
  * @throws ERR_INVALID_ARGUMENT
  *

@@ -7,7 +7,7 @@ import type { PortAddress } from '../transport/port.ts';
 import type { WcOpcode, WcStatus } from '../rdmap/work.ts';
 
 /**
- * The stream was ended by a Terminate message, ours or the peer's.
+ * A Terminate message, ours or the peer's, ended the stream.
  *
  * @example
  * const { error } = await connection.closed;
@@ -25,14 +25,14 @@ export class TerminateError extends IwarpError {
   }
 }
 
-/** One operation failed, and the connection with it: refused by the peer, or against the rules on this side. */
+/** An operation failed, and the connection with it: the peer refused it, or it broke a rule on this side. */
 export class OperationError extends IwarpError {
-  /** What the work completion says, with libibverbs' meaning: `remote-access-error`, … */
+  /** Status of the work completion, as in libibverbs: `remote-access-error`, … */
   readonly status: WcStatus;
-  /** The Terminate that refused it, decoded; undefined where none came. */
+  /** The decoded Terminate that refused the operation; undefined if there was none. */
   readonly terminate: TerminateInfo | undefined;
 
-  /** `reason`: what the connection ended with. It is the `cause`. */
+  /** `reason` is the error that the connection ended with. It becomes the `cause`. */
   constructor(opcode: WcOpcode, status: WcStatus, reason: IwarpError) {
     super('ERR_WORK_COMPLETION', `${opcode} ended with status ${status}: ${reason.message}`, { cause: reason });
     this.name = 'OperationError';
@@ -42,8 +42,7 @@ export class OperationError extends IwarpError {
 }
 
 /**
- * The peer answered the connection request with a rejection.
- * Throw one in `onRequest` to reject with private data.
+ * The peer rejected the connection request. Throw one in `onRequest` to reject a request with private data.
  *
  * @example
  * const server = createServer({
@@ -63,28 +62,28 @@ export class RejectedError extends IwarpError {
   }
 }
 
-/** A connection that a server did not get, see {@link ServerOptions.onFailure}. */
+/** A connection that a server could not establish; see {@link ServerOptions.onFailure}. */
 export interface ServerFailure {
   /**
-   * - `accept`: the system could not accept it, being out of descriptors, say; with ERR_ENGINE_FAILED the server will accept nothing any more;
-   * - `refused`: there were `maxPending` others in start-up;
-   * - `start-up`: its frames were wrong, it was too slow, or it left before it was established;
-   * - `limit`: a limit of the device was in the way; it has been rejected.
+   * - `accept`: the system could not accept it, for example for lack of descriptors. With ERR_ENGINE_FAILED the server will accept nothing any more.
+   * - `refused`: `maxPending` others were in start-up.
+   * - `start-up`: its frames were wrong, it was too slow, or it left before it was established.
+   * - `limit`: a limit of the device was reached, and it was rejected.
    */
   readonly kind: 'accept' | 'refused' | 'start-up' | 'limit';
   /** ERR_CONNECT, ERR_LIMIT, ERR_STARTUP, ERR_TIMEOUT, ERR_CONNECTION_RESET, ERR_TERMINATED or ERR_ENGINE_FAILED, with a message that says what was wrong. */
   readonly error: IwarpError;
-  /** Who it was, where that is known. */
+  /** The peer's address, if it is known. */
   readonly remoteAddress: PortAddress | undefined;
 }
 
 /** Why a connection ended. */
 export interface CloseInfo {
-  /** How it ended; `graceful` is the only one that is nobody's fault. */
+  /** How it ended. Only `graceful` is not an error. */
   readonly cause: CloseCause;
   /** Set unless the connection was closed in order. */
   readonly error: IwarpError | undefined;
-  /** The Terminate message that ended the stream, sent or received, decoded. */
+  /** The decoded Terminate message that ended the stream, sent or received. */
   readonly terminate: TerminateInfo | undefined;
 }
 

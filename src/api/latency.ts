@@ -1,8 +1,8 @@
-/** Latency histograms on demand: nothing is measured, and nothing is paid, until somebody asks. */
+/** Latency histograms on demand. Nothing is measured, and nothing costs time, until a program asks. */
 import { createHistogram, type Histogram, type RecordableHistogram } from 'node:perf_hooks';
 import type { WcOpcode } from '../rdmap/work.ts';
 
-/** Kinds of operations that have a histogram. */
+/** Kinds of operation that have a histogram. */
 export type LatencyKind = 'send' | 'rdma-write' | 'rdma-read' | 'atomic' | 'immediate';
 
 /** The largest latency told apart; longer ones count as this. */
@@ -21,13 +21,13 @@ export class LatencyRecorder {
 }
 
 /**
- * Time from posting to completion, in nanoseconds, one histogram a kind of operation, running until `stop()`. A Send or Write completes when
- * its octets have been handed to TCP, a Read or atomic when the answer is here.
+ * Time from posting to completion, in nanoseconds, with one histogram for each kind of operation. A Send or Write completes when
+ * its octets have been handed to TCP, a Read or atomic when its response has arrived.
  */
 export interface Latency {
-  /** One `node:perf_hooks` histogram a kind, in nanoseconds from 1 to 60 s; longer ones count as 60 s. */
+  /** One `node:perf_hooks` histogram for each kind, from 1 ns to 60 s. Longer times count as 60 s. */
   readonly histograms: Readonly<Record<LatencyKind, Histogram>>;
-  /** Stop recording. The histograms stay readable. */
+  /** Stop recording. The histograms can still be read. */
   stop(): void;
 }
 

@@ -1,4 +1,4 @@
-/** Memory on this side as the promise layer takes it: regions, parts of them, or any view; and what the peer is let do with it. */
+/** Local memory as the promise layer takes it (regions, parts of them, or any view), and what the peer may do with it. */
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { SgeList } from '../rdmap/work.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
@@ -8,15 +8,15 @@ import type { Resources } from './endpoint.ts';
 import type { Local } from './lenders.ts';
 import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
 
-/** Memory for an operation: registered, registered in part, or any view (which the stack registers for the time of the operation). */
+/** Local memory for an operation: a region, a part of one (`Sge`), or any view, which the stack makes usable for the time of the operation. */
 export type LocalMemory = MemoryRegion | Sge | ArrayBufferView;
 
-/** What the peer may do with a region: by name, or as a union of {@link ACCESS}. */
+/** What the peer may do with a region: a name, or a union of {@link ACCESS}. */
 export type PeerAccess = 'none' | 'read' | 'write' | 'read-write' | 'all' | number;
 
 /** Options of {@link Connection.allocate}. */
 export interface AllocateOptions extends RegisterOptions {
-  /** Over a SharedArrayBuffer, for use by other threads too. With `engine: 'worker'` memory is so in any case. */
+  /** Allocate a SharedArrayBuffer, which other threads can use too. With `engine: 'worker'` that is always so. */
   readonly sharedMemory?: boolean | undefined;
 }
 

@@ -1,8 +1,8 @@
 /** A received message, on loan from the connection's receive buffers. */
 
 /**
- * A message. `data` is a view of a receive buffer that is posted again by `release()`: copy what is to be kept, or release late. A message
- * that is never released keeps its buffer from use, and so slows the sender down: that is the back-pressure.
+ * A message. `data` is a view of a receive buffer, and `release()` posts that buffer again. Copy what you want to keep. While messages are not
+ * released their buffers cannot be used, and in the end the sender has to wait: that is the back-pressure.
  *
  * @example
  * for await (const message of connection) {
@@ -11,11 +11,11 @@
  * }
  */
 export class Message {
-  /** The octets; empty for Immediate Data. Not to be used after `release()`. */
+  /** The octets; empty for Immediate Data. Do not use them after `release()`. */
   readonly data: Uint8Array;
   /** The peer asked for a solicited event. */
   readonly solicited: boolean;
-  /** The STag of ours that the peer's Send with Invalidate took away. */
+  /** Our STag that the peer's Send with Invalidate has invalidated. */
   readonly invalidatedStag: number | undefined;
   /** The eight octets of Immediate Data as a big-endian number. */
   readonly immediate: bigint | undefined;

@@ -12,11 +12,11 @@ import { OperationError, type TerminateError } from './errors.ts';
 import type { LatencyRecorder } from './latency.ts';
 import { Waiters } from '../base/waiters.ts';
 
-/** What every call that waits takes. */
+/** Options of every call that waits. */
 export interface OperationOptions {
   /**
-   * Gives up waiting: the promise rejects with ERR_ABORTED. An operation still in line is never started. One that is on its way cannot be
-   * called back: its memory stays in use until `drain` or the end of the connection.
+   * Stops waiting: the promise rejects with ERR_ABORTED. An operation that is still in line never starts. One that has been posted cannot be
+   * recalled: its memory stays in use until `drain` resolves or the connection ends.
    */
   readonly signal?: AbortSignal | undefined;
 }

@@ -1,4 +1,4 @@
-/** Remote buffers: what one side tells the other so that it can read and write memory. */
+/** Remote buffers: what one side tells the other, so that the other can read and write its memory. */
 import { checkBytes, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 import { asNumberIfSafe, checkU64, hi32, lo32, toBigInt } from '../base/u64.ts';
 
@@ -12,7 +12,7 @@ export function checkRemote(name: string, remote: unknown): RemoteBuffer {
 export const REMOTE_BUFFER_OCTETS = 16;
 
 /**
- * A ticket to a region of the peer: STag, tagged offset, length. Sixteen octets on the wire, big-endian: address u64, STag u32, length u32
+ * A ticket to memory of the peer: STag, tagged offset and length. On the wire it has sixteen octets, big-endian: address u64, STag u32, length u32
  * (the layout that rping uses).
  *
  * @example
@@ -20,11 +20,11 @@ export const REMOTE_BUFFER_OCTETS = 16;
  * const remote = RemoteBuffer.fromBytes(message.data);
  */
 export class RemoteBuffer {
-  /** STag of the region: u32, and with an access right to it all that a peer needs, so treat it as a secret. */
+  /** STag of the region, u32. It is all that a peer needs to use the region's rights, so treat it as a secret. */
   readonly rkey: number;
   /** Tagged offset of the first octet: u64. */
   readonly address: bigint;
-  /** Octets, 0 to 2^32 - 1. */
+  /** Length in octets, 0 to 2^32 - 1. */
   readonly length: number;
   /** @internal The address as requests take it. */
   readonly at: bigint | number;
@@ -36,16 +36,16 @@ export class RemoteBuffer {
     this.at = asNumberIfSafe(this.address);
   }
 
-  /** The ticket to a registered region or a bound window. */
+  /** The ticket to the whole of a registered region or a bound window. */
   static of(region: { readonly rkey: number; readonly addr: bigint; readonly length: number }): RemoteBuffer {
     checkObject('region', region);
     return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, 0xffff_ffff));
   }
 
   /**
-   * Part of this buffer, to its end where no length is given.
+   * A ticket to a part of this buffer. Without `length` the part goes to the end.
    *
-   * @throws ERR_INVALID_ARGUMENT for what is no count of octets, ERR_OUT_OF_RANGE beyond its end
+   * @throws ERR_INVALID_ARGUMENT for a wrong type or a negative number, ERR_OUT_OF_RANGE beyond the end
    *
    * @example
    * const header = remote.slice(0, 64);
@@ -59,7 +59,7 @@ export class RemoteBuffer {
     return new RemoteBuffer(this.rkey, this.address + BigInt(offset), octets);
   }
 
-  /** Sixteen octets, big-endian: address u64, rkey u32, length u32. */
+  /** Encode as sixteen octets, big-endian: address u64, rkey u32, length u32. */
   toBytes(): Uint8Array {
     const bytes = new Uint8Array(REMOTE_BUFFER_OCTETS);
     const view = new DataView(bytes.buffer);
@@ -70,7 +70,7 @@ export class RemoteBuffer {
     return bytes;
   }
 
-  /** Read the first sixteen octets; ERR_INVALID_ARGUMENT if there are fewer. */
+  /** Decode the first sixteen octets of `data`. ERR_INVALID_ARGUMENT if there are fewer. */
   static fromBytes(data: ArrayBufferView): RemoteBuffer {
     const bytes = checkBytes('data', data);
     if (bytes.length < REMOTE_BUFFER_OCTETS) {
@@ -80,13 +80,13 @@ export class RemoteBuffer {
     return new RemoteBuffer(view.getUint32(8), toBigInt(view.getUint32(0), view.getUint32(4)), view.getUint32(12));
   }
 
-  /** What `JSON.stringify` writes; the address is a decimal string, for a number has 53 bits only. */
+  /** What `JSON.stringify` writes. The address is a decimal string, because a number has only 53 bits. */
   toJSON(): { rkey: number; address: string; length: number } {
     return { rkey: this.rkey, address: this.address.toString(), length: this.length };
   }
 
   /**
-   * From what {@link RemoteBuffer.toJSON} gave.
+   * Make a remote buffer of what {@link RemoteBuffer.toJSON} gave.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE
    *

@@ -1,4 +1,4 @@
-/** `createServer`: the door that peers come in by. */
+/** `createServer`: the promise layer's way to accept peers. */
 import { abortError, checkSignal, signalOf } from '../base/abort.ts';
 import { checkFunction, checkInteger, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -19,28 +19,28 @@ import { Waiters } from '../base/waiters.ts';
 /** Options of {@link createServer}. */
 export interface ServerOptions extends EndpointOptions {
   /**
-   * Decide on each request before it is accepted: return octets for the accepting Reply, nothing, or throw a {@link RejectedError} whose
+   * Decides on each request before it is accepted. Return octets for the accepting Reply, or nothing, or throw a {@link RejectedError}, whose
    * private data goes into the rejecting Reply. May be async.
    */
   readonly onRequest?: ((request: ServerRequest) => ArrayBufferView | void | Promise<ArrayBufferView | void>) | undefined;
   /**
-   * Told of what goes wrong in `onRequest` (anything thrown but a RejectedError; the request is rejected) and in the connection function
-   * (anything but the connection's own end; the connection is dropped). Without it such an error is thrown to the process, as Node does
-   * with unhandled ones.
+   * Called with errors of the program. From `onRequest`: anything thrown but a RejectedError; the request is rejected. From the connection
+   * function: anything but the connection's own end; the connection is dropped. Without `onError` such an error is an uncaught exception of the
+   * process.
    */
   readonly onError?: ((error: unknown, connection: Connection | undefined) => void) | undefined;
   /**
-   * Told of connections that never came to be: what peers do wrong, and what stands in the way of accepting them. None of it harms the
-   * server, and without this function it is passed over; `rnic.cm.counters()` has counted it.
+   * Called for connections that were never established: faults of the peer, and reasons why it could not be accepted. None of these harms the
+   * server. Without this function they are only counted, in `rnic.cm.counters()`.
    */
   readonly onFailure?: ((failure: ServerFailure) => void) | undefined;
-  /** Connections that may be in start-up at a time. */
+  /** Connections that may be in start-up at a time. Default 256. */
   readonly maxPending?: number | undefined;
 }
 
 /** Where {@link Server.listen} listens. */
 export interface ServerListenOptions extends BindOptions {
-  /** Closes the server when it is aborted, also while it binds: `listen` then rejects with ERR_ABORTED. Connections are closed in order. */
+  /** Closes the server in order when it is aborted. If that is while it binds, `listen` rejects with ERR_ABORTED. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -49,21 +49,21 @@ const LISTEN_OPTIONS: Names<ServerListenOptions> = { ...BIND_NAMES, signal: true
 
 /** A request as {@link ServerOptions.onRequest} sees it. */
 export interface ServerRequest {
-  /** The octets of the client's `privateData`, without our own announcement. */
+  /** The octets of the client's `privateData`, without the announcement that this package adds. */
   readonly privateData: Uint8Array;
-  /** Where the request comes from. */
+  /** The client's address. */
   readonly remoteAddress: PortAddress;
-  /** Reads the client is ready to serve at a time (RFC 6581 9); undefined if its frame does not say. */
+  /** Reads that the client will serve at a time (RFC 6581 9); undefined if its frame does not say. */
   readonly ird: number | undefined;
-  /** Reads the client wants to have outstanding here; undefined if its frame does not say. */
+  /** Reads that the client wants to have outstanding here; undefined if its frame does not say. */
   readonly ord: number | undefined;
 }
 
 /**
- * A server: give it a function, or iterate over its connections.
+ * A server. Give it a function that is called with each connection, or iterate over its connections.
  *
- * A function that returns a promise may fail because its connection ends; that is nobody's fault and goes no further. What else it throws
- * goes to `onError`.
+ * If the function returns a promise and that rejects because the connection has ended, nothing happens. All other errors of the function go to
+ * `onError`.
  *
  * @example
  * const server = await createServer({}).listen({ port: 4711 });
@@ -103,7 +103,8 @@ export class Server {
   /**
    * Bind and listen.
    *
-   * Rejects with ERR_CONNECT if the address cannot be had (the `cause` is the system's error), ERR_NOT_SUPPORTED for `reusePort` in an older Node, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
+   * Rejects with ERR_CONNECT if the address cannot be bound (the `cause` is the system's error), ERR_NOT_SUPPORTED for `reusePort` before Node
+   * 22.12, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
     checkOptions('options', where, LISTEN_OPTIONS);
@@ -128,7 +129,7 @@ export class Server {
     return this;
   }
 
-  /** Where the server listens. ERR_INVALID_STATE before `listen` has settled. */
+  /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
   get address(): PortAddress {
     if (this.#listener === null) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
     return this.#listener.address;
@@ -139,7 +140,7 @@ export class Server {
     return this.#connections;
   }
 
-  /** Stop listening and close every connection in order; settles when all are gone. With a `signal` those left are dropped when it is aborted. */
+  /** Stop listening and close every connection in order. Resolves when all have ended. When `signal` is aborted, those that are left are dropped. */
   async close(options: OperationOptions = {}): Promise<void> {
     signalOf(options);
     this.#state = 'closed';
@@ -155,7 +156,7 @@ export class Server {
     await this.close();
   }
 
-  /** The next connection, for a server without a function; null when the server is closed. Rejects with ERR_ENGINE_FAILED where none can come. */
+  /** Wait for the next connection, in a server without a function. Resolves with null when the server is closed. Rejects with ERR_ENGINE_FAILED if none can come any more. */
   async accept(options: OperationOptions = {}): Promise<Connection | null> {
     const signal = signalOf(options);
     if (signal?.aborted === true) throw abortError(signal);
@@ -166,7 +167,7 @@ export class Server {
     return await this.#waiting.wait(signal);
   }
 
-  /** Connections as they come, as {@link Server.accept} gives them; ends when the server is closed. */
+  /** Connections in order of arrival, as {@link Server.accept} gives them. Ends when the server is closed. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Connection, void, undefined> {
     for (let next = await this.accept(); next !== null; next = await this.accept()) yield next;
   }
@@ -334,7 +335,7 @@ function isAborted(signal: AbortSignal | undefined): boolean {
 }
 
 /**
- * A server.
+ * Create a server. It does not listen before {@link Server.listen} is called.
  *
  * @throws ERR_INVALID_ARGUMENT and the like for wrong options
  *

@@ -5,23 +5,23 @@ import type { CmConnection } from './connection.ts';
 import type { CmEvent } from './events.ts';
 import type { CmListener } from './manager.ts';
 
-/** Counts over all connections since the manager was made, the present ones included. */
+/** Counters over all connections since the manager was made, present ones included. */
 export interface DeviceCounters extends StreamCounters {
   /** Connections established, by either side. */
   established: number;
   /** Requests that were answered with a rejection. */
   rejected: number;
-  /** Connections turned away because a listener had its `maxPending` in start-up. */
+  /** Connections that were refused because their listener had `maxPending` in start-up. */
   refused: number;
   /** TCP connections that could not be made, or whose start-up failed. */
   failed: number;
-  /** Established connections that ended in order, and otherwise. */
+  /** Established connections that ended in order. */
   closed: number;
-  /** Established connections that ended otherwise: Terminate, reset, loss, time-out. */
+  /** Established connections that ended in another way: Terminate, reset, loss, time-out. */
   broken: number;
 }
 
-/** Sees every event of every connection, before the connection's own handler. */
+/** Called with every event of every connection, before the connection's own handler. */
 export type CmObserver = (connection: CmConnection, event: CmEvent) => void;
 
 export class Census {

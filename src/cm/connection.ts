@@ -18,13 +18,13 @@ import type { StreamLink } from './link.ts';
 /** Peers that say the same without private data of their own share a record. */
 const lastParameters = new LastEqual<ConnectionParameters>();
 
-/** Connection parameters of the side that connects or accepts (rdma_conn_param). */
+/** Parameters for connecting or accepting (rdma_conn_param). */
 export interface ConnParam {
   /** Up to 512 octets on revision 1, 508 on revision 2 (ENH-004). */
   readonly privateData?: ArrayBufferView | undefined;
-  /** Reads the peer may have outstanding here (IRD). */
+  /** Reads that the peer may have outstanding here (IRD). */
   readonly responderResources?: number | undefined;
-  /** Reads we may have outstanding there (ORD). */
+  /** Reads that we may have outstanding at the peer (ORD). */
   readonly initiatorDepth?: number | undefined;
 }
 
@@ -56,7 +56,7 @@ export interface ConnectionContext {
 }
 
 /**
- * A connection: events to one handler, and the calls that the state allows.
+ * A connection. Its events go to one handler; which calls are allowed depends on its state.
  */
 export abstract class CmConnection {
   // A LinkHandler to its link, a QpController to its queue pair.
@@ -89,12 +89,12 @@ export abstract class CmConnection {
     return this.qpInUse;
   }
 
-  /** What start-up settled; undefined before `established`. */
+  /** What start-up negotiated; undefined before `established`. */
   get negotiated(): Negotiated | undefined {
     return this.#negotiated;
   }
 
-  /** The peer's start-up parameters, once its frame has come. */
+  /** The peer's start-up parameters, once its frame has arrived. */
   get parameters(): ConnectionParameters | undefined {
     return this.#parameters;
   }
@@ -114,7 +114,7 @@ export abstract class CmConnection {
     return this.#finished;
   }
 
-  /** The one event handler. Events raised before it is set wait for it. */
+  /** Set the one event handler. Events raised before that are kept for it. */
   setHandler(handler: (event: CmEvent) => void): void {
     checkFunction('handler', handler);
     this.#handler = handler;
@@ -139,7 +139,7 @@ export abstract class CmConnection {
     this.#setRef(true);
   }
 
-  /** Let the process end although the connection is open; one that is being made holds it until then. As `unref` of `net.Socket`. */
+  /** Let the process end although the connection is open, as `unref` of `net.Socket` does. While it is being made, it keeps the process alive all the same. */
   unref(): void {
     this.#setRef(false);
   }
@@ -156,7 +156,7 @@ export abstract class CmConnection {
     this.link?.kick();
   }
 
-  /** The same as {@link disconnect}, under the name that a queue pair calls. */
+  /** The same as {@link disconnect}, for the queue pair. */
   close(): void {
     const { link } = this;
     if (link?.opened !== true) {
@@ -168,7 +168,7 @@ export abstract class CmConnection {
   }
 
   /**
-   * End the stream with a Terminate of this code, packed as `layer << 12 | type << 8 | code` (`TERM` of `iwarp/wire`). Nothing happens
+   * End the stream with a Terminate of this code, packed as `layer << 12 | type << 8 | code` (`TERM` of `iwarp/wire`). Does nothing
    * without a connection.
    */
   terminate(code: number): void {
@@ -198,7 +198,7 @@ export abstract class CmConnection {
     return this.link?.elsewhere ?? false;
   }
 
-  /** Counts since the connection began; only while there is a TCP connection. */
+  /** Counters since the connection began; all zero before there is a TCP connection. */
   counters(): StreamCounters {
     return this.link?.opened === true ? this.link.counters() : noCounters();
   }

@@ -1,5 +1,5 @@
 /**
- * `iwarp/cm`: the connection manager, after librdmacm. Calls return at once; how it goes arrives as {@link CmEvent}s.
+ * `iwarp/cm`: the connection manager, modelled on librdmacm. Calls return at once; {@link CmEvent}s report what happens.
  *
  * @module iwarp/cm
  */

@@ -1,5 +1,5 @@
 /**
- * The connection manager: connect and listen over a transport, shaped like librdmacm. One object for a device, a transport and a clock.
+ * The connection manager: connect and listen over a transport, modelled on librdmacm. One manager has one device, one transport and one clock.
  */
 import type { Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkFunction, checkInteger, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
@@ -24,32 +24,32 @@ export interface ConnectOptions extends ConnParam, TargetOptions {
   /** Differences from {@link DEFAULT_POLICY}. */
   readonly policy?: Partial<ConnectionPolicy> | undefined;
   /**
-   * Hold an accepting Reply as a `connect-response` event until `establish()` (MPA-035). One that calls for a Terminate (ENH-022, ENH-040) is not
-   * held: the connection is established and ends with it.
+   * Hold an accepting Reply, with a `connect-response` event, until `establish()` (MPA-035). A Reply that calls for a Terminate (ENH-022, ENH-040) is
+   * not held: the connection is established and ends with that Terminate.
    */
   readonly confirm?: boolean | undefined;
 }
 
 /** Where and how to listen. */
 export interface ListenOptions extends BindOptions {
-  /** Differences from {@link DEFAULT_POLICY}, for each connection that comes here. */
+  /** Differences from {@link DEFAULT_POLICY}, for each connection to this listener. */
   readonly policy?: Partial<ConnectionPolicy> | undefined;
   /**
-   * Connections that may be in start-up or waiting for the ULP's decision at a time; further ones are reset (SEC-033). The default holds
-   * a burst of clients and costs at most 64 KiB each. As many more may be waiting for their peers to close after their start-up has failed.
+   * Connections that may be in start-up or wait for the program's decision at a time; further ones are reset (SEC-033). Default 256, which holds
+   * a burst of clients and costs at most 64 KiB each. As many more may wait for their peers to close after a failed start-up.
    */
   readonly maxPending?: number | undefined;
-  /** Told of each connection whose start-up ended before there was a request to answer: bad frame, time-out, loss (MPA-004, MPA-019). */
+  /** Called for each connection whose start-up ended before there was a request to answer: bad frame, time-out, loss (MPA-004, MPA-019). */
   readonly onFailure?: ((failure: ListenFailure) => void) | undefined;
 }
 
 /** A connection that never became a request. */
 export interface ListenFailure {
-  /** What was wrong with its start-up; or it was one more than `maxPending`, or the system could not accept it. */
+  /** What was wrong with its start-up; or there were `maxPending` others; or the system could not accept it. */
   readonly reason: StartupFailure | 'too-many-pending' | 'accept-error';
-  /** Who it was; undefined if the connection was gone before it could be asked. */
+  /** The peer's address; undefined if the connection ended before the address was known. */
   readonly remoteAddress: PortAddress | undefined;
-  /** What the system said, with `accept-error`; ERR_ENGINE_FAILED where nothing will be accepted any more. */
+  /** The system's error, with `accept-error`. ERR_ENGINE_FAILED means that nothing will be accepted any more. */
   readonly error?: Error;
 }
 
@@ -58,6 +58,8 @@ const LISTEN: Names<ListenOptions> = { ...BIND_NAMES, policy: true, maxPending: 
 const DEFAULT_MAX_PENDING = 256;
 
 /**
+ * The connection manager of a device.
+ *
  * @example
  * const cm = new ConnectionManager(device, new TcpTransport(), realScheduler);
  * const connection = cm.connect(qp, { host: '127.0.0.1', port: 7174 });
@@ -70,7 +72,7 @@ export class ConnectionManager {
   readonly census: Census = new Census();
   readonly #progress: Progress;
 
-  /** With a transport and a clock, streams run in this thread; a `Progress` (src/cm/link.ts) runs them wherever it likes. */
+  /** With a transport and a clock, streams run in this thread. A `Progress` (src/cm/link.ts) can run them elsewhere. */
   constructor(device: Device, transport: Transport, scheduler: Scheduler);
   constructor(device: Device, progress: Progress);
   constructor(device: Device, over: Transport | Progress, scheduler?: Scheduler) {
@@ -79,7 +81,7 @@ export class ConnectionManager {
   }
 
   /**
-   * Connect a queue pair in state Idle (rdma_connect). Returns at once; events tell how it went.
+   * Connect a queue pair in state Idle (rdma_connect). Returns at once; events report the result.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE unless the queue pair is Idle and free, ERR_DESTROYED
    */
@@ -95,10 +97,11 @@ export class ConnectionManager {
   }
 
   /**
-   * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` gets each connection whose Request is good; answer it with `accept`
-   * or `reject`. Settles when the address is bound.
-   * Rejects with ERR_CONNECT if the address cannot be had (its `cause` is the system's error, with `code`, `errno`, `syscall`, `address` and `port`),
-   * ERR_NOT_SUPPORTED for a `reusePort` that this Node or transport does not know, ERR_ENGINE_FAILED.
+   * Listen for connections (rdma_bind_addr, rdma_listen). `onRequest` is called with each connection that has sent a good Request; answer it with
+   * `accept` or `reject`. Resolves when the address is bound.
+   *
+   * Rejects with ERR_CONNECT if the address cannot be bound (its `cause` is the system's error, with `code`, `errno`, `syscall`, `address` and `port`),
+   * ERR_NOT_SUPPORTED if this Node or transport has no `reusePort`, ERR_ENGINE_FAILED.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED on a device that has been closed
    *
@@ -136,7 +139,7 @@ export class ConnectionManager {
     return this.census.live;
   }
 
-  /** Counts over every connection this manager has and had. */
+  /** Counters over every connection that this manager has or had. */
   counters(): DeviceCounters {
     return this.census.counters();
   }
@@ -183,7 +186,7 @@ export class ActiveConnection extends CmConnection {
   }
 
   /**
-   * After a `connect-response` event: enter full operation (rdma_establish).
+   * After a `connect-response` event: start full operation (rdma_establish).
    *
    * @throws ERR_INVALID_STATE
    */
@@ -194,7 +197,7 @@ export class ActiveConnection extends CmConnection {
     this.link.confirm();
   }
 
-  /** Between `connect-response` and `establish()` the Terminate goes out as the first FPDU (ENH-046). */
+  /** Between `connect-response` and `establish()` the Terminate is sent as the first FPDU (ENH-046). */
   override terminate(code: number): void {
     if (this.link?.deciding === true) this.link.confirm(code);
     else super.terminate(code);
@@ -216,7 +219,7 @@ function wishesOf(ird: number | undefined, ord: number | undefined): Partial<Dep
   return ord === undefined ? { ird } : { ird, ord };
 }
 
-/** The side that is connected to: a Request has come and waits for an answer. */
+/** The side that is connected to: a Request has arrived and waits for an answer. */
 export class PassiveConnection extends CmConnection {
   readonly #listener: CmListener;
   #answered = false;
@@ -266,8 +269,8 @@ export class PassiveConnection extends CmConnection {
   }
 
   /**
-   * Accept onto a queue pair in state Idle (rdma_accept). Without depths the peer's wishes are met as far as the policy goes. If the peer
-   * has left meanwhile nothing is thrown: the connection's `disconnected` event says so.
+   * Accept onto a queue pair in state Idle (rdma_accept). Depths that are not given follow the peer's wishes, within the policy. If the peer
+   * has left meanwhile, nothing is thrown: the connection's `disconnected` event says so.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle,
    * ERR_NOT_SUPPORTED if its shared receive queue is used on another engine than the listener's. The request then still waits for an answer.
@@ -354,7 +357,7 @@ export class CmListener {
   #listener: PortListener | null = null;
   #closed = false;
   readonly #onFailure: ((failure: ListenFailure) => void) | undefined;
-  /** Connections turned away because too many were pending. */
+  /** Connections refused because `maxPending` others were pending. */
   refused = 0;
   /** Connections whose start-up failed before there was a request. */
   failed = 0;
@@ -374,7 +377,7 @@ export class CmListener {
     this.depthLimit = depthLimit;
   }
 
-  /** Where it listens; a port that was asked for as 0 is filled in. */
+  /** Where it listens; port 0 is replaced by the port that the system picked. */
   get address(): PortAddress {
     return this.#listener!.address;
   }
@@ -433,12 +436,12 @@ export class CmListener {
     this.#listener?.setRef?.(true);
   }
 
-  /** Let the process end although this listens. As `unref` of `net.Server`. */
+  /** Let the process end although this listens, as `unref` of `net.Server` does. */
   unref(): void {
     this.#listener?.setRef?.(false);
   }
 
-  /** Stop listening and drop what has not been answered; established connections live on. */
+  /** Stop listening and drop the requests that have not been answered. Established connections go on. */
   close(done?: () => void): void {
     if (this.#closed) {
       done?.();

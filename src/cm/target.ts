@@ -1,19 +1,19 @@
-/** Where a connection goes, and where one is waited for, as everything that connects or listens takes it. */
+/** The address to connect to and the address to listen on, as every call that connects or listens takes them. */
 import { checkBoolean, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { isIpAddress } from '../transport/ip-address.ts';
 import type { ConnectTarget, ListenTarget } from '../transport/port.ts';
 
-/** The peer's address, and our own. */
+/** The peer's address, and our own address. */
 export interface TargetOptions {
   /** Host name or address of the peer. */
   readonly host?: string | undefined;
   /** TCP port of the peer, 1 to 65535. */
   readonly port: number;
-  /** IP address to bind to before connecting, no name; the system picks one by default. */
+  /** IP address to bind to before connecting; not a host name. Default: the system picks one. */
   readonly localAddress?: string | undefined;
-  /** Port to bind to before connecting; 0, the default, lets the system pick. */
+  /** Port to bind to before connecting. Default 0: the system picks one. */
   readonly localPort?: number | undefined;
-  /** Look the host name up for this family only: 4 for IPv4, 6 for IPv6. */
+  /** Look up the host name for this family only: 4 for IPv4, 6 for IPv6. */
   readonly family?: 4 | 6 | undefined;
 }
 
@@ -42,19 +42,19 @@ export const TARGET_NAMES: Names<TargetOptions> = { host: true, port: true, loca
 
 /** Where to listen (rdma_bind_addr, rdma_listen). */
 export interface BindOptions {
-  /** Address to bind to; every address, IPv4 and IPv6, by default. */
+  /** Address to bind to. Default: every address, IPv4 and IPv6. */
   readonly host?: string | undefined;
-  /** TCP port; 0, the default, picks a free one. */
+  /** TCP port. Default 0: the system picks a free one. */
   readonly port?: number | undefined;
-  /** TCP connections that the system may hold for us before they are taken, 1 to 65535; 511 by default. */
+  /** TCP connections that the system may queue before they are accepted, 1 to 65535. Default 511. */
   readonly backlog?: number | undefined;
-  /** With an IPv6 host: do not take IPv4 connections too. */
+  /** With an IPv6 host: do not accept IPv4 connections too. */
   readonly ipv6Only?: boolean | undefined;
   /**
-   * Share the port with other listeners of the same user that say the same (SO_REUSEPORT), of this process or of others: the system spreads
-   * connections over them by a hash of the addresses. With several engines in workers every engine listens, so that connections that come
-   * in are spread over threads too. From Node 22.12 on; ERR_NOT_SUPPORTED before, ERR_CONNECT on a system without it. Off by
-   * default, for a second program on the port is mostly a mistake, and then hears of it.
+   * Share the port with other listeners of the same user that also set this (SO_REUSEPORT), in this process or in others. The system spreads
+   * connections over them by a hash of the addresses. With several engines in workers every engine listens, so inbound connections are spread
+   * over threads too. Needs Node 22.12: ERR_NOT_SUPPORTED before, ERR_CONNECT on a system without it. Default false: a second program on the
+   * same port is mostly a mistake, and should get an error.
    */
   readonly reusePort?: boolean | undefined;
 }

@@ -9,9 +9,13 @@ class Crc32PackageEngine extends OrdinaryMemory implements Crc32cEngine {
   readonly name = 'crc-32';
 
   update(crc: number, bytes: Uint8Array, start: number, end: number): number {
+    return this.updateSigned(crc, bytes, start, end) >>> 0;
+  }
+
+  updateSigned(crc: number, bytes: Uint8Array, start: number, end: number): number {
     checkRange(bytes, start, end);
     // The package takes and returns finished values, but as signed numbers.
-    return crc32c.buf(bytes.subarray(start, end), crc) >>> 0;
+    return crc32c.buf(bytes.subarray(start, end), crc);
   }
 }
 

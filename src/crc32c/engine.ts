@@ -30,6 +30,9 @@ export interface Crc32cEngine {
    */
   update(crc: number, bytes: Uint8Array, start: number, end: number): number;
 
+  /** The same as a signed number, for what handles FPDUs: V8 makes an object of a number above 2^31, which every second CRC is. */
+  updateSigned(crc: number, bytes: Uint8Array, start: number, end: number): number;
+
   /**
    * Memory, zeroed, on which `update` runs in place: WebAssembly memory for the engines that have one (while that lasts, see
    * arena.ts), ordinary memory otherwise. Never detached, never moved. Memory that is not given back stays taken.
@@ -72,16 +75,21 @@ export function availableCrc32cEngines(): Crc32cEngineName[] {
 }
 
 /**
- * A new engine with memory of its own. 'auto', the default, is the fastest that this host can run. An unknown name
- * throws ERR_INVALID_ARGUMENT, one that this host cannot run ERR_NOT_SUPPORTED.
+ * A new engine with memory of its own, which has passed its test. 'auto', the default, is the fastest that this host can run. An unknown name
+ * throws ERR_INVALID_ARGUMENT, one that this host cannot run ERR_NOT_SUPPORTED, one that computes wrong values here ERR_INTERNAL.
  */
 export function createCrc32cEngine(name: Crc32cEngineName | 'auto' = 'auto'): Crc32cEngine {
-  if (checkCrc32cName('name', name) === 'auto') return firstGood(() => true);
+  if (checkCrc32cName('name', name) === 'auto') return firstGood();
   const maker = MAKERS.find((candidate) => candidate.name === name)!;
   if (!maker.supported()) {
     throw new IwarpError('ERR_NOT_SUPPORTED', `this host cannot run the CRC32c engine '${name}'`);
   }
-  return maker.create();
+  const engine = maker.create();
+  const fault = firstFault(engine);
+  if (fault !== undefined) {
+    throw new IwarpError('ERR_INTERNAL', `the CRC32c engine '${name}' computes wrong values here (${fault})`);
+  }
+  return engine;
 }
 
 /** The environment variable that names the default engine. */
@@ -89,13 +97,9 @@ const ENVIRONMENT_VARIABLE = 'IWARP_CRC32C';
 
 let defaultEngine: Crc32cEngine | undefined;
 
-/**
- * The engine of this thread, made and tested at the first call. The environment variable IWARP_CRC32C may name it;
- * a wrong name throws as createCrc32cEngine does, a named engine that fails its test throws ERR_INTERNAL. Unnamed, the fastest
- * engine that passes is taken.
- */
+/** The engine of this thread, made at the first call. The environment variable IWARP_CRC32C may name it. Throws as createCrc32cEngine does. */
 export function defaultCrc32cEngine(): Crc32cEngine {
-  defaultEngine ??= createDefault(environmentCrc32c());
+  defaultEngine ??= createCrc32cEngine(environmentCrc32c());
   return defaultEngine;
 }
 
@@ -104,21 +108,11 @@ export function environmentCrc32c(): Crc32cEngineName | 'auto' {
   return checkCrc32cName(ENVIRONMENT_VARIABLE, process.env[ENVIRONMENT_VARIABLE] || 'auto');
 }
 
-function createDefault(name: Crc32cEngineName | 'auto'): Crc32cEngine {
-  if (name === 'auto') return firstGood((engine) => firstFault(engine) === undefined);
-  const engine = createCrc32cEngine(name);
-  const fault = firstFault(engine);
-  if (fault !== undefined) {
-    throw new IwarpError('ERR_INTERNAL', `the CRC32c engine '${name}' computes wrong values here (${fault})`);
-  }
-  return engine;
-}
-
-function firstGood(accept: (engine: Crc32cEngine) => boolean): Crc32cEngine {
+function firstGood(): Crc32cEngine {
   for (const maker of MAKERS) {
     if (!maker.supported()) continue;
     const engine = tryCreate(maker);
-    if (engine !== undefined && accept(engine)) return engine;
+    if (engine !== undefined && firstFault(engine) === undefined) return engine;
   }
   throw new IwarpError('ERR_INTERNAL', 'no CRC32c engine works on this host');
 }

@@ -19,7 +19,7 @@ export class JsRuns implements RunKernel {
   }
 
   /** The runs begin at the far end of their place: then none is moved onto one that has not been moved yet. */
-  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): boolean {
+  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
     let next = to + runs * GAP;
     target.set(source.subarray(from, from + runs * RUN_OCTETS), next);
     for (let i = 0, at = to; i < runs; i++, at += RUN_SPACING, next += RUN_OCTETS) {
@@ -30,15 +30,12 @@ export class JsRuns implements RunKernel {
       target[at + 2] = value >>> 8;
       target[at + 3] = value;
     }
-    return true;
   }
 
-  /** `target` has room for the markers too, as the scratch areas have. */
-  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): boolean {
+  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
     target.set(source.subarray(from, from + runs * RUN_SPACING), to);
     for (let i = 0, next = to + GAP; i < runs; i++, next += RUN_SPACING) {
       target.copyWithin(to + i * RUN_OCTETS, next, next + RUN_OCTETS);
     }
-    return true;
   }
 }

@@ -29,7 +29,7 @@ const T14 = slice(14);
 const T15 = slice(15);
 
 /**
- * CRC32c of bytes[start..end), continuing the finished value `crc`. `view` covers the whole buffer of `bytes`. The range is
+ * CRC32c of bytes[start..end) as a signed number, continuing the finished value `crc`. `view` covers the whole buffer of `bytes`. The range is
  * the caller's to check. Every index below is masked to 255, hence the assertions on table reads.
  */
 export function crc32cByTables(crc: number, bytes: Uint8Array, start: number, end: number, view: DataView): number {
@@ -48,7 +48,7 @@ export function crc32cByTables(crc: number, bytes: Uint8Array, start: number, en
       T3[d & 255]! ^ T2[(d >>> 8) & 255]! ^ T1[(d >>> 16) & 255]! ^ T0[d >>> 24]!;
   }
   for (; at < limit; at++) register = T0[(register ^ view.getUint8(at)) & 255]! ^ (register >>> 8);
-  return ~register >>> 0;
+  return ~register;
 }
 
 /**
@@ -79,6 +79,10 @@ class JsEngine extends OrdinaryMemory implements Crc32cEngine {
   readonly #views = new ViewCache();
 
   update(crc: number, bytes: Uint8Array, start: number, end: number): number {
+    return this.updateSigned(crc, bytes, start, end) >>> 0;
+  }
+
+  updateSigned(crc: number, bytes: Uint8Array, start: number, end: number): number {
     checkRange(bytes, start, end);
     return crc32cByTables(crc, bytes, start, end, this.#views.of(bytes));
   }

@@ -17,7 +17,7 @@ const VECTOR = 16;
 /** Enough for one FPDU of any lawful length. */
 export const RUN_SCRATCH_OCTETS: number = 68 << 10;
 
-/** Run moving of an engine that has its own memory. Both methods return false, and do nothing, on memory of another kind. */
+/** Run moving, on any memory. Source and target do not overlap; there is room for `runs` of 512 octets where they go. */
 export interface RunKernel {
   /** Work areas for the duration of a call, shared by all users of the engine: one for spreading, one for collecting. */
   spreadScratch(): Uint8Array;
@@ -26,9 +26,9 @@ export interface RunKernel {
    * `runs` times (> 0): four octets with `pointer` big-endian in the last two, then the next 508 octets of `source`. `pointer` grows by
    * 512 each time.
    */
-  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): boolean;
+  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void;
   /** `runs` times (> 0): leave four octets of `source` out, take the 508 after them. */
-  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): boolean;
+  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void;
 }
 
 /** Add spread(to, from, runs, pointer) and collect(to, from, runs) to a module and export them. */

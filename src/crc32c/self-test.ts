@@ -1,5 +1,5 @@
 /**
- * The test an engine has to pass before it is used by default: known values, and agreement with a byte-wise CRC on lengths that
+ * The test an engine has to pass before it is used, in every thread: known values, and agreement with a byte-wise CRC on lengths that
  * enter every stage of every engine. The byte-wise values are computed once.
  */
 import type { Crc32cEngine } from './engine.ts';
@@ -32,6 +32,7 @@ export function firstFault(engine: Crc32cEngine): string | undefined {
 
 function faultIn(engine: Crc32cEngine, bytes: Uint8Array, values: readonly number[]): string | undefined {
   if (engine.update(0, bytes, 0, CHECK_INPUT.length) !== CHECK_VALUE) return 'check value';
+  if (engine.updateSigned(0, bytes, 0, CHECK_INPUT.length) !== (CHECK_VALUE | 0)) return 'signed check value';
   const wrong = LENGTHS.findIndex((length, index) => {
     // From a carried value, at an odd address.
     return engine.update(CHECK_VALUE, bytes, CHECK_INPUT.length, CHECK_INPUT.length + length) !== values[index];

@@ -80,12 +80,16 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
   }
 
   update(crc: number, bytes: Uint8Array, start: number, end: number): number {
+    return this.updateSigned(crc, bytes, start, end) >>> 0;
+  }
+
+  updateSigned(crc: number, bytes: Uint8Array, start: number, end: number): number {
     checkRange(bytes, start, end);
     if (bytes !== this.#recent) {
       if (bytes !== this.#previous) return this.#updateUnknown(crc, bytes, start, end);
       this.#remember(bytes, this.#previousAt);
     }
-    return ~this.#run(~crc, this.#recentAt + start, end - start) >>> 0;
+    return ~this.#run(~crc, this.#recentAt + start, end - start);
   }
 
   allocate(octets: number): Uint8Array {
@@ -122,22 +126,40 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
     return (this.#collectScratch ??= this.allocate(RUN_SCRATCH_OCTETS));
   }
 
-  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): boolean {
+  // Octets from elsewhere, 'data' events for instance, are copied to the place first, in one piece; the runs are then moved inside of it, each to where
+  // nothing stands that is still needed.
+
+  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
     checkRange(source, from, from + RUN_OCTETS * runs);
     checkRange(target, to, to + RUN_SPACING * runs);
-    const instance = this.#instanceOf(source);
-    if (instance === undefined || target.buffer !== source.buffer) return false;
-    instance.spread(target.byteOffset + to, source.byteOffset + from, runs, pointer);
-    return true;
+    const instance = this.#instanceOf(target);
+    if (instance === undefined) {
+      this.#ordinary.runs.spread(source, from, target, to, runs, pointer);
+      return;
+    }
+    let at = source.byteOffset + from;
+    if (source.buffer !== target.buffer) {
+      const farEnd = to + (RUN_SPACING - RUN_OCTETS) * runs;
+      target.set(source.subarray(from, from + RUN_OCTETS * runs), farEnd);
+      at = target.byteOffset + farEnd;
+    }
+    instance.spread(target.byteOffset + to, at, runs, pointer);
   }
 
-  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): boolean {
+  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
     checkRange(source, from, from + RUN_SPACING * runs);
-    checkRange(target, to, to + RUN_OCTETS * runs);
-    const instance = this.#instanceOf(source);
-    if (instance === undefined || target.buffer !== source.buffer) return false;
-    instance.collect(target.byteOffset + to, source.byteOffset + from, runs);
-    return true;
+    checkRange(target, to, to + RUN_SPACING * runs);
+    const instance = this.#instanceOf(target);
+    if (instance === undefined) {
+      this.#ordinary.runs.collect(source, from, target, to, runs);
+      return;
+    }
+    let at = source.byteOffset + from;
+    if (source.buffer !== target.buffer) {
+      target.set(source.subarray(from, from + RUN_SPACING * runs), to);
+      at = target.byteOffset + to;
+    }
+    instance.collect(target.byteOffset + to, at, runs);
   }
 
   #updateUnknown(crc: number, bytes: Uint8Array, start: number, end: number): number {
@@ -145,7 +167,7 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
     if (instance === undefined) return this.#updateForeign(crc, bytes, start, end);
     const { byteOffset } = bytes;
     if (instance === this.#instances[0]) this.#remember(bytes, byteOffset);
-    return ~instance.run(~crc, byteOffset + start, end - start) >>> 0;
+    return ~instance.run(~crc, byteOffset + start, end - start);
   }
 
   #remember(bytes: Uint8Array, at: number): void {
@@ -165,7 +187,7 @@ export class WasmEngine implements Crc32cEngine, RunKernel {
       window.set(bytes.subarray(at, next));
       register = this.#run(register, window.byteOffset, next - at);
     }
-    return ~register >>> 0;
+    return ~register;
   }
 
   #instanceOf(bytes: Uint8Array): Instance | undefined {

@@ -11,15 +11,15 @@ import { addWraps, distance } from '../base/u64.ts';
 
 /** Access rights, with libibverbs' values. Local read is always granted. */
 export const ACCESS = {
-  /** Receives and Reads may write here. */
+  /** Receives and the responses of our Reads may write here. */
   LOCAL_WRITE: 1,
   /** The peer may write; needs LOCAL_WRITE. */
   REMOTE_WRITE: 2,
   /** The peer may read. */
   REMOTE_READ: 4,
-  /** The peer may do atomics; needs LOCAL_WRITE. */
+  /** The peer may use atomics; needs LOCAL_WRITE. */
   REMOTE_ATOMIC: 8,
-  /** Windows may be bound. */
+  /** Memory windows may be bound to the region. */
   MW_BIND: 16,
 } as const;
 const ALL_ACCESS = 31;

@@ -14,7 +14,7 @@ export const DDP_CONTROL = {
   TAGGED: 0x80,
   /** L: the last segment of its message. */
   LAST: 0x40,
-  /** Sent as zero, not looked at. */
+  /** Sent as zero, ignored on receipt. */
   RESERVED: 0x3c,
   /** DV: 1, or 0 in the RDMA Consortium mode. */
   VERSION: 0x03,
@@ -90,19 +90,19 @@ export function putUntaggedHeader(
 }
 
 /**
- * One received segment, decoded. A single object is filled again for every segment; which fields mean something depends on `tagged`.
+ * One received segment, decoded. A single object is filled again for every segment; which fields have a meaning depends on `tagged`.
  * The octets are borrowed.
  */
 export interface Segment {
-  /** Where the segment lies. */
+  /** Memory that holds the segment. */
   bytes: Uint8Array;
-  /** The same octets. */
+  /** A view of the same memory. */
   readonly view: DataView;
   /** Index in `bytes` of the first octet of the DDP header. */
   start: number;
   /** Octets of the whole segment, header and payload. */
   length: number;
-  /** T: which of the fields below were filled. */
+  /** T: the segment is tagged. It decides which of the fields below are filled. */
   tagged: boolean;
   /** L: the last segment of its message. */
   last: boolean;

@@ -60,7 +60,7 @@ export function decodeStartup(raw: Uint8Array, kind: 'request' | 'reply', direct
     privateData: enhanced === null ? data : data.subarray(ENHANCED_OCTETS),
   };
   judgeFrame(frame, flags, pdLength, raw.length, problems);
-  if (enhanced !== null) judgeEnhanced(enhanced, kind, problems);
+  if (enhanced !== null) judgeEnhanced(enhanced, kind === 'reply' && !frame.reject, problems);
   return {
     kind: 'startup', opcode: kind === 'request' ? 'MPA Request' : 'MPA Reply', direction, time, octets: raw.length, frame, flags,
     pdLength, raw, problems,
@@ -81,10 +81,11 @@ function judgeFrame(frame: StartupFrame, flags: number, pdLength: number, octets
   }
 }
 
-function judgeEnhanced(data: EnhancedData, kind: 'request' | 'reply', problems: Problem[]): void {
+/** A rejecting Reply need name no RTR kind: none will be sent. */
+function judgeEnhanced(data: EnhancedData, accepts: boolean, problems: Problem[]): void {
   const anyKind = data.rtrSend || data.rtrWrite || data.rtrRead;
   if (!data.peerToPeer && anyKind) problems.push(problem('ENH-030', 'A is 0, but B, C or D is set'));
-  if (kind === 'reply' && data.peerToPeer && !anyKind) problems.push(problem('ENH-033', 'A is set, but no RTR kind'));
+  if (accepts && data.peerToPeer && !anyKind) problems.push(problem('ENH-033', 'A is set, but no RTR kind'));
 }
 
 /** Rules between a Request and its Reply (RFC 6581 9 and 10); the problems belong to the Reply. */

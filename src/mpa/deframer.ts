@@ -189,8 +189,8 @@ export abstract class Deframer {
   /** MPA-070: the CRC field follows `bytes[from..to)`, least significant octet first. With CRC off its content is not looked at (MPA-055). */
   protected crcWrong(bytes: Uint8Array, from: number, to: number): boolean {
     if (this.crc === null) return false;
-    const field = (bytes[to]! | (bytes[to + 1]! << 8) | (bytes[to + 2]! << 16) | (bytes[to + 3]! << 24)) >>> 0;
-    return this.crc.update(0, bytes, from, to) !== field;
+    const field = bytes[to]! | (bytes[to + 1]! << 8) | (bytes[to + 2]! << 16) | (bytes[to + 3]! << 24);
+    return this.crc.updateSigned(0, bytes, from, to) !== field;
   }
 }
 
@@ -252,7 +252,8 @@ class MarkerDeframer extends Deframer {
         if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;
         // The run after a marker that stands in front of ULPDU_Length begins with it; only whole runs go together.
         const runs = Math.floor((end - from) / MARKER_SPACING);
-        if (runs > 1 && this.#runs?.collect(bytes, from, gathered, taken, runs) === true) {
+        if (runs > 1 && this.#runs !== null) {
+          this.#runs.collect(bytes, from, gathered, taken, runs);
           if (markersWrong(bytes, from + MARKER_SPACING, runs - 1, lengthField)) return TERM.MPA_MARKER;
           taken += runs * MARKER_RUN;
           from += runs * MARKER_SPACING;

@@ -82,8 +82,8 @@ export abstract class Framer {
 
   /** The CRC field after the covered octets, least significant octet first (MPA-069); zero where CRC is off (MPA-057). */
   protected seal(stage: Stage, from: number, to: number): void {
-    const value = this.crc === null ? 0 : this.crc.update(0, stage.bytes, from, to);
-    stage.view.setUint32(to, value, true);
+    const value = this.crc === null ? 0 : this.crc.updateSigned(0, stage.bytes, from, to);
+    stage.view.setInt32(to, value, true);
     stage.end = to + CRC_OCTETS;
   }
 }
@@ -177,7 +177,8 @@ class MarkerFramer extends Framer {
       const phase = markerPhase(position);
       if (phase === 0) {
         const runs = Math.floor((body - taken) / MARKER_RUN);
-        if (runs > 0 && this.#runs?.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField) === true) {
+        if (runs > 0 && this.#runs !== null) {
+          this.#runs.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField);
           taken += runs * MARKER_RUN;
           out += runs * MARKER_SPACING;
           position += runs * MARKER_SPACING;

@@ -1,6 +1,6 @@
 /**
- * What one connection asks for and grants during start-up, and what start-up settled.
- * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first; what real peers need (protocol-notes 3) is the reason of each default.
+ * What one connection asks for and grants during start-up, and what start-up negotiated.
+ * Read RFC 5044 7.1 and RFC 6581 4.4, 9 first. The reason of each default is what real peers need (protocol-notes 3).
  */
 import { checkBoolean, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { DEPTH_NOT_NEGOTIATED, ENHANCED_OCTETS, LEGACY_DEPTHS_OCTETS, MAX_PRIVATE_DATA } from './wire.ts';
@@ -16,46 +16,46 @@ export type CrcPolicy = 'required' | 'preferred' | 'off';
 export interface ConnectionPolicy {
   /**
    * Initiator: the revision of the Request; 2 sends the enhanced format. Responder: the highest revision accepted. 0 turns on the
-   * permissive RDMA Consortium mode of RFC 5044 appendix C: a Rev 0 peer is answered in kind, with markers, CRC and DDP/RDMAP version 0.
+   * permissive RDMA Consortium mode of RFC 5044 appendix C: a Rev 0 peer gets a Rev 0 Reply, with markers, CRC and DDP/RDMAP version 0.
    */
   readonly mpaRevision: 0 | 1 | 2;
   /** Ask the peer for markers (our M bit). Markers the peer asks for are always granted (MPA-060). */
   readonly markers: boolean;
   /**
-   * `required` and `preferred` both send C=1, which by MPA-054 turns CRC on in both directions. `off` sends C=0 and still obeys a peer's
-   * C=1. They part where a peer rejects C=1: only `preferred` lets a caller's fall-back try again without.
+   * `required` and `preferred` both send C=1, which turns CRC on in both directions (MPA-054). `off` sends C=0 and still obeys a peer's
+   * C=1. `preferred` differs from `required` only for a caller that tries again after a peer has rejected C=1: only `preferred` lets it try without CRC.
    */
   readonly crc: CrcPolicy;
-  /** Initiator: ask for the peer-to-peer model (A=1), so that an RTR message opens the responder's direction at once. */
+  /** Initiator: ask for the peer-to-peer model (A=1): an RTR message then lets the responder send at once. */
   readonly peerToPeer: boolean;
-  /** RTR kinds the initiator offers, first choice first. */
+  /** RTR kinds that the initiator offers, in order of preference. */
   readonly rtrOffered: readonly RtrKind[];
-  /** RTR kinds the responder grants, first choice first; exactly one is put in the Reply (ENH-037). */
+  /** RTR kinds that the responder accepts, in order of preference. Exactly one is set in the Reply (ENH-037). */
   readonly rtrAccepted: readonly RtrKind[];
-  /** Inbound read depth: Read and Atomic Requests we serve at once. */
+  /** Inbound read depth: Read and Atomic Requests that we serve at a time. */
   readonly ird: number;
-  /** Outbound read depth: Read and Atomic Requests we keep outstanding. */
+  /** Outbound read depth: Read and Atomic Requests that we may have outstanding. */
   readonly ord: number;
-  /** Up to where IRD may be raised because the peer asks for more. A depth that a program gives, or a queue pair was made for, is not raised. */
+  /** Limit up to which IRD may be raised because the peer asks for more. A depth that the program or the queue pair sets is not raised. */
   readonly maxIrd: number;
-  /** False sends 0x3FFF in both depths: they are then settled elsewhere (ENH-024..027). */
+  /** False sends 0x3FFF for both depths, which means that they are agreed on elsewhere (ENH-024..027). */
   readonly negotiateDepths: boolean;
   /**
-   * On revision 1 put IRD and ORD as two u32 in front of the private data, both ways, as SMB Direct does (MS-SMBD); what the peer's header
-   * says then bounds ours. Reading one is no obligation: a peer that has sent none is worked with all the same.
+   * On revision 1 put IRD and ORD, each a u32, before the private data, in both directions, as SMB Direct does (MS-SMBD). The peer's header
+   * then bounds our depths. A peer that sends no such header is accepted too.
    */
   readonly legacyDepths: boolean;
-  /** Responder: refuse a Request whose IRD is below this, naming the number in the Reply (ENH-019). 0 asks for nothing. */
+  /** Responder: reject a Request whose IRD is below this, and name the number in the Reply (ENH-019). 0: accept any. */
   readonly requiredOrd: number;
-  /** TCP segment payload that one FPDU must fit (EMSS), or `auto`: what the interface's MTU leaves where the
+  /** TCP segment payload that one FPDU must fit (EMSS), or `auto`: what the interface's MTU leaves if the
    * system tells it, else what 1500 octets leave; nearly 64 KiB over loopback.
    */
   readonly emss: number | 'auto';
-  /** `strict`: as responder send nothing before an FPDU has been received (MPA-028). `relaxed`: send at once, as some stock tools expect. */
+  /** `strict`: as responder, send nothing before an FPDU has been received (MPA-028). `relaxed`: send at once, as some stock tools expect. */
   readonly responder: 'strict' | 'relaxed';
   /**
-   * Relaxed responder: how long to hold the first FPDU after the Reply, ms. Linux siw takes octets that arrive together with the
-   * Reply for a protocol error.
+   * Relaxed responder: how long to hold the first FPDU after the Reply, ms. Linux siw treats octets that arrive together with the
+   * Reply as a protocol error.
    */
   readonly responderDelay: number;
   /** Initiator: how long to wait for the whole Reply, ms (MPA-008). */
@@ -63,23 +63,23 @@ export interface ConnectionPolicy {
   /** Responder: how long to wait for the whole Request, ms (MPA-007, MPA-008). */
   readonly requestTimeout: number;
   /**
-   * How long the end of a connection may stand still before it is reset, ms (VERBS-045). While posted work or responses are left, it begins
-   * anew with each write that the system has taken whole (256 KiB at the most), and with what comes in for our own Reads: a close waits for
-   * work that goes on (DDP-059). In all the end may take this time once, and once more for each Read or Atomic of either side and each 64 KiB
-   * that were left when it began, so that a peer which only trickles does not hold the connection for ever. What the system's own
-   * buffers hold after the last write has this time once.
+   * How long the close of a connection may make no progress before it is reset, ms (VERBS-045). While posted work or responses are left, each write that
+   * the system has taken whole (256 KiB at most) is progress, and so is what arrives for our own Reads: a close waits for work that goes on
+   * (DDP-059). In all, the close may take this time once, and once more for each Read or Atomic of either side and each 64 KiB that were left when it
+   * began, so that a peer which only trickles does not hold the connection for ever. Octets that are left in the system's own buffers after the last
+   * write have this time once.
    */
   readonly closeTimeout: number;
   /**
-   * Initiator: after this many ms without any octet after our first FPDU send one zero-length RDMA Write, which wakes a Linux siw
-   * responder that missed the first FPDUs. 0 never does.
+   * Initiator: if no octet has arrived this many ms after our first FPDU, send one zero-length RDMA Write. It wakes a Linux siw
+   * responder that missed the first FPDUs. 0: never.
    */
   readonly silentPeerNudge: number;
-  /** Let an untagged message go between segments of a long Read Response. Off keeps messages whole, one after the other. */
+  /** Let an untagged message be sent between two segments of a long Read Response. With false each message is sent whole. */
   readonly interleave: boolean;
 }
 
-/** Defaults that connect to Linux siw and to hardware unaided. */
+/** Defaults, with which Linux siw and hardware can be reached without further settings. */
 export const DEFAULT_POLICY: ConnectionPolicy = {
   mpaRevision: 2,
   markers: false,
@@ -111,7 +111,7 @@ const EMSS_MAX = 65_535;
 const TIMEOUT_MAX = 3_600_000;
 
 /**
- * Complete and check a partial policy. Unknown names and wrong values throw ERR_INVALID_ARGUMENT, with what the policy is `called`.
+ * Check a partial policy and fill in the rest. Unknown names and wrong values throw ERR_INVALID_ARGUMENT, with `called` as the name of the policy.
  *
  * @example
  * const policy = resolvePolicy({ crc: 'required', ord: 4 });
@@ -144,7 +144,7 @@ export function resolvePolicy(
   return p;
 }
 
-/** Revision of the Request that this policy makes. ENH-007: where nothing of the enhancement is wanted, the Request is a plain one. */
+/** Revision of the Request for this policy. If the policy wants nothing that only the enhanced format has, the Request is a plain one (ENH-007). */
 export function requestRevision(policy: ConnectionPolicy): 0 | 1 | 2 {
   const plain = !policy.peerToPeer && !policy.negotiateDepths;
   return policy.mpaRevision === 2 && plain ? 1 : policy.mpaRevision;
@@ -164,29 +164,29 @@ function checkRtr(name: string, kinds: unknown): void {
   for (const kind of kinds) checkOneOf(name, kind as string, RTR_KINDS);
 }
 
-/** What start-up settled; fixed for the life of the connection, but for ORD, which a user may lower. */
+/** What start-up negotiated. It does not change while the connection lives, except ORD, which a program may lower. */
 export interface Negotiated {
-  /** Which side of the start-up we were; the initiator speaks first. */
+  /** Our side of the start-up; the initiator speaks first. */
   readonly role: 'initiator' | 'responder';
   /** MPA revision in force: that of the responder's Reply. */
   readonly revision: number;
   /** Both frames had the enhanced format (RFC 6581). */
   readonly enhanced: boolean;
-  /** CRC is generated and checked, in both directions (MPA-054). */
+  /** CRC is generated and checked in both directions (MPA-054). */
   readonly crc: boolean;
-  /** We put markers into what we send, because the peer asked. */
+  /** We put markers into what we send, because the peer asked for them. */
   readonly sendMarkers: boolean;
-  /** We asked for markers and the peer puts them. */
+  /** The peer puts markers into what it sends, because we asked for them. */
   readonly receiveMarkers: boolean;
-  /** Reads and atomics of the peer that we serve at a time. */
+  /** Reads and atomics of the peer that we serve at a time (IRD). */
   readonly ird: number;
-  /** Reads and atomics that we keep outstanding at the peer. */
+  /** Reads and atomics that we may have outstanding at the peer (ORD). */
   readonly ord: number;
-  /** The peer's own numbers as they stood in its frame (ENH-023); undefined without the enhanced format. */
+  /** The peer's inbound read depth, as in its frame (ENH-023); undefined without the enhanced format. */
   readonly peerIrd: number | undefined;
-  /** The peer's outbound read depth, from its frame. */
+  /** The peer's outbound read depth, as in its frame. */
   readonly peerOrd: number | undefined;
-  /** The RTR message that opens the responder's direction; null in the client-server model. */
+  /** The RTR message that lets the responder send; null in the client-server model. */
   readonly rtr: RtrKind | null;
   /** DDP and RDMAP version on this connection (MPA-092): 0 only in the RDMA Consortium mode. */
   readonly ddpVersion: 0 | 1;

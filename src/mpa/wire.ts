@@ -8,9 +8,9 @@
 export const STARTUP_HEADER_OCTETS = 20;
 /** Largest private data, the four enhanced octets included (RFC 5044 7.1.1). */
 export const MAX_PRIVATE_DATA = 512;
-/** Octets of the enhanced connection data in front of the private data when S=1 (RFC 6581 9). */
+/** Octets of the enhanced connection data that precede the private data when S=1 (RFC 6581 9). */
 export const ENHANCED_OCTETS = 4;
-/** Octets of the IRD and ORD header that SMB Direct puts in front of the private data on revision 1 (MS-SMBD 6.1). */
+/** Octets of the IRD and ORD header that SMB Direct puts before the private data on revision 1 (MS-SMBD 6.1). */
 export const LEGACY_DEPTHS_OCTETS = 8;
 /** Octets of the largest start-up frame. */
 export const MAX_STARTUP_FRAME: number = STARTUP_HEADER_OCTETS + MAX_PRIVATE_DATA;
@@ -30,9 +30,9 @@ export const STARTUP_PD_LENGTH_OFFSET = 18;
 
 /** Flag masks of octet 16 (RFC 5044 7.1.1; S from RFC 6581 6). */
 export const STARTUP_FLAG = {
-  /** M: whoever sends this wants markers in what it receives. */
+  /** M: the sender of the frame wants markers in what it receives. */
   MARKERS: 0x80,
-  /** C: CRC is wanted; one side is enough to turn it on. */
+  /** C: the sender of the frame wants CRC. One side is enough to turn it on. */
   CRC: 0x40,
   /** R: the connection is rejected; only in a Reply. */
   REJECT: 0x20,
@@ -42,7 +42,7 @@ export const STARTUP_FLAG = {
 
 /** IRD and ORD are 14 bits; all ones means "not negotiated here" (RFC 6581 9.1). */
 export const DEPTH_MASK = 0x3fff;
-/** The depth is settled elsewhere (ENH-024). */
+/** The depth is not negotiated in start-up (ENH-024). */
 export const DEPTH_NOT_NEGOTIATED = 0x3fff;
 const HIGH_BIT = 0x8000;
 const SECOND_BIT = 0x4000;
@@ -63,7 +63,7 @@ export interface EnhancedData {
   readonly ord: number;
 }
 
-/** IRD and ORD as SMB Direct tells them on revision 1. */
+/** IRD and ORD in the form of SMB Direct, for revision 1. */
 export interface LegacyDepths {
   /** Reads that the sender of the header serves at a time: u32. */
   readonly ird: number;
@@ -73,7 +73,7 @@ export interface LegacyDepths {
 
 /** A decoded start-up frame. `privateData` is the ULP's part only, after the enhanced octets. */
 export interface StartupFrame {
-  /** Which key it begins with. */
+  /** Request or Reply, by its key. */
   readonly kind: 'request' | 'reply';
   /** M. */
   readonly markers: boolean;
@@ -85,9 +85,9 @@ export interface StartupFrame {
   readonly revision: number;
   /** The four enhanced octets with S=1, else null. */
   readonly enhanced: EnhancedData | null;
-  /** Octets for the program on the other side, at most {@link MAX_PRIVATE_DATA} with what stands in front of them. */
+  /** Private data of the ULP; with the octets that precede it at most {@link MAX_PRIVATE_DATA}. */
   readonly privateData: Uint8Array;
-  /** The header in front of the private data, where both sides' programs agree that there is one. */
+  /** The SMB Direct header before the private data, if both sides use one. */
   readonly legacyDepths?: LegacyDepths;
 }
 
@@ -147,7 +147,7 @@ export function startupPdLength(bytes: Uint8Array, at: number): number {
 
 // ---------------------------------------------------------------------------------------------------------------- FPDU
 
-/** Octets of ULPDU_Length in front of the ULPDU. */
+/** Octets of the ULPDU_Length field, which precedes the ULPDU. */
 export const ULPDU_LENGTH_OCTETS = 2;
 /** Octets of the CRC32c after the PAD, least significant octet first (MPA-069). */
 export const CRC_OCTETS = 4;
@@ -167,7 +167,7 @@ export const MARKER_RUN: number = MARKER_SPACING - MARKER_OCTETS;
 /** The low two bits of FPDUPTR are sent as zero and taken as zero (MPA-100, MPA-101). */
 export const FPDUPTR_MASK = 0xfffc;
 
-/** Most octets of PAD: an FPDU ends on a multiple of 4. */
+/** Largest PAD: an FPDU ends on a multiple of 4. */
 export const MAX_PAD_OCTETS = 3;
 
 /**
@@ -180,7 +180,7 @@ export function padOctets(ulpduLength: number): number {
   return -(ULPDU_LENGTH_OCTETS + ulpduLength) & 3;
 }
 
-/** Octets of ULPDU_Length, ULPDU and PAD: what lies before the CRC field, markers aside. Always a multiple of 4. */
+/** Octets of ULPDU_Length, ULPDU and PAD, which is everything before the CRC field but markers. Always a multiple of 4. */
 export function fpduBodyOctets(ulpduLength: number): number {
   return ULPDU_LENGTH_OCTETS + ulpduLength + padOctets(ulpduLength);
 }
@@ -190,15 +190,15 @@ export function fpduOctets(ulpduLength: number): number {
   return fpduBodyOctets(ulpduLength) + CRC_OCTETS;
 }
 
-/** Octets from the last marker's place to stream position `position`; 0 where a marker stands. */
+/** Octets from the last marker to stream position `position`; 0 at a marker. */
 export function markerPhase(position: number): number {
   // By bits: a remainder of a position beyond 2^31 is slow.
   return position & (MARKER_SPACING - 1);
 }
 
 /**
- * Markers that fall into `octets` (a multiple of 4) of FPDU data sent from stream position `position`, the one directly in front
- * included when the position is on a marker.
+ * Number of markers in `octets` (a multiple of 4) of FPDU data sent from stream position `position`. If the position is that of a marker, it is
+ * included.
  */
 export function markersWithin(position: number, octets: number): number {
   const phase = markerPhase(position);
@@ -225,7 +225,7 @@ export function maxFpduOctetsWithMarkers(ulpduLength: number): number {
   return octets + MARKER_OCTETS * (1 + Math.ceil(octets / MARKER_RUN));
 }
 
-/** Two u32, big-endian, in front of `privateData`. */
+/** Put both depths, each a big-endian u32, before `privateData`. */
 export function putLegacyDepths(depths: LegacyDepths, privateData: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(LEGACY_DEPTHS_OCTETS + privateData.length);
   const view = new DataView(bytes.buffer);
@@ -236,8 +236,8 @@ export function putLegacyDepths(depths: LegacyDepths, privateData: Uint8Array): 
 }
 
 /**
- * Take the header off, or null if there is none: both depths are positive and below 0x3FFF. Some drivers are known to write it
- * little-endian; the range tells which it is.
+ * Separate the header from the private data. Null if there is none: in a header both depths are positive and below 0x3FFF. Some drivers are known to
+ * write it little-endian; the range tells the byte order.
  */
 export function takeLegacyDepths(privateData: Uint8Array): { readonly depths: LegacyDepths; readonly privateData: Uint8Array } | null {
   if (privateData.length < LEGACY_DEPTHS_OCTETS) return null;

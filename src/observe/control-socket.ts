@@ -1,8 +1,7 @@
 /**
- * The control socket: lets `iwarp stat` and `iwarp devinfo` look into a running process. A process that wants to be looked into serves a
- * local socket in a folder that nobody but its user can enter; whoever connects is told the state as one JSON text, and nothing else can be
- * asked for or changed. Off unless the program calls {@link serveControl} or its environment has `IWARP_CONTROL=1` when its first device is
- * opened. Whatever goes wrong here costs the program nothing but the look.
+ * The control socket: lets `iwarp stat` and `iwarp devinfo` look into a running process. The process serves a local socket in a folder that only
+ * its user can enter. A client that connects gets the state as one JSON text; it cannot ask for or change anything else. Off unless the program
+ * calls {@link serveControl} or its environment has `IWARP_CONTROL=1` when its first device is opened. A failure here never harms the program.
  */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -22,9 +21,9 @@ const MAX_ANSWER_OCTETS = 256 * 1024 * 1024;
 /** Processes of one number that share a folder: containers. More of them than this is somebody's mistake. */
 const MAX_NAMESAKES = 16;
 
-/** A control socket that is open. */
+/** An open control socket. */
 export interface ControlServer {
-  /** The socket's path: a folder of the user, named after the process id. */
+  /** Path of the socket: in a folder of the user, named after the process id. */
   readonly path: string;
   /** Stop serving and remove the socket. */
   close(): Promise<void>;
@@ -33,10 +32,10 @@ export interface ControlServer {
 let serving: Promise<ControlServer> | null = null;
 
 /**
- * Serve the control socket of this process; it does not keep the process alive. Calling again gives the same one.
+ * Serve the control socket of this process. It does not keep the process alive. Another call returns the same one.
  *
- * Rejects with ERR_NOT_SUPPORTED where the system has no sockets that only one user can open, ERR_ACCESS if the folder for it cannot be
- * made, belongs to others, or is open to others, ERR_CONNECT if the socket cannot be had.
+ * Rejects with ERR_NOT_SUPPORTED where the system has no sockets that only one user can open, ERR_ACCESS if the folder cannot be
+ * made, belongs to another user, or is open to others, ERR_CONNECT if the socket cannot be bound.
  *
  * @example
  * const control = await serveControl(); // now `npx iwarp stat` shows this process

@@ -1,6 +1,6 @@
 /**
- * What happens to connections and devices, on `node:diagnostics_channel`, named `iwarp:<object>:<event>`. Nobody subscribed: one comparison
- * an event, of which a connection has less than a dozen in its life.
+ * Events of connections and devices on `node:diagnostics_channel`, named `iwarp:<object>:<event>`. Without a subscriber an event costs one
+ * comparison, and a connection has less than a dozen events in its life.
  */
 import { channel, type Channel } from 'node:diagnostics_channel';
 import { trace, type Transition } from '../base/fsm.ts';
@@ -13,7 +13,7 @@ import { guarded } from './taps.ts';
 
 /** Message on the channels `iwarp:connection:*`; the last part of the name is `event.type`. */
 export interface ConnectionDiagnostics {
-  /** The connection, as the connection manager knows it. */
+  /** The connection, as in `iwarp/cm`. */
   readonly connection: CmConnection;
   /** What happened to it. */
   readonly event: CmEvent;
@@ -43,7 +43,7 @@ const named = (object: string, events: readonly string[]): ReadonlyMap<string, C
 const connectionChannels = named('connection', CONNECTION_EVENTS);
 const deviceChannels = named('device', DEVICE_EVENTS);
 
-/** Names of all channels, to subscribe to. */
+/** Names of all channels. */
 export const DIAGNOSTICS_CHANNELS: readonly string[] = [
   ...CONNECTION_EVENTS.map((event) => `iwarp:connection:${event}`),
   ...DEVICE_EVENTS.map((event) => `iwarp:device:${event}`),
@@ -64,8 +64,8 @@ export function publishDevice(device: Device, event: AsyncEvent): void {
 const listeners = new Set<(transition: Transition) => void>();
 
 /**
- * See every step of every state machine of the process: start-up, stream, queue pair. Call the result to stop. The listener runs in the
- * middle of protocol work: it must not call into the stack. What it throws is thrown at the process.
+ * Call `listener` for every step of every state machine of the process: start-up, stream, queue pair. Call the returned function to stop. The
+ * listener runs in the middle of protocol work and must not call into the stack. What it throws is an uncaught exception.
  *
  * @throws ERR_INVALID_ARGUMENT
  *

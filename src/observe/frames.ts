@@ -1,4 +1,4 @@
-/** Frames as they cross: decoded line by line, or written to a capture file. For debugging; off, it costs nothing (`taps.ts`). */
+/** Frames as they are sent and received: decoded line by line, or written to a capture file. For debugging; while off, it costs nothing (`taps.ts`). */
 import { checkFunction, IwarpError, show } from '../base/errors.ts';
 import { ConnectionDecoder } from '../inspect/connection-decoder.ts';
 import { renderLine } from '../inspect/text.ts';
@@ -10,13 +10,13 @@ import { guarded, tapConnections } from './taps.ts';
 
 /** One start-up frame, FPDU, or remark about the octets of a connection. */
 export interface TracedFrame {
-  /** Number of the connection, counted from 1 since the trace began. */
+  /** Number of the connection, from 1, counted since the trace began. */
   readonly connection: number;
   /** Our end. */
   readonly localAddress: PortAddress;
   /** The peer's end. */
   readonly remoteAddress: PortAddress;
-  /** Seen from our end. */
+  /** `in` is received here, `out` is sent from here. */
   readonly direction: 'in' | 'out';
   /** Milliseconds since 1970. */
   readonly time: number;
@@ -25,10 +25,11 @@ export interface TracedFrame {
 }
 
 /**
- * See every frame of every connection that begins from now on, decoded, with a word on each rule that one breaks. Call the result to stop.
+ * Call `listener` for every frame of every connection that begins from now on, decoded, with a remark on each rule that it breaks. Call the
+ * returned function to stop.
  *
- * The listener runs in the middle of protocol work: it must not call into the stack. What it throws is thrown at the process. Connections that
- * are worked off in another thread (`engine`) are not seen.
+ * The listener runs in the middle of protocol work and must not call into the stack. What it throws is an uncaught exception. Connections whose
+ * streams run in another thread (`engine`) are not seen.
  *
  * @throws ERR_INVALID_ARGUMENT
  *
@@ -50,16 +51,16 @@ export function traceFrames(listener: (frame: TracedFrame) => void): () => void 
 
 /** A capture file that is being written. */
 export interface Capture {
-  /** Where it is. */
+  /** Path of the file. */
   readonly path: string;
   /** Stop, and close the file. */
   close(): void;
 }
 
 /**
- * Write every connection that begins from now on into a pcap file, with TCP/IP headers made up around the octets: for Wireshark, tshark and
- * `iwarp dissect`. A connection of which both ends are in this process is written once. Writes are synchronous: what happened before a crash
- * is in the file. A disk that takes no more ends the capture with a warning, not the program.
+ * Write every connection that begins from now on into a pcap file, with made-up TCP/IP headers around the octets: for Wireshark, tshark and
+ * `iwarp dissect`. A connection with both ends in this process is written once. Writes are synchronous: what happened before a crash
+ * is in the file. If the file cannot be written any more (disk full), the capture ends with a warning, and the program goes on.
  *
  * @throws ERR_INVALID_ARGUMENT, ERR_ACCESS if the file cannot be written
  *

@@ -18,8 +18,8 @@ import type { Stage } from '../mpa/stage.ts';
 import { putAtomicRequest, putAtomicResponse, putReadRequest } from './bodies.ts';
 import { READ_FAULT_CODES } from './faults.ts';
 import { gather, octetsBefore, pieceWith } from './gather.ts';
+import { MessageWriter } from './message-writer.ts';
 import type { InboundRequest, Requests } from './reads.ts';
-import { SegmentWriter } from './segment-writer.ts';
 import { LEND_FROM, LENT_WRITE_OCTETS } from './stages.ts';
 import type { StreamEndpoint } from './stream-types.ts';
 import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
@@ -53,7 +53,7 @@ type SenderFault = TerminateInfo | null;
 /** A Read or an Atomic: what a response answers, ORD bounds and a fence waits for. */
 const isRequest = ({ kind }: SendWqe): boolean => kind === WORK.READ || kind === WORK.ATOMIC;
 
-export class Sender extends SegmentWriter {
+export class Sender extends MessageWriter {
   readonly #endpoint: SenderEndpoint;
   readonly #mulpdu: number;
   readonly #interleave: boolean;
@@ -297,9 +297,9 @@ export class Sender extends SegmentWriter {
     let at: number;
     if (tagged) {
       const toHi = addHi(wqe.toHi, wqe.toLo, sent);
-      at = this.beginTagged(stage, wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, sent), payload);
+      at = this.beginTagged(stage, this.control | wqe.wireOpcode, last, wqe.stag, toHi, addLo(wqe.toLo, sent), payload);
     } else {
-      at = this.beginUntagged(stage, wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, sent, payload);
+      at = this.beginUntagged(stage, this.control | wqe.wireOpcode, last, wqe.stag, QN.SEND, wqe.msn, sent, payload);
     }
     if (piece >= 0) {
       framer.openLent(stage, header, header + payload);
@@ -393,7 +393,7 @@ export class Sender extends SegmentWriter {
     const last = payload === left;
     const sinkHi = addHi(request.sinkHi, request.sinkLo, request.sent);
     const sinkLo = addLo(request.sinkLo, request.sent);
-    const at = this.beginTagged(stage, OPCODE.READ_RESPONSE, last, request.sinkStag, sinkHi, sinkLo, payload);
+    const at = this.beginTagged(stage, this.control | OPCODE.READ_RESPONSE, last, request.sinkStag, sinkHi, sinkLo, payload);
     if (payload > 0) copyOctets(stags.entry!, stags.offset, framer, at, payload);
     framer.finish(stage, TAGGED_HEADER_OCTETS + payload);
     request.sent += payload;

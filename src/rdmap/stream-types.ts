@@ -92,7 +92,7 @@ export interface Transmission {
 /** What the driver has to do with the port besides writing. */
 export type PortAction = 'none' | 'end' | 'reset';
 
-/** Messages of one direction, by kind. Reads and atomics are counted by their requests; a message counts with its last segment. */
+/** Messages of one direction, by kind. A message counts with its last segment, an atomic with its request. */
 export interface MessageCounters {
   /** Sends of all four kinds. */
   sends: number;
@@ -106,23 +106,23 @@ export interface MessageCounters {
   immediates: number;
   /** Atomic Requests. */
   atomics: number;
-  /** Terminates: one at the most. */
+  /** Terminates; at most one. */
   terminates: number;
 }
 
-/** Counts since the stream began. */
+/** Counters since the stream began. */
 export interface StreamCounters {
-  /** FPDUs taken in with a good CRC. */
+  /** FPDUs received with a good CRC. */
   fpdusIn: number;
   /** FPDUs handed to TCP. */
   fpdusOut: number;
-  /** Octets of messages: neither headers nor markers nor CRC. */
+  /** Payload octets of messages received, without headers, markers and CRC. */
   payloadIn: number;
-  /** The same for what we sent. */
+  /** Payload octets of messages sent. */
   payloadOut: number;
-  /** Octets of TCP, start-up frames included. */
+  /** Octets received from TCP, start-up frames included. */
   octetsIn: number;
-  /** The same for what we sent. */
+  /** Octets sent to TCP, start-up frames included. */
   octetsOut: number;
   /** Messages received. */
   readonly messagesIn: MessageCounters;

@@ -13,19 +13,19 @@ import {
   TERMINATE_FIXED_OCTETS,
 } from './wire.ts';
 
-/** A Terminate, sent or received, decoded. */
+/** A decoded Terminate, sent or received. */
 export interface TerminateInfo {
-  /** `local`: we found the error and sent it. `remote`: the peer did. */
+  /** `local`: we found the error and sent the Terminate. `remote`: the peer did. */
   readonly origin: 'local' | 'remote';
   /** Layer of the error (RFC 5040 4.8): 0 RDMAP, 1 DDP, 2 MPA and below. */
   readonly layer: number;
-  /** Error type, four bits; what it means depends on the layer. */
+  /** Error type, four bits; its meaning depends on the layer. */
   readonly type: number;
-  /** Error code, eight bits; what it means depends on layer and type. */
+  /** Error code, eight bits; its meaning depends on layer and type. */
   readonly code: number;
   /** `layer/type/code (name)`. */
   readonly description: string;
-  /** DDP Segment Length of the segment in error, if it was given. */
+  /** DDP Segment Length of the segment in error, if the Terminate has one. */
   readonly segmentLength: number | undefined;
   /** Terminated DDP header, 14 or 18 octets. */
   readonly ddpHeader: Uint8Array | undefined;

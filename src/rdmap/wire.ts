@@ -8,12 +8,12 @@ import { QN } from '../ddp/wire.ts';
 export const RDMAP_CONTROL = {
   /** RV: 1, or 0 in the RDMA Consortium mode. */
   VERSION: 0xc0,
-  /** Sent as zero, not looked at. */
+  /** Sent as zero, ignored on receipt. */
   RESERVED: 0x30,
   /** One of {@link OPCODE}. */
   OPCODE: 0x0f,
 } as const;
-/** Places that RV is shifted up by. */
+/** Bits by which RV is shifted to the left. */
 export const RDMAP_VERSION_SHIFT = 6;
 
 /** Opcodes (RFC 5040 figure 4, RFC 7306 figure 3). */
@@ -44,7 +44,7 @@ export const OPCODE = {
   ATOMIC_RESPONSE: 0xb,
 } as const;
 
-/** What RFC 5040 figure 4 and RFC 7306 fix for each opcode. */
+/** Properties of an opcode (RFC 5040 figure 4, RFC 7306). */
 export interface OpcodeRow {
   /** Name as the RFCs write it. */
   readonly name: string;
@@ -52,7 +52,7 @@ export interface OpcodeRow {
   readonly tagged: boolean;
   /** Queue of an untagged opcode; -1 for tagged ones. */
   readonly qn: number;
-  /** True for RFC 7306. */
+  /** True for opcodes of RFC 7306. */
   readonly extension: boolean;
 }
 
@@ -78,7 +78,7 @@ export const OPCODE_TABLE: readonly OpcodeRow[] = [
 export const READ_REQUEST_OCTETS = 28;
 /** Fields of the Read Request header (RFC 5040 4.4). */
 export const READ_REQUEST = {
-  /** Data Sink STag, u32: where the answer goes. */
+  /** Data Sink STag, u32: where the response goes. */
   SINK_STAG: 0,
   /** Data Sink Tagged Offset, u64. */
   SINK_TO: 4,
@@ -99,7 +99,7 @@ export const ATOMIC_REQUEST_OCTETS = 52;
 export const ATOMIC_REQUEST = {
   /** u32, its low four bits the atomic opcode. */
   OPCODE: 0,
-  /** Request Identifier, u32, given back in the response. */
+  /** Request Identifier, u32, returned in the response. */
   ID: 4,
   /** Remote STag, u32. */
   STAG: 8,

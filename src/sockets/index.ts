@@ -1,6 +1,6 @@
 /**
- * `iwarp/sockets`: byte streams over RDMA in the shape of `node:net`, on the wire those of librdmacm's rsockets. Stream code runs over them
- * unchanged: `pipeline`, `http`, whatever takes a Duplex.
+ * `iwarp/sockets`: byte streams over RDMA in the shape of `node:net`. On the wire they speak the protocol of librdmacm's rsockets. Stream code
+ * runs over them unchanged: `pipeline`, `http`, everything that takes a Duplex.
  *
  * @module iwarp/sockets
  */

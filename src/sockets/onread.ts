@@ -1,13 +1,13 @@
 /** Reading into the program's own memory, as `onread` of `node:net` does it: no memory for each piece, and no copy more than for a piece. */
 import { checkFunction, checkObject, IwarpError, show } from '../base/errors.ts';
 
-/** Where incoming octets go, instead of into the readable side of the stream. The same as `onread` of `net.connect`. */
+/** Where received octets go, in place of the readable side of the stream. The same as `onread` of `net.connect`. */
 export interface OnReadOptions {
-  /** The memory, one octet at least; or a function that is asked for it before each piece. With the engine in a worker it need not be shared. */
+  /** The memory, at least one octet; or a function that is called for it before each piece. It need not be shared memory, even with the engine in a worker. */
   readonly buffer: Uint8Array | (() => Uint8Array);
   /**
-   * Called for each piece: `octets` of `buffer` from its start on. They are overwritten by the next piece, unless `buffer` is a function that
-   * gives other memory. With `false` nothing more comes until `resume()`.
+   * Called for each piece: the first `octets` octets of `buffer`. The next piece overwrites them, unless `buffer` is a function that
+   * gives other memory. If it returns `false`, nothing more is read until `resume()`.
    */
   readonly callback: (octets: number, buffer: Uint8Array) => boolean | void;
 }

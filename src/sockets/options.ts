@@ -5,32 +5,32 @@ import { checkBoolean, checkInteger, checkObject } from '../base/errors.ts';
 
 /** Sizes of a stream. */
 export interface ChannelOptions {
-  /** Octets of the receive buffer, 4096 to 2^30; it is offered to the peer in halves. Default 1 MiB, with the engine in a worker 4 MiB. */
-  readonly receiveBuffer?: number;
-  /** Octets of the send buffer, 4096 to 2^30. Default 1 MiB. */
-  readonly sendBuffer?: number;
-  /** Data messages that the peer may have on their way, 16 to 32767. Default 384. */
-  readonly credits?: number;
-  /** Buffers that the peer may map here at a time, 0 to 32512; above 128 in steps of 256. Default 0. */
-  readonly iomapSize?: number;
+  /** Receive buffer, 4096 to 2^30 octets, offered to the peer in halves. Default 1 MiB; 4 MiB with the engine in a worker. */
+  readonly receiveBuffer?: number | undefined;
+  /** Send buffer, 4096 to 2^30 octets. Default 1 MiB. */
+  readonly sendBuffer?: number | undefined;
+  /** Data messages that the peer may have outstanding, 16 to 32767. Default 384. */
+  readonly credits?: number | undefined;
+  /** Buffers that the peer may have mapped here at a time, 0 to 32512; above 128 in steps of 256. Default 0. */
+  readonly iomapSize?: number | undefined;
 }
 
-/** Options that both ends share. */
+/** Options of both sides. */
 export interface RdmaSocketOptions extends ChannelOptions {
-  /** Keep our direction open when the peer's ends. Default false, as in `node:net`. */
-  readonly allowHalfOpen?: boolean;
-  /** Ask the peer's TCP for a sign of life; see {@link RdmaSocket.setKeepAlive}. Default false. */
-  readonly keepAlive?: boolean;
-  /** Milliseconds between two such questions. Default two hours. */
-  readonly keepAliveInitialDelay?: number;
+  /** Keep our direction open when the peer ends its own. Default false, as in `node:net`. */
+  readonly allowHalfOpen?: boolean | undefined;
+  /** Send keep-alive Writes; see {@link RdmaSocket.setKeepAlive}. Default false. */
+  readonly keepAlive?: boolean | undefined;
+  /** Milliseconds between two keep-alive Writes. Default two hours. */
+  readonly keepAliveInitialDelay?: number | undefined;
   /** Milliseconds without octets until `timeout`; see {@link RdmaSocket.setTimeout}. Default 0, never. */
-  readonly timeout?: number;
-  /** Octets that may wait in either direction before the stream holds its source back, as with every `node:stream`. Default: Node's. */
-  readonly highWaterMark?: number;
-  /** Ends the socket with an AbortError. */
-  readonly signal?: AbortSignal;
-  /** Device, transport and clock, from `openRnic` of `iwarp`; the process's own by default. */
-  readonly rnic?: Rnic;
+  readonly timeout?: number | undefined;
+  /** High-water mark of both directions, in octets, as in `node:stream`. Default: Node's. */
+  readonly highWaterMark?: number | undefined;
+  /** Destroys the socket with an AbortError when it is aborted. */
+  readonly signal?: AbortSignal | undefined;
+  /** Device, transport and clock, from `openRnic` of `iwarp`. Default: the process's own. */
+  readonly rnic?: Rnic | undefined;
 }
 
 /** As librdmacm's rs_mem and its 16-bit credits allow; a buffer below a page makes no window worth a message. */

@@ -16,22 +16,22 @@ import { decodeConnectionData, type ConnectionData } from './wire.ts';
 /** Options of {@link createServer}. */
 export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   /** Differences from `DEFAULT_POLICY` of `iwarp`. */
-  readonly policy?: Partial<ConnectionPolicy>;
-  /** Closes the server. */
-  readonly signal?: AbortSignal;
-  /** Called for each connection in front of `connection`; where its octets go, as with `onread` of {@link connect}. `node:net` has this for clients only. */
-  readonly onread?: (socket: RdmaSocket) => OnReadOptions;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
+  /** Closes the server when it is aborted. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called for each connection before the `connection` event: where received octets go, as `onread` of {@link connect}. `node:net` has it for clients only. */
+  readonly onread?: ((socket: RdmaSocket) => OnReadOptions) | undefined;
 }
 
-/** Where {@link RdmaServer.listen} listens, and until when. */
+/** Where {@link RdmaServer.listen} listens. */
 export interface ListenOptions extends Omit<BindOptions, 'port'> {
   /** TCP port; 0, the default, picks a free one. */
   readonly port?: number | string | null | undefined;
-  /** Closes the server. */
+  /** Closes the server when it is aborted. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The ends of a connection that was turned away because there are too many, as `net.Server` tells them. */
+/** The addresses of a connection that was rejected because there are too many, as `net.Server` gives them. */
 export interface DropArgument {
   /** Our address. */
   readonly localAddress?: string;
@@ -54,25 +54,25 @@ function dropOf({ localAddress, remoteAddress }: PassiveConnection): DropArgumen
   };
 }
 
-/** Events of {@link RdmaServer}, with what their listeners get. */
+/** Events of {@link RdmaServer}, with the arguments of their listeners. */
 export interface ServerEvents {
   /** The address is bound. */
   listening: [];
-  /** A connection has come. */
+  /** A connection has been established. */
   connection: [socket: RdmaSocket];
-  /** The server could not listen; or, with ERR_ENGINE_FAILED, no connection comes any more. */
+  /** The server could not listen; with ERR_ENGINE_FAILED, it can accept no more connections. */
   error: [error: Error];
-  /** It listens no longer, and its last connection has ended. */
+  /** The server has stopped listening, and its last connection has ended. */
   close: [];
-  /** A connection was rejected, since `maxConnections` are open, or the device is at a limit. */
+  /** A connection was rejected, because `maxConnections` are open or the device is at a limit. */
   drop: [data: DropArgument];
 }
 
 /**
  * A server. Events: `listening`, `connection` (socket), `drop` (addresses), `error`, `close`.
  *
- * The responder may send as soon as the connection is made, as programs on rsockets expect, where RFC 5044 (MPA-028) would have it wait for
- * the initiator's first FPDU; `policy: { responder: 'strict' }` waits.
+ * The server's side may send as soon as the connection is made, as programs on rsockets expect. RFC 5044 (MPA-028) wants it to wait for
+ * the initiator's first FPDU; with `policy: { responder: 'strict' }` it waits.
  */
 export class RdmaServer extends EventEmitter<ServerEvents> {
   readonly #options: ServerOptions;
@@ -83,7 +83,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   /** It keeps the process alive while it listens. */
   #held = true;
   #state: 'idle' | 'binding' | 'listening' | 'closing' | 'closed' = 'idle';
-  /** Connections above this number are rejected. */
+  /** Connections beyond this number are rejected. */
   maxConnections: number = Number.POSITIVE_INFINITY;
 
   /** @internal Use {@link createServer}. */
@@ -106,9 +106,9 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   }
 
   /**
-   * Bind and listen; `listening` follows, or `error`. As in `node:net`: `listen(port, host, backlog, callback)`, each of which may be left
-   * out, or `listen({ port, host, backlog, signal }, callback)`; port 0 picks a free one, a string of digits is a port too. What was closed
-   * may listen again.
+   * Bind and listen; a `listening` or `error` event follows. The arguments are those of `node:net`: `listen(port, host, backlog, callback)`, each
+   * optional, or `listen({ port, host, backlog, signal }, callback)`. Port 0 picks a free one; the port may be a string of digits. A server that has
+   * been closed can listen again.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already or is being closed
    */
@@ -183,7 +183,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     return this.#sockets;
   }
 
-  /** Tells how many connections are open, as `net.Server` does. */
+  /** Get the number of open connections, as with `net.Server`. */
   getConnections(callback: (error: Error | null, count: number) => void): this {
     process.nextTick(callback, null, this.#sockets.size);
     return this;
@@ -195,7 +195,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     return this;
   }
 
-  /** Let the process end although the server listens. Connections keep it alive by themselves. */
+  /** Let the process end although the server listens. Open connections still keep it alive. */
   unref(): this {
     this.#setRef(false);
     return this;
@@ -208,7 +208,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   }
 
   /**
-   * Stop listening; `close` follows when the last connection has ended. `callback` is called then, with ERR_INVALID_STATE if the server did not
+   * Stop listening. `close` follows when the last connection has ended, and `callback` is called then, with ERR_INVALID_STATE if the server did not
    * listen.
    */
   close(callback?: (error?: Error) => void): this {
@@ -299,7 +299,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
 }
 
 /**
- * A server over RDMA; `onConnection` gets each {@link RdmaSocket}.
+ * Create a server over RDMA. `onConnection` is called with each {@link RdmaSocket}.
  *
  * @throws ERR_INVALID_ARGUMENT
  *

@@ -1,6 +1,6 @@
 /**
  * A stream over RDMA that speaks the rsocket protocol: a `node:stream` Duplex in the shape of `net.Socket`, so that stream code runs over it
- * unchanged. Opposite it stands another of its kind, or any program on librdmacm's rsockets (rstream, rcopy, those under librspreload).
+ * unchanged. The peer is another socket of this kind, or any program on librdmacm's rsockets (rstream, rcopy, programs under librspreload).
  */
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
@@ -21,67 +21,67 @@ import type { ConnectionData } from './wire.ts';
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends RdmaSocketOptions, Omit<TargetOptions, 'port'> {
-  /** TCP port of the peer; a string of digits is one too. */
+  /** TCP port of the peer; may be a string of digits. */
   readonly port: number | string;
   /** Host name or address of the peer. Default `localhost`. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Differences from `DEFAULT_POLICY` of `iwarp`. */
-  readonly policy?: Partial<ConnectionPolicy>;
-  /** Where incoming octets go, as with `net.connect`: the stream itself then gives none, its other events come as ever. */
-  readonly onread?: OnReadOptions;
+  readonly policy?: Partial<ConnectionPolicy> | undefined;
+  /** Where received octets go, as with `net.connect`: then the stream itself gives no data, and its other events are unchanged. */
+  readonly onread?: OnReadOptions | undefined;
 }
 
 /** Largest piece given to the reader at once. */
 const READ_OCTETS = 65_536;
 const DEFAULT_KEEP_ALIVE_MS = 7_200_000;
 
-/** Where a socket stands, in the words of `net.Socket.readyState`. */
+/** State of a socket, as `net.Socket.readyState`. */
 export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed';
 
-/** Events of {@link RdmaSocket} beyond those of a Duplex, with what their listeners get. */
+/** Events of {@link RdmaSocket} beyond those of a Duplex, with the arguments of their listeners. */
 export interface SocketEvents {
-  /** The connection is there. */
+  /** The connection is established. */
   connect: [];
   /** Right after `connect`. */
   ready: [];
-  /** Nothing has crossed for as long as {@link RdmaSocket.setTimeout} says. */
+  /** No octets in either direction for the time that {@link RdmaSocket.setTimeout} was given. */
   timeout: [];
-  /** The end; `hadError` when an `error` came before it. */
+  /** The socket has ended; `hadError` is true if an `error` event came first. */
   close: [hadError: boolean];
 }
 
 /** Listening to them. */
 // eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging
 export interface RdmaSocket {
-  /** Listen. */
+  /** Add a listener. */
   on<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Listen, for the other events of a Duplex. */
+  /** Add a listener for another event of a Duplex. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   on(event: string | symbol, listener: (...values: any[]) => void): this;
-  /** Listen once. */
+  /** Add a one-time listener. */
   once<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Listen once, for the other events of a Duplex. */
+  /** Add a one-time listener for another event of a Duplex. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   once(event: string | symbol, listener: (...values: any[]) => void): this;
-  /** As `on`. */
+  /** The same as `on`. */
   addListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** As `on`, for the other events of a Duplex. */
+  /** The same as `on`, for another event of a Duplex. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   addListener(event: string | symbol, listener: (...values: any[]) => void): this;
-  /** Listen in front of the others. */
+  /** Add a listener before the others. */
   prependListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Listen in front of the others, for the other events of a Duplex. */
+  /** Add a listener before the others, for another event of a Duplex. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   prependListener(event: string | symbol, listener: (...values: any[]) => void): this;
-  /** Listen once, in front of the others. */
+  /** Add a one-time listener before the others. */
   prependOnceListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Listen once, in front of the others, for the other events of a Duplex. */
+  /** Add a one-time listener before the others, for another event of a Duplex. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   prependOnceListener(event: string | symbol, listener: (...values: any[]) => void): this;
 }
 
 /**
- * A connection. Events are those of a Duplex, with `connect`, `ready`, `timeout` of `net.Socket`.
+ * A connection. It has the events of a Duplex, and `connect`, `ready` and `timeout` of `net.Socket`.
  *
  * @example
  * const socket = connect({ host: '10.0.0.2', port: 7471 });
@@ -153,17 +153,17 @@ export class RdmaSocket extends Duplex {
 
   // ----------------------------------------------------------------------------------------------------- net.Socket
 
-  /** True until `connect` or the end. */
+  /** True until `connect`, or until the socket has ended. */
   get connecting(): boolean {
     return this.#channel.state === 'opening' && !this.destroyed;
   }
 
-  /** As `connecting`. */
+  /** The same as `connecting`. */
   get pending(): boolean {
     return this.connecting;
   }
 
-  /** Where it stands; a half that has ended is left out. */
+  /** State of the socket, as with `net.Socket`. */
   get readyState(): ReadyState {
     if (this.connecting) return 'opening';
     const reads = this.readable && !this.readableEnded;
@@ -172,7 +172,7 @@ export class RdmaSocket extends Duplex {
     return reads ? 'readOnly' : writes ? 'writeOnly' : 'closed';
   }
 
-  /** The peer's address; undefined until `connect`, as are the other five. */
+  /** The peer's address; undefined until `connect`, like the five properties that follow. */
   get remoteAddress(): string | undefined {
     return this.#addresses?.remote.address;
   }
@@ -202,7 +202,7 @@ export class RdmaSocket extends Duplex {
     return this.#addresses?.local.family;
   }
 
-  /** Octets written so far, those that still wait to leave among them, as with `net.Socket`. */
+  /** Octets written so far, including those that wait to be sent, as with `net.Socket`. */
   get bytesWritten(): number {
     // What is being written counts as waiting until all of it has been taken.
     return this.#sent + this.writableLength - (this.#pieces?.taken ?? 0);
@@ -213,7 +213,7 @@ export class RdmaSocket extends Duplex {
     return this.#addresses?.local ?? {};
   }
 
-  /** Emit `timeout` after this many ms without octets in either direction; 0 never. The socket stays open. */
+  /** Emit `timeout` after this many ms without octets in either direction; 0: never. The socket stays open. */
   setTimeout(ms: number, callback?: () => void): this {
     checkInteger('ms', ms, 0, 0x7fff_ffff);
     if (callback !== undefined) checkFunction('callback', callback);
@@ -227,12 +227,12 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** What {@link RdmaSocket.setTimeout} was told; undefined when it is off. */
+  /** The value that {@link RdmaSocket.setTimeout} was given; undefined when it is off. */
   get timeout(): number | undefined {
     return this.#idleMs === 0 ? undefined : this.#idleMs;
   }
 
-  /** Send a zero-length Write every `delay` ms: a peer that is gone is then noticed by TCP. */
+  /** Send a zero-length Write every `delay` ms (0: every two hours), so that TCP notices when the peer is gone. */
   setKeepAlive(enable = false, delay = 0): this {
     checkBoolean('enable', enable);
     checkInteger('delay', delay, 0, 0x7fff_ffff);
@@ -253,7 +253,7 @@ export class RdmaSocket extends Duplex {
     this.#cancelKeepAlive = null;
   }
 
-  /** Nothing is delayed here; for code that calls it. */
+  /** Does nothing, because nothing is delayed here. For code that calls it. */
   setNoDelay(_noDelay?: boolean): this {
     return this;
   }
@@ -264,13 +264,13 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** Let the process end although the connection is open. One that is being made keeps it alive until it is there. */
+  /** Let the process end although the connection is open. A connection that is being made still keeps it alive. */
   unref(): this {
     this.#channel.connection?.unref();
     return this;
   }
 
-  /** End both directions, and destroy when everything has been written. */
+  /** End both directions, and destroy the socket when everything has been written. */
   destroySoon(): void {
     this.#endsBoth = true;
     if (this.writable) this.end();
@@ -287,9 +287,9 @@ export class RdmaSocket extends Duplex {
   // ------------------------------------------------------------------------------------------------- mapped buffers
 
   /**
-   * Let the peer write straight into `memory` (riomap): it names octets of it by offsets from `offset` on. The peer must have room, which it
-   * says when it connects. Data that is written after this call arrives after the mapping. With the engine in a worker the memory has to be
-   * over a SharedArrayBuffer.
+   * Let the peer write directly into `memory` (riomap). The peer addresses its octets by offsets that begin at `offset`. The peer must have room for the
+   * mapping (`iomapSize`), which it announces when it connects. Data written after this call arrives after the mapping. With the engine in a worker the
+   * memory has to be over a SharedArrayBuffer.
    *
    * @throws ERR_NOT_SHARED, ERR_INVALID_STATE before `connect`, ERR_LIMIT if the peer has no room
    */
@@ -301,8 +301,8 @@ export class RdmaSocket extends Duplex {
   }
 
   /**
-   * End what {@link RdmaSocket.mapMemory} began; the peer must have stopped writing there. The end of the connection ends it too: then this
-   * does nothing.
+   * End a mapping of {@link RdmaSocket.mapMemory}. The peer must have stopped writing there. The end of the connection ends the mapping too: after it
+   * this call does nothing.
    *
    * @throws ERR_INVALID_REGION if `memory` is not mapped
    */
@@ -311,8 +311,8 @@ export class RdmaSocket extends Duplex {
   }
 
   /**
-   * Write into the peer's mapped buffer (riowrite); settles when all has been taken. The peer gets no notice. A signal ends the wait for
-   * room: what has been taken by then is written, the rest is not, and the stream goes on.
+   * Write into memory that the peer has mapped (riowrite). Resolves when all octets have been taken. The peer gets no notice. When `signal` is aborted,
+   * the wait for room ends: octets that were taken are written, the others are not, and the stream goes on.
    *
    * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_INVALID_STATE before `connect`, ERR_CONNECTION_CLOSED, ERR_ABORTED
    */
@@ -534,8 +534,8 @@ export class RdmaSocket extends Duplex {
 }
 
 /**
- * Connect: `connect(options, listener)`, or `connect(port, host, listener)` as in `node:net`. What goes wrong on the way (no TCP
- * connection, rejection, a peer that speaks something else) comes as an `error` event.
+ * Connect: `connect(options, listener)`, or `connect(port, host, listener)` as in `node:net`. If connecting fails (no TCP
+ * connection, a rejection, a peer that speaks another protocol), an `error` event follows.
  *
  * @throws ERR_INVALID_ARGUMENT
  *

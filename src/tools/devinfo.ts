@@ -6,8 +6,8 @@ import type { DeviceSnapshot, ProcessSnapshot } from '../observe/snapshot.ts';
 import type { DeviceCapabilities } from '../verbs/device.ts';
 
 const USAGE = `usage: iwarp devinfo [-d DEV] [-i PORT] [-v] [-l]
-  -d, --ib-dev DEV   this device only
-  -i, --ib-port PORT 1: there is one port a device
+  -d, --ib-dev DEV   only this device
+  -i, --ib-port PORT port number; always 1
   -v, --verbose      every limit
   -l, --list         names only
 

@@ -13,17 +13,17 @@ import { filterOf, styleOf, VIEW_OPTIONS } from './support/view-options.ts';
 
 const USAGE = `usage: iwarp dissect FILE [options]
   FILE                     pcap or pcapng, - for standard input
-  --json                   one JSON object a line
+  --json                   one JSON object per line
   -V, --verbose            all fields
-  -x, --octets             the octets of every field
+  -x, --octets             all fields with their octets
   --html OUT               write a page with the ladder of messages to OUT
   --summary                only the summary of each connection
   --connection N           only this connection, counted from 1 (may be repeated)
   --opcode NAME            only FPDUs of this opcode: Send, ReadReq, 'RDMA Write', 3 … (may be repeated)
   --stag HEX               only FPDUs that name this STag
-  --errors                 only what breaks a rule
-  -h, --help               this text
-exit status: 0, 1 if the file cannot be read or is no capture, 2 for wrong options
+  --errors                 only lines about broken rules
+  -h, --help               print this help
+exit status: 0, 1 if the file cannot be read or is not a capture, 2 for wrong options
 `;
 
 const EXIT = { FINE: 0, FILE: 1, USAGE: 2 } as const;

@@ -21,8 +21,8 @@ const COMMANDS: readonly Command[] = [
   ['riostream', 'direct writes over rsockets, with stock riostream', async () => (await import('./riostream.ts')).run],
   ['rcopy', 'copy a file over rsockets, with stock rcopy', async () => (await import('./rcopy.ts')).run],
   ['dissect', 'decode the FPDUs of a capture file', async () => (await import('./dissect.ts')).run],
-  ['proxy', 'stand between two peers: decode as it goes, record, inject faults', async () => (await import('./proxy.ts')).run],
-  ['bench', 'how fast this is, beside TCP, ws and grpc-js (in a clone)', async () => (await import('./bench.ts')).run],
+  ['proxy', 'stand between two peers: decode live, record, inject faults', async () => (await import('./proxy.ts')).run],
+  ['bench', 'benchmark, compared with TCP, ws and grpc-js (in a clone)', async () => (await import('./bench.ts')).run],
   ['stat', 'counters and objects of running processes, as rdma statistic and rdma resource', async () => (await import('./stat.ts')).run],
   ['devinfo', 'devices of running processes, as ibv_devinfo', async () => (await import('./devinfo.ts')).run],
   ['demo', 'two processes over 127.0.0.1: Send, Write, Read, every octet checked', async () => (await import('./demo.ts')).run],
@@ -30,7 +30,7 @@ const COMMANDS: readonly Command[] = [
 
 function usage(commands: readonly Command[]): string {
   const lines = commands.map(([name, what]) => `  ${name.padEnd(12)} ${what}`);
-  return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" tells the options, "iwarp --version" the version.\n`;
+  return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" lists its options, "iwarp --version" prints the version.\n`;
 }
 
 /** Run `args`; the result is the exit status. `more` are the commands that live outside of src/: the program adds them. */

@@ -14,10 +14,10 @@ const USAGE = `usage: iwarp stat [-d] [-j] [-p] [--pid PID] [WHAT] [show]
                  qp: counters of each connection, as rdma statistic qp
                  resource: how many objects each device has, as rdma resource
                  resource pd|cq|qp|cm_id|mr: the objects, as rdma resource show
-  -d             details: what rdma has no word for
+  -d             details beyond those of rdma
   -j             JSON
-  -p             one counter a line; JSON with line breaks
-  --pid PID      this process only
+  -p             one counter per line; JSON with line breaks
+  --pid PID      only this process
 
 Processes show themselves when started with IWARP_CONTROL=1, or by serveControl().
 `;

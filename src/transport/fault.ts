@@ -1,5 +1,5 @@
 /**
- * Lets a connection go wrong at a chosen octet: a flipped bit, a cut-off stream, silence, a gap in time, a reset.
+ * Makes a connection go wrong at a chosen octet: a flipped bit, a cut-off stream, silence, a delay, a reset.
  *
  * Read first: `port.ts`, `middleware.ts`. TCP neither duplicates nor reorders octets, so there is no such fault.
  */
@@ -11,7 +11,7 @@ import { HoldingPort } from './middleware.ts';
 import type { PortMiddleware } from './middleware.ts';
 import type { Port, WriteDone } from './port.ts';
 
-/** Seen from the port with the fault: what it receives, what it sends. */
+/** Direction as seen from the port with the fault: what it receives, what it sends. */
 export type FaultDirection = 'in' | 'out';
 
 /** What goes wrong. */
@@ -25,22 +25,22 @@ const KINDS: readonly FaultKind[] = ['flip', 'truncate', 'stall', 'delay', 'rese
  * A fault that strikes when octet `at` of the direction's stream (counted from 0) is about to pass.
  *
  * - `flip`: inverts `bit` (0 is the lowest) of that octet.
- * - `truncate`: neither it nor what follows passes; the receiver sees a FIN in its place, the sender's writes seem to succeed.
- * - `stall`: neither it nor what follows passes, FIN included. Inbound, the network's buffers fill up; outbound, the writes' `done`
- *   stay away until the connection is closed.
- * - `delay`: it and what follows pass `milliseconds` later; after that the stream flows again.
- * - `reset`: the connection is reset from this side, after what came before it has been passed on.
+ * - `truncate`: that octet and all that follow do not pass; the receiver sees a FIN in their place, and the sender's writes seem to succeed.
+ * - `stall`: that octet and all that follow do not pass, nor does the FIN. Inbound, the network's buffers fill up; outbound, the writes' `done`
+ *   is not called until the connection is closed.
+ * - `delay`: that octet and all that follow pass `milliseconds` later; after that the stream flows again.
+ * - `reset`: the connection is reset from this side, after the octets before it have been passed on.
  */
 export type Fault =
   | { readonly kind: 'flip'; readonly direction: FaultDirection; readonly at: number; readonly bit: number }
   | { readonly kind: 'delay'; readonly direction: FaultDirection; readonly at: number; readonly milliseconds: number }
   | { readonly kind: 'truncate' | 'stall' | 'reset'; readonly direction: FaultDirection; readonly at: number };
 
-/** What {@link randomFaults} may draw. */
+/** The faults that {@link randomFaults} may draw. */
 export interface FaultRange {
   /** Faults strike at octets below this one. */
   readonly octets: number;
-  /** How many. Default 1. */
+  /** Number of faults. Default 1. */
   readonly count?: number | undefined;
   /** Default: all. */
   readonly kinds?: readonly FaultKind[] | undefined;
@@ -73,7 +73,7 @@ export function randomFaults(seed: number, range: FaultRange): Fault[] {
 }
 
 /**
- * Middleware that plays `faults` on every connection.
+ * Middleware that applies `faults` to every connection.
  *
  * @example
  * const transport = wrapTransport(network, faulty(time, [{ kind: 'flip', direction: 'in', at: 100, bit: 0 }]));

@@ -18,15 +18,15 @@ const OFFSETS = 16;
 
 /** How the connections of a network behave. */
 export interface LinkOptions {
-  /** Milliseconds from one end to the other. Default 0; delivery is then still a task of its own. */
+  /** Milliseconds from one end to the other. Default 0; even then delivery is a separate task. */
   readonly latency?: number | undefined;
   /** Octets per millisecond in each direction of each connection. Default: no limit. */
   readonly bandwidth?: number | undefined;
-  /** How many octets a direction holds between the writer and the reading handler; a write beyond waits. Default 256 KiB. */
+  /** Octets that a direction can hold between the writer and the reading handler; further writes wait. Default 256 KiB. */
   readonly buffer?: number | undefined;
-  /** The most octets one `onData` brings. Default 64 KiB, as a socket's read buffer. */
+  /** Largest number of octets in one `onData`. Default 64 KiB, as in a socket's read buffer. */
   readonly readOctets?: number | undefined;
-  /** Throw from the scheduler's task when a writer changed its memory before `done`. Costs a comparison of every octet. */
+  /** Throw from the scheduler's task if a writer has changed its memory before `done`. Compares every octet. */
   readonly verifyWrites?: boolean | undefined;
 }
 

@@ -1,10 +1,10 @@
 /**
- * A network in memory that behaves like TCP where it matters: ordered octets, FIN after the data, RST in front of it, back-pressure.
+ * A network in memory that behaves like TCP where it matters: ordered octets, FIN after the data, RST that overtakes the data, back-pressure.
  *
  * Read first: `port.ts` (the contract), `virtual-time.ts` (the clock that tests run it on). The ports are in `memory-port.ts`.
  *
- * It is stricter than a real network in what it lets its users get away with: delivered octets are overwritten when the handler
- * returns, and, if asked, it proves that nobody touches the memory of a write before its `done`.
+ * It forgives less than a real network: delivered octets are overwritten when the handler
+ * returns, and on request it checks that nobody touches the memory of a write before its `done`.
  */
 
 import { isIP } from 'node:net';
@@ -20,7 +20,7 @@ export { VirtualTime } from './virtual-time.ts';
 
 /** Options of a {@link MemoryTransport}. */
 export interface MemoryTransportOptions extends LinkOptions {
-  /** Host names beside `localhost`, and the addresses they stand for. Addresses need no declaration: every literal exists. */
+  /** Host names besides `localhost`, and their addresses. Addresses need no declaration: every address exists. */
   readonly names?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -34,7 +34,7 @@ interface Listening {
 }
 
 /**
- * {@link Transport} over memory. One object is one network: whoever listens on it can be reached through it.
+ * {@link Transport} in memory. One object is one network: its listeners can be reached only through it.
  *
  * @example
  * const time = new VirtualTime();

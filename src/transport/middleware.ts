@@ -1,5 +1,5 @@
 /**
- * What middleware over ports is made of: a port that passes everything on, one that can hold deliveries back, and the means to put
+ * The parts of middleware over ports: a port that passes everything on, one that can hold deliveries back, and the way to put
  * middleware around every port of a transport.
  *
  * Read first: `port.ts`.
@@ -9,13 +9,13 @@ import type { Scheduler } from '../base/clock.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortHandler, Transport, WriteDone } from './port.ts';
 
-/** Which end of the connection a port is: the one that connected, or the one that accepted. */
+/** Which end of the connection a port is: the end that connected, or the end that accepted. */
 export type PortRole = 'active' | 'passive';
 
-/** Puts something around a port. */
+/** Wraps a port. */
 export type PortMiddleware = (port: Port, role: PortRole) => Port;
 
-/** Every port that `transport` makes, inside `layers`; the first layer is the one next to the network. */
+/** A transport that wraps every port of `transport` in `layers`. The first layer is next to the network. */
 export function wrapTransport(transport: Transport, ...layers: readonly PortMiddleware[]): Transport {
   const wrap = (port: Port, role: PortRole): Port => {
     let outer = port;
@@ -40,7 +40,7 @@ export function wrapTransport(transport: Transport, ...layers: readonly PortMidd
   };
 }
 
-/** Passes calls down and events up. Middleware overrides what it changes. */
+/** Passes calls down and events up. Middleware overrides what it wants to change. */
 export class PassingPort implements Port, PortHandler {
   /** Our end. */
   readonly localAddress: PortAddress;
@@ -48,7 +48,7 @@ export class PassingPort implements Port, PortHandler {
   readonly remoteAddress: PortAddress;
   /** The port below. */
   protected readonly inner: Port;
-  /** The user's handler, once attached. */
+  /** The user's handler, once it is attached. */
   protected handler: PortHandler | undefined;
 
   constructor(inner: Port) {
@@ -82,7 +82,7 @@ export class PassingPort implements Port, PortHandler {
     this.inner.pause();
   }
 
-  /** Deliver again. */
+  /** Restart delivery. */
   resume(): void {
     this.inner.resume();
   }
@@ -105,12 +105,12 @@ export class PassingPort implements Port, PortHandler {
 }
 
 /**
- * A port that may deliver later, or in other pieces, than the port inside it. What the handler cannot take yet (because it has paused
- * in the middle of a chunk, or because the subclass blocks) is copied and kept, and the end and an orderly close wait behind it. A
- * close with an error overtakes, as a reset does.
+ * A port that may deliver later, or in other pieces, than the inner port. Octets that the handler cannot take yet (because it has paused
+ * in the middle of a chunk, or because the subclass blocks) are copied and kept, and the end and an orderly close wait until they are delivered. A
+ * close with an error overtakes them, as a reset does.
  */
 export abstract class HoldingPort extends PassingPort {
-  /** The clock for what is delivered later. */
+  /** The clock for late deliveries. */
   protected readonly scheduler: Scheduler;
   #paused = false;
   #held: Uint8Array[] = [];
@@ -123,25 +123,25 @@ export abstract class HoldingPort extends PassingPort {
     this.scheduler = scheduler;
   }
 
-  /** Gives the handler octets from the front of `bytes[start..end)`, as many as one call shall bring; returns where it stopped. */
+  /** Give the handler octets from the start of `bytes[start..end)`, as many as fit into one call. Returns where it stopped. */
   protected abstract deliver(bytes: Uint8Array, start: number, end: number): number;
 
-  /** Whether the subclass holds all delivery back. */
+  /** Whether the subclass holds all deliveries back. */
   protected blocked(): boolean {
     return false;
   }
 
-  /** Whether an orderly close has to wait for something besides the deliveries. */
+  /** Whether an orderly close has to wait for anything besides the deliveries. */
   protected closeBlocked(): boolean {
     return false;
   }
 
-  /** The user has paused delivery. */
+  /** Whether the user has paused delivery. */
   protected get paused(): boolean {
     return this.#paused;
   }
 
-  /** The user has been told of the close: nothing may follow. */
+  /** Whether the user's `onClose` has been called: no other call may follow. */
   protected get closed(): boolean {
     return this.#close === 'told';
   }
@@ -160,7 +160,7 @@ export abstract class HoldingPort extends PassingPort {
     super.pause();
   }
 
-  /** Deliver again, what was held back first. */
+  /** Restart delivery, beginning with the octets that were held back. */
   override resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
@@ -187,7 +187,7 @@ export abstract class HoldingPort extends PassingPort {
     this.drain();
   }
 
-  /** Delivers what is held, as far as it may go. Subclasses call it when they unblock. */
+  /** Deliver the octets held back, as far as possible. Subclasses call it when they unblock. */
   protected drain(): void {
     if (this.#close === 'held' && this.#closeError !== undefined) {
       this.#tellClose();
@@ -210,7 +210,7 @@ export abstract class HoldingPort extends PassingPort {
     if (this.#close === 'held' && !this.closeBlocked()) this.#tellClose();
   }
 
-  /** Ends delivery here: what the port inside still brings is dropped, the handler hears of an end. */
+  /** End delivery here: later octets of the inner port are dropped, and the handler gets an end. */
   protected endEarly(): void {
     if (this.#end === 'told') return;
     this.#held.length = 0;
@@ -218,7 +218,7 @@ export abstract class HoldingPort extends PassingPort {
     this.handler?.onEnd();
   }
 
-  /** Tells of the close now; what the port inside reports later is dropped. */
+  /** Report the close now; later events of the inner port are dropped. */
   protected closeEarly(error?: Error): void {
     if (this.#close === 'told') return;
     this.#closeError = error;

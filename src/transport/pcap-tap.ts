@@ -1,6 +1,6 @@
 /**
- * A tap that writes capture files, with TCP/IP headers made up around what really passed, so that ordinary dissectors read what we
- * send and receive, over memory as over a network.
+ * A tap that writes capture files, with made-up TCP/IP headers around the octets that really passed, so that ordinary dissectors can read
+ * what we send and receive, in memory as over a network.
  *
  * Read first: RFC 9293 sections 3.1 (header) and 3.4 (sequence numbers), RFC 791 section 3.1, RFC 8200 sections 3 and 8.1 (pseudo-header),
  * RFC 1071 (checksum). The file is classic pcap with nanosecond times and link type RAW: packets begin with the IP header, so no link
@@ -39,22 +39,22 @@ const ACK = 0x10;
 
 /** Options of {@link pcapTap}. */
 export interface PcapTapOptions {
-  /** The longest TCP payload. Default and maximum 65495; longer pieces are split. */
+  /** Longest TCP payload. Default and maximum 65495; longer pieces are split. */
   readonly mss?: number | undefined;
-  /** Milliseconds since 1970 at the scheduler's time 0. Default 0: the times of a virtual clock stand as they are. */
+  /** Milliseconds since 1970 at the scheduler's time 0. Default 0: the times of a virtual clock are written unchanged. */
   readonly epoch?: number | undefined;
   /** First sequence numbers of the connecting and of the accepting end. Default 0x10000000 and 0x20000000. */
   readonly firstSequence?: readonly [active: number, passive: number] | undefined;
   /**
-   * Where the segment that starts at `start` ends, at most `end`. Default: at `end`. For dissectors that want one protocol data unit
-   * a segment, where several were written at once.
+   * Where the segment that starts at `start` ends, `end` at most. Default: at `end`. For dissectors that need one protocol data unit
+   * in each segment, where several were written at once.
    */
   readonly cut?: ((direction: TapDirection, bytes: Uint8Array, start: number, end: number) => number) | undefined;
 }
 
 /**
- * Makes tap sinks that all write to one capture, whose header is written at once. Put it on one end of a connection: both ends would
- * write every packet twice.
+ * Make tap sinks that all write to one capture; its header is written at once. Put the tap on one end of a connection only: with both
+ * ends every packet is written twice.
  *
  * @example
  * const file = openPcapFile('run.pcap');
@@ -68,15 +68,15 @@ export function pcapTap(output: (bytes: Uint8Array) => void, options: PcapTapOpt
   return (info) => new PcapSink(output, info, mss, options);
 }
 
-/** A capture file that is being written. */
+/** An open capture file. */
 export interface PcapFile {
-  /** Append octets; nothing happens once it is closed. */
+  /** Append octets. Does nothing after `close()`. */
   output(bytes: Uint8Array): void;
   /** Close the file. */
   close(): void;
 }
 
-/** A capture file to give to {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in the file. */
+/** Open a capture file for {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in the file. */
 export function openPcapFile(path: string): PcapFile {
   const file = openSync(path, 'w');
   let state: 'open' | 'closed' = 'open';

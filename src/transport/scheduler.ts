@@ -13,14 +13,14 @@ const LONGEST_DELAY = 0x7fff_ffff;
 /**
  * The process's monotonic clock.
  *
- * `at`: timers are unreferenced, so a pending time-out never keeps a process alive that has no socket left to time out. libuv counts
- * whole milliseconds from the start of the loop's turn and may therefore fire a fraction early by `performance.now()`; such a timer
+ * `at`: timers are unreferenced, so that a pending time-out never keeps a process alive whose sockets have all closed. libuv counts
+ * whole milliseconds from the start of the loop's turn, and may therefore fire a fraction early by `performance.now()`. Such a timer
  * is armed again, because the interface promises "at or after".
  *
- * `defer`: `process.nextTick` and not `queueMicrotask`. Posts made by several promise continuations of one turn should share one
- * flush; the tick queue runs when the microtask queue has drained, a microtask would run in the middle of it. It is also the cheaper
- * of the two in Node, where `queueMicrotask` makes an AsyncResource for each call. What one turn defers, and what that defers in turn,
- * shares one tick: a completion's handler and the flush of what it posts cost half a microsecond of each round trip as two.
+ * `defer` uses `process.nextTick` and not `queueMicrotask`. Posts made by several promise continuations of one turn should share one
+ * flush: the tick queue runs when the microtask queue is empty, a microtask would run in the middle of it. It is also cheaper
+ * in Node, where `queueMicrotask` makes an AsyncResource for each call. All tasks deferred in one turn, and those that they defer,
+ * share one tick: separate ticks for a completion handler and for the flush of what it posts cost half a microsecond of each round trip.
  */
 export const realScheduler: Scheduler = {
   now: () => performance.now(),

@@ -1,5 +1,5 @@
 /**
- * Cuts what arrives into other pieces than the network did. No outcome may depend on where a stream is cut; this is how tests ask.
+ * Delivers what arrives in other pieces than the network did. No outcome may depend on where a stream is cut; tests check that with this.
  *
  * Read first: `port.ts`, `middleware.ts`.
  */
@@ -18,9 +18,9 @@ import type { Port } from './port.ts';
  * - `asIs`: where the network cut it.
  * - `every`: at each multiple of `octets`, counted from the start of the stream; 1 delivers octet by octet.
  * - `random`: pieces of 1 to `max` octets (default 2000), drawn from `seed`; each connection of one middleware draws its own.
- * - `coalesce`: everything that arrives in one turn of the scheduler in one piece.
+ * - `coalesce`: everything that arrives in one turn of the scheduler, as one piece.
  *
- * The network's own cuts stay, except with `coalesce`.
+ * The network's own cuts remain, except with `coalesce`.
  */
 export type Segmentation =
   | { readonly kind: 'asIs' }
@@ -29,8 +29,8 @@ export type Segmentation =
   | { readonly kind: 'coalesce' };
 
 /**
- * Middleware that re-segments the inbound stream. The scheduler is needed by `coalesce`, and by the others when a handler pauses in
- * the middle of a chunk: what is left then follows in a call of its own after `resume`.
+ * Middleware that re-segments the inbound stream. `coalesce` needs the scheduler. So do the others if a handler pauses in
+ * the middle of a chunk: then the rest follows in a separate call after `resume`.
  *
  * @example
  * const transport = wrapTransport(network, segmenting(time, { kind: 'random', seed: 7 }));

@@ -1,5 +1,5 @@
 /**
- * Shows a connection's two streams to an observer, unchanged.
+ * Shows the two streams of a connection to an observer, without changing them.
  *
  * Read first: `port.ts`, `middleware.ts`. `pcap-tap.ts` is an observer that writes capture files.
  */
@@ -9,10 +9,10 @@ import { PassingPort } from './middleware.ts';
 import type { PortMiddleware, PortRole } from './middleware.ts';
 import type { Port, PortAddress, WriteDone } from './port.ts';
 
-/** Seen from the tapped port: what arrives, what is sent. */
+/** Direction as seen from the tapped port: what arrives, what is sent. */
 export type TapDirection = 'in' | 'out';
 
-/** Whose connection it is. */
+/** The connection that is observed. */
 export interface TapInfo {
   /** Our end. */
   readonly localAddress: PortAddress;
@@ -20,7 +20,7 @@ export interface TapInfo {
   readonly remoteAddress: PortAddress;
   /** Which side connected. */
   readonly role: PortRole;
-  /** When the tap was put in, on the scheduler's clock. */
+  /** When the tap was attached, on the scheduler's clock. */
   readonly time: number;
 }
 
@@ -29,13 +29,13 @@ export interface TapSink {
   /** First call. */
   open(info: TapInfo): void;
   /**
-   * `bytes[start..end)` arrived, or were given to the port. Borrowed: a sink that wants to keep them copies them. One write of several
-   * chunks is one call, so that what was sent together is seen together.
+   * `bytes[start..end)` has arrived, or was given to the port. Borrowed: a sink that keeps them must copy them. One write of several
+   * chunks is one call, so that octets sent together are seen together.
    */
   data(direction: TapDirection, bytes: Uint8Array, start: number, end: number, time: number): void;
-  /** A direction was finished (FIN). */
+  /** One direction has ended (FIN). */
   end(direction: TapDirection, time: number): void;
-  /** Last call. With an error the connection was broken off: from our side (`out`) or from the peer's or the network's (`in`). */
+  /** Last call. With an error the connection was broken off, by our side (`out`) or by the peer or the network (`in`). */
   close(error: Error | undefined, time: number, direction: TapDirection): void;
 }
 

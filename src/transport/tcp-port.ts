@@ -315,7 +315,8 @@ export class TcpPort implements Port {
 
 // Node calls listeners with the socket as `this`, as it documents.
 function onData(this: Socket, chunk: Uint8Array): void {
-  (this as PortSocket)[PORT].received(chunk.length, chunk);
+  // A pause without a word to `onResume`: the port goes on by itself.
+  if (!(this as PortSocket)[PORT].received(chunk.length, chunk)) this.pause();
 }
 
 function onEnd(this: Socket): void {

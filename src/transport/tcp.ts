@@ -3,8 +3,9 @@
  *
  * Read first: `port.ts` (the contract), `tcp-port.ts` (one connection), `adopt.ts` (the one place that leaves the documented API).
  *
- * Receiving: all sockets of a transport read into one buffer, because a port's data is borrowed and consumed inside the read
- * callback; a handler in the middle of a large FPDU may name the place where the rest belongs. That is as fast as a C program's read loop, twice as fast as 'data' events, and an idle connection costs no buffer.
+ * Receiving: all sockets of a transport read into one buffer. That is possible because a port's octets are borrowed and consumed inside the read
+ * callback. A handler in the middle of a large FPDU may name the memory for the rest. This is as fast as the read loop of a C program and twice as
+ * fast as 'data' events, and an idle connection costs no buffer.
  */
 
 import { connect, createServer } from 'node:net';
@@ -15,7 +16,7 @@ import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
 import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
 import { codeOf, TcpPort } from './tcp-port.ts';
 
-/** How octets leave a socket: into the shared buffer, as 'data' events, or the first where it works. */
+/** How sockets are read: into a shared buffer (`onread`), by 'data' events, or `auto`, which is `onread` except on Windows. */
 export type ReceiveMode = 'auto' | 'onread' | 'data';
 
 /** Whether `server.listen` of a Node of this version knows `reusePort`; one that does not would pass over it in silence. */
@@ -34,13 +35,13 @@ const READ_OCTETS = 65_536;
 
 /** Options of a {@link TcpTransport}. */
 export interface TcpTransportOptions {
-  /** Default: the environment variable IWARP_RECEIVE, else 'auto'. */
+  /** How sockets are read. Default: the environment variable IWARP_RECEIVE, else 'auto'. */
   readonly receive?: ReceiveMode | undefined;
-  /** Where the read buffer comes from, asked once. Its memory must neither move nor be detached while sockets live. */
+  /** Allocates the read buffer; called once. The memory must neither move nor be detached while sockets are open. */
   readonly allocate?: ((octets: number) => Uint8Array) | undefined;
   /**
-   * Microseconds for which the event loop goes round without sleeping after octets that have come; 0 for never. Default: the environment variable
-   * IWARP_BUSY_POLL, else 50, with one processor 0.
+   * Microseconds for which the event loop does not sleep after octets have arrived; 0: never. Default: the environment variable
+   * IWARP_BUSY_POLL, else 50; 0 with one processor.
    */
   readonly busyPoll?: number | undefined;
 }
@@ -52,7 +53,7 @@ export interface TcpTransportOptions {
  * const rnic = openRnic({ transport: wrapTransport(new TcpTransport(), segmenting(realScheduler, { kind: 'every', octets: 1 })) });
  */
 export class TcpTransport implements Transport {
-  /** Whether sockets read into the shared buffer. 'onread' on Windows is for the brave: reads may be posted ahead of time there. */
+  /** How sockets are read. On Windows 'onread' has a risk: reads may be posted ahead of time there. */
   readonly receive: 'onread' | 'data';
   /** @internal What keeps this thread's event loop awake. */
   readonly poll: BusyPoll;

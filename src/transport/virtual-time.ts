@@ -1,5 +1,5 @@
 /**
- * A clock that moves only when told to, so that tests with time-outs, latency and bandwidth run at once and always the same way.
+ * A clock that moves only when it is told to, so that tests with time-outs, latency and bandwidth run without waiting and are repeatable.
  *
  * Read first: `base/clock.ts`.
  */
@@ -19,8 +19,8 @@ interface Entry {
 const DEFAULT_STEPS = 1_000_000;
 
 /**
- * {@link Scheduler} over a queue of events. Tasks run from `step`, `run`, `runUntil` and `advance` only, in the order of their times
- * and, at one time, of their scheduling; so `defer` keeps its first-in-first-out order.
+ * {@link Scheduler} over a queue of events. Tasks run only in `step`, `run`, `runUntil` and `advance`, in the order of their times;
+ * tasks of one time run in the order in which they were scheduled, so `defer` is first in, first out.
  *
  * @example
  * const time = new VirtualTime();
@@ -58,17 +58,17 @@ export class VirtualTime implements Scheduler {
     this.at(this.#now, task);
   }
 
-  /** How many tasks wait. */
+  /** Number of waiting tasks. */
   get pending(): number {
     return this.#live;
   }
 
-  /** When the next task is due; undefined when none waits. */
+  /** Time of the next task; undefined if none waits. */
   get next(): number | undefined {
     return this.#peek()?.time;
   }
 
-  /** Runs the next task, moving the clock to its time; false when none waits. */
+  /** Run the next task, with the clock at its time. False if none waits. */
   step(): boolean {
     const entry = this.#peek();
     if (entry === undefined) return false;
@@ -80,19 +80,19 @@ export class VirtualTime implements Scheduler {
     return true;
   }
 
-  /** Runs until no task waits. Throws ERR_INTERNAL after `maxSteps` tasks. Returns how many ran. */
+  /** Run until no task waits, and return how many ran. Throws ERR_INTERNAL after `maxSteps` tasks. */
   run(maxSteps: number = DEFAULT_STEPS): number {
     return this.#runWhile(() => true, maxSteps);
   }
 
-  /** Runs what is due up to and including `time`, then sets the clock to it. Bounded as {@link run}. Returns how many ran. */
+  /** Run all tasks up to and including `time`, then set the clock to it. Returns how many ran. Limited as {@link run} is. */
   runUntil(time: number, maxSteps: number = DEFAULT_STEPS): number {
     const ran = this.#runWhile((due) => due <= time, maxSteps);
     this.#now = Math.max(this.#now, time);
     return ran;
   }
 
-  /** `runUntil` as many milliseconds from now. */
+  /** The same as `runUntil`, for a number of milliseconds from now. */
   advance(milliseconds: number, maxSteps: number = DEFAULT_STEPS): number {
     return this.runUntil(this.#now + milliseconds, maxSteps);
   }

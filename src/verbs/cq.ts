@@ -11,27 +11,27 @@ import { Waiters } from '../base/waiters.ts';
 import type { Device } from './device.ts';
 import type { QueuePair } from './qp.ts';
 
-/** One completion (VERBS-110). Objects are the caller's and filled again by each poll. */
+/** One completion (VERBS-110). The caller owns the object, and each poll fills it again. */
 export interface WorkCompletion {
   /** The number that the request was posted with. */
   wrId: bigint | number;
-  /** `success`, or what went wrong; the other fields but `wrId` and `qpNumber` then mean nothing. */
+  /** `success`, or what went wrong. Unless it is `success`, only `wrId` and `qpNumber` have a meaning. */
   status: WcStatus;
-  /** What kind of request it was. */
+  /** Kind of the request. */
   opcode: WcOpcode;
-  /** Octets received, or read; for Sends and Writes the octets of the message. */
+  /** Octets received or read; for Sends and Writes, octets of the message. */
   byteLength: number;
-  /** Number of the queue pair it was posted to; with a shared receive queue, the one the message came to. */
+  /** Number of the queue pair of the request; with a shared receive queue, of the one that received the message. */
   qpNumber: number;
-  /** The STag that a Send with Invalidate took away, if one did (VERBS-159). */
+  /** The STag that a Send with Invalidate has invalidated, if any (VERBS-159). */
   invalidatedStag: number | undefined;
   /** The eight octets of Immediate Data as a big-endian number, if there were any. */
   immediate: bigint | undefined;
-  /** The peer asked for a solicited event. */
+  /** The peer asked for a solicited event (Send with Solicited Event). */
   solicited: boolean;
 }
 
-/** A blank completion for {@link CompletionQueue.poll} to fill. */
+/** Make an empty completion for {@link CompletionQueue.poll} to fill. */
 export function createWorkCompletion(): WorkCompletion {
   return {
     wrId: 0, status: 'success', opcode: 'send', byteLength: 0, qpNumber: 0,
@@ -39,7 +39,7 @@ export function createWorkCompletion(): WorkCompletion {
   };
 }
 
-/** The answer of {@link CompletionQueue.query}. */
+/** Result of {@link CompletionQueue.query}. */
 export interface CqAttributes {
   /** Number of the queue on its device. */
   readonly handle: number;
@@ -47,17 +47,17 @@ export interface CqAttributes {
   readonly capacity: number;
   /** Completions waiting to be polled. */
   readonly length: number;
-  /** Send and receive queues that report here. */
+  /** Number of send and receive queues that report here. */
   readonly workQueues: number;
   /** Completions lost because the queue was full. */
   readonly overflows: number;
-  /** Notification asked for and not given yet. */
+  /** The notification that was requested and has not been given yet. */
   readonly armed: NotifyKind | null;
-  /** The handler of notifications. */
+  /** The notification handler. */
   readonly handler: ((cq: CompletionQueue) => void) | null;
 }
 
-/** Which completions cause the next notification. */
+/** Which completions trigger the next notification. */
 export type NotifyKind = 'next' | 'solicited';
 const NOTIFY_KINDS: readonly NotifyKind[] = ['next', 'solicited'];
 
@@ -111,13 +111,13 @@ export class CompletionQueue {
     return this.#head - this.#tail;
   }
 
-  /** True after {@link CompletionQueue.destroy}, for good. */
+  /** True after {@link CompletionQueue.destroy}. It stays true. */
   get destroyed(): boolean {
     return this.#destroyed;
   }
 
   /**
-   * Take up to `max` completions into `out`, oldest first; returns how many. Missing elements of `out` are made.
+   * Take up to `max` completions into `out`, oldest first, and return how many. Missing elements of `out` are created.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED
    */
@@ -155,7 +155,7 @@ export class CompletionQueue {
     return { handle, capacity, length, workQueues: users, overflows, armed: this.#armed, handler: this.#handler };
   }
 
-  /** The one handler of notifications; it is told the queue and polls itself (VERBS-119). */
+  /** Set the one notification handler. It is called with the queue and polls it (VERBS-119). */
   setHandler(handler: ((cq: CompletionQueue) => void) | null): void {
     if (handler !== null && typeof handler !== 'function') {
       throw new IwarpError('ERR_INVALID_ARGUMENT', `handler must be a function or null, got ${show(handler)}`);
@@ -165,8 +165,8 @@ export class CompletionQueue {
   }
 
   /**
-   * Ask for one notification: at the next completion added, or the next solicited or failed one. Completions already here do not count
-   * (VERBS-114): poll until empty, arm, poll again. If both kinds are asked for, `next` wins (VERBS-117).
+   * Request one notification, at the next completion (`next`) or at the next solicited or failed one (`solicited`). Completions that are already here
+   * do not trigger it (VERBS-114): poll until empty, request, poll again. If both kinds are requested, `next` wins (VERBS-117).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED
    *
@@ -184,7 +184,7 @@ export class CompletionQueue {
     this.#armed = this.#armed === 'next' ? 'next' : kind;
   }
 
-  /** Change the size, keeping every completion; ERR_IN_USE if they would not fit (VERBS-012, VERBS-013). */
+  /** Change the size and keep every completion. ERR_IN_USE if they would not fit (VERBS-012, VERBS-013). */
   resize(entries: number): void {
     checkInteger('entries', entries, 1, this.device.limits.maxCqe);
     this.#checkAlive();
@@ -211,7 +211,7 @@ export class CompletionQueue {
     this.#head = length;
   }
 
-  /** Give the queue back; ERR_IN_USE while work queues report here (VERBS-014). Async iterations end. */
+  /** Destroy the queue. ERR_IN_USE while work queues report here (VERBS-014). Async iterations end. */
   destroy(): void {
     if (this.users > 0) throw new IwarpError('ERR_IN_USE', `${this.users} work queues still report to the completion queue`);
     if (this.#destroyed) return;
@@ -224,8 +224,8 @@ export class CompletionQueue {
   }
 
   /**
-   * Completions one by one, each in an object of its own; ends when the queue is destroyed. What a loop has not been given when it leaves stays
-   * in the queue. With a `signal` the iteration fails with ERR_ABORTED.
+   * Completions one by one, each in a new object. Ends when the queue is destroyed. Completions that the loop has not been given when it ends
+   * stay in the queue. When `signal` is aborted, the iteration throws ERR_ABORTED.
    */
   completions(options: WaitOptions = {}): AsyncGenerator<WorkCompletion, void, undefined> {
     return this.#iterate(signalOf(options));

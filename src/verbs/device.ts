@@ -1,5 +1,5 @@
 /**
- * The device: home of protection domains, STags, queues and limits (verbs draft 9.2.1).
+ * The device: owns protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
 import { checkInteger, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
@@ -16,7 +16,7 @@ import type { QueuePair } from './qp.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import type { MemoryWindow } from './window.ts';
 
-/** Limits of a device, told by {@link Device.query} (names after ibv_device_attr). Each bounds what one process can be made to hold. */
+/** Limits of a device, as {@link Device.query} reports them (named after ibv_device_attr). Each bounds the memory that one process can be made to hold. */
 export interface DeviceLimits {
   /** Queue pairs at a time. */
   readonly maxQp: number;
@@ -36,20 +36,20 @@ export interface DeviceLimits {
   readonly maxSrq: number;
   /** Entries of one shared receive queue. */
   readonly maxSrqWr: number;
-  /** Inbound and outbound read depth of one queue pair. */
+  /** Largest IRD of one queue pair; also the largest depth, in either direction, that a connection may ask for. */
   readonly maxQpRdAtom: number;
-  /** Reads and atomics of ours outstanding on one queue pair (ORD). */
+  /** Reads and atomics that one queue pair may have outstanding at its peer (ORD). */
   readonly maxQpInitRdAtom: number;
-  /** Largest inline data. */
+  /** Largest inline data, octets. */
   readonly maxInline: number;
   /** Largest message, octets. */
   readonly maxMessage: number;
 }
 
-/** Octets of new memory at most: what a typed array can hold everywhere. */
+/** Largest new memory, octets: what a typed array can hold in every version of Node. */
 const MAX_MEMORY = 0xffff_ffff;
 
-/** Generous for a process, small enough that no single object can take gigabytes by a typing error. */
+/** Default limits: large for a process, and small enough that no single object takes gigabytes by a typing error. */
 export const DEFAULT_LIMITS: DeviceLimits = {
   maxQp: 65_536,
   maxQpWr: 65_536,
@@ -96,7 +96,7 @@ export interface StagMirror {
   drop(entry: StagEntry): void;
 }
 
-/** What every device of this package can do. */
+/** What a device can do; the same for every device of this package. */
 export interface DeviceCapabilities {
   /** Several queue pairs can take receives from one queue (VERBS-127). */
   readonly sharedReceiveQueues: boolean;
@@ -104,11 +104,11 @@ export interface DeviceCapabilities {
   readonly memoryWindows: boolean;
   /** Regions can be registered through a send queue (`reg-mr`). */
   readonly fastRegistration: boolean;
-  /** Completion queues can change their size. */
+  /** Completion queues can be resized. */
   readonly resizeCq: boolean;
-  /** RFC 7306: Immediate Data, and FetchAdd and CmpSwap with masks. */
+  /** Immediate Data, and atomics with masks (RFC 7306). */
   readonly immediateData: boolean;
-  /** How far an atomic is atomic: among the streams of the device, or on a SharedArrayBuffer among all threads of the process too. */
+  /** Scope of atomics: the streams of the device; or, on a SharedArrayBuffer, all threads of the process too. */
   readonly atomics: 'none' | 'device' | 'device-and-process';
 }
 
@@ -117,31 +117,31 @@ const CAPABILITIES: DeviceCapabilities = {
   sharedReceiveQueues: true, memoryWindows: true, fastRegistration: true, resizeCq: true, immediateData: true, atomics: 'device-and-process',
 };
 
-/** The answer of {@link Device.query}. */
+/** Result of {@link Device.query}. */
 export interface DeviceAttributes {
   /** The name of the device. */
   readonly name: string;
-  /** Nothing can be made on a device that is not `open`. */
+  /** Nothing can be created on a device that is not `open`. */
   readonly state: 'open' | 'failed' | 'closed';
-  /** What it can hold. */
+  /** Its limits. */
   readonly limits: DeviceLimits;
-  /** Objects alive, by kind. */
+  /** Number of objects alive, by kind. */
   readonly inUse: Readonly<Record<keyof DeviceObjects, number>>;
-  /** What it can do. */
+  /** Its capabilities. */
   readonly capabilities: DeviceCapabilities;
 }
 
 /** Options of {@link Device}. */
 export interface DeviceOptions {
-  /** Name to tell several devices apart; `iwarp0` by default. */
+  /** Name, to tell several devices apart. Default `iwarp0`. */
   readonly name?: string | undefined;
   /** Differences from {@link DEFAULT_LIMITS}. */
   readonly limits?: Partial<DeviceLimits> | undefined;
   /** CRC32c engine by name, or `auto`. */
   readonly crc32c?: Crc32cEngineName | 'auto' | undefined;
-  /** Source of STags; the operating system's generator by default. Tests give a seeded one. */
+  /** Random numbers for STags. Default: the operating system's generator. Tests give a seeded one. */
   readonly random?: RandomU32 | undefined;
-  /** Runs completion and event handlers after the present call stack; `queueMicrotask` by default. */
+  /** Runs completion and event handlers after the current call stack. Default: `queueMicrotask`. */
   readonly defer?: ((task: () => void) => void) | undefined;
 }
 
@@ -156,7 +156,7 @@ export interface DeviceOptions {
 export class Device {
   /** The name of the device, for people and for `iwarp stat`. */
   readonly name: string;
-  /** What the device can hold; fixed for its life. */
+  /** Limits of the device; they do not change. */
   readonly limits: DeviceLimits;
   /** @internal */
   readonly stags: StagTable;
@@ -189,13 +189,13 @@ export class Device {
     this.#nextQp = 2;
   }
 
-  /** `failed` after {@link fail}, `closed` after {@link close}: nothing can be made on it any more. */
+  /** `failed` after {@link fail}, `closed` after {@link close}. Then nothing can be created on the device any more. */
   get state(): 'open' | 'failed' | 'closed' {
     return this.#state;
   }
 
   /**
-   * A protection domain.
+   * Allocate a protection domain.
    *
    * @throws ERR_LIMIT, ERR_DESTROYED
    */
@@ -207,8 +207,8 @@ export class Device {
   }
 
   /**
-   * A completion queue of at least `entries` entries; its `capacity` is what it got (VERBS-006). Make it as large as all the queues that
-   * report to it together, and it cannot overflow (SEC-031).
+   * Create a completion queue of at least `entries` entries; `capacity` says how many it has (VERBS-006). If it is as large as all the work queues that
+   * report to it together, it cannot overflow (SEC-031).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
    */
@@ -220,7 +220,7 @@ export class Device {
     return cq;
   }
 
-  /** The one handler of asynchronous events; a later registration replaces it, and without one events are lost (VERBS-120). */
+  /** Set the one handler of asynchronous events, in place of an earlier one. Without a handler the events are lost (VERBS-120). */
   setAsyncEventHandler(handler: ((event: AsyncEvent) => void) | null): void {
     if (handler !== null && typeof handler !== 'function') {
       throw new IwarpError('ERR_INVALID_ARGUMENT', `handler must be a function or null, got ${show(handler)}`);
@@ -256,8 +256,8 @@ export class Device {
   }
 
   /**
-   * The device has failed as a whole, or an administrator wants it out of service: every stream ends with Terminate 0/2/08, one
-   * `device-fatal` event is raised, and nothing can be made on the device any more (VERBS-177).
+   * Take the device out of service, because it has failed or because the program wants so: every stream ends with Terminate 0/2/08, one
+   * `device-fatal` event is raised, and nothing can be created on the device any more (VERBS-177).
    */
   fail(): void {
     if (this.#state !== 'open') return;
@@ -267,8 +267,8 @@ export class Device {
   }
 
   /**
-   * Zeroed memory of the kind that can be registered here: over a SharedArrayBuffer where the device works in other threads, else over an
-   * ordinary one.
+   * Allocate zeroed memory that can be registered on this device: over a SharedArrayBuffer if its streams run in other threads, else over an
+   * ArrayBuffer.
    *
    * @throws ERR_INVALID_ARGUMENT
    *

@@ -1,4 +1,4 @@
-/** Asynchronous events: what is not tied to a completion (verbs draft 8.3.3, figure 37). */
+/** Asynchronous events: those that no completion reports (verbs draft 8.3.3, figure 37). */
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { Device } from './device.ts';
@@ -21,13 +21,13 @@ export type AsyncEvent =
   | { readonly type: 'llp-connection-lost'; readonly qp: QueuePair; readonly error: Error | undefined }
   /** The connection was reset, by the peer or here. */
   | { readonly type: 'llp-connection-reset'; readonly qp: QueuePair; readonly error: Error | undefined }
-  /** A completion found its queue full (VERBS-010). */
+  /** The completion queue was full, so a completion was lost (VERBS-010). */
   | { readonly type: 'cq-overflow'; readonly cq: CompletionQueue; readonly qp: QueuePair }
   /** Fewer entries than the armed limit are left (VERBS-133). */
   | { readonly type: 'srq-limit'; readonly srq: SharedReceiveQueue }
   /** The shared receive queue has failed (VERBS-137). */
   | { readonly type: 'srq-catastrophic'; readonly srq: SharedReceiveQueue }
-  /** More messages than the armed limit hold receives that have not been polled (VERBS-134). */
+  /** More receives than the armed limit are taken by messages and not polled (VERBS-134). */
   | { readonly type: 'rq-limit'; readonly qp: QueuePair }
-  /** The device has failed: every stream has been told (VERBS-177). */
+  /** The device has failed, and every stream has been ended (VERBS-177). */
   | { readonly type: 'device-fatal'; readonly device: Device };

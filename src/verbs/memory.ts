@@ -18,15 +18,15 @@ export type { ProtectionDomain } from './pd.ts';
 /** Options of {@link ProtectionDomain.registerMemory}. */
 export interface RegisterOptions {
   /**
-   * Tagged offset of the region's first octet, as peers address it. Without it the region is zero-based: offsets count from 0. With it the
-   * region is addressed (VERBS-140), and windows can be bound to it.
+   * Tagged offset of the region's first octet, by which peers address it. Without it the region is zero-based: tagged offsets count from 0. With it
+   * the region is addressed (VERBS-140), and windows can be bound to it.
    */
   readonly iova?: bigint | number | undefined;
-  /** Limit remote use to this queue pair (DDP-067, SEC-002). */
+  /** The only queue pair whose peer may use the STag (DDP-067, SEC-002). Default: every queue pair of the domain. */
   readonly queuePair?: QueuePair | undefined;
-  /** Several streams use this STag: none of their peers can invalidate it (SEC-008). Default false. */
+  /** Several streams use this STag, so none of their peers may invalidate it (SEC-008). Default false. */
   readonly shared?: boolean | undefined;
-  /** The STag's key, 0 to 255 (VERBS-138). Random by default. */
+  /** Key of the STag, 0 to 255 (VERBS-138). Default: random. */
   readonly key?: number | undefined;
 }
 
@@ -34,31 +34,31 @@ const OPTIONS: Names<RegisterOptions> = { iova: true, queuePair: true, shared: t
 
 /** Options of {@link ProtectionDomain.allocateFastRegion}. */
 export interface FastRegionOptions {
-  /** Whether the region may ever get remote rights (VERBS-147). Default true. */
+  /** Whether the region may get remote rights (VERBS-147). Default true. */
   readonly remote?: boolean | undefined;
 }
 
-/** What {@link MemoryRegion.reregister} changes; what is absent stays. */
+/** What {@link MemoryRegion.reregister} changes; fields that are absent stay as they are. */
 export interface ReregisterOptions {
-  /** New memory; its octets, whatever view it is. */
+  /** New memory. */
   readonly memory?: ArrayBufferView | undefined;
   /** New rights: a union of {@link ACCESS}. */
   readonly access?: number | undefined;
   /** Move to another protection domain of the same device. */
   readonly pd?: ProtectionDomain | undefined;
-  /** New tagged offset of the first octet; the region is then addressed. */
+  /** New tagged offset of the first octet. The region is then addressed, not zero-based. */
   readonly iova?: bigint | number | undefined;
 }
 
 const CHANGE: Names<ReregisterOptions> = { memory: true, access: true, pd: true, iova: true };
 
-/** The answer of {@link MemoryRegion.query} (VERBS-152). */
+/** Result of {@link MemoryRegion.query} (VERBS-152). */
 export interface RegionAttributes {
   /** The STag: 24 bits of index, 8 bits of key. */
   readonly stag: number;
   /** The low eight bits of the STag. */
   readonly key: number;
-  /** Whether the STag can be used at present. */
+  /** Whether the STag can be used now. */
   readonly state: 'valid' | 'invalid';
   /** `shared`: several registrations or streams use the memory, and no peer can invalidate it. */
   readonly type: 'shared' | 'non-shared';
@@ -74,11 +74,11 @@ export interface RegionAttributes {
   readonly addr: bigint;
   /** Octets registered. */
   readonly length: number;
-  /** Octets that a fast registration may cover. */
+  /** Largest memory, in octets, that a fast registration may give it. */
   readonly maxLength: number;
-  /** Windows bound to the region. */
+  /** Number of windows bound to the region. */
   readonly windows: number;
-  /** Queue pair to which remote use is limited. */
+  /** The only queue pair whose peer may use the STag; undefined for all. */
   readonly queuePair: number | undefined;
 }
 
@@ -129,17 +129,17 @@ export class MemoryRegion {
     return this.#pd;
   }
 
-  /** The registered octets; none while the region has no registration. */
+  /** The registered memory; empty while the region has no registration. */
   get bytes(): Uint8Array {
     return (this.posted ?? this.entry).bytes;
   }
 
-  /** The STag, as peers name it. With a `reg-mr` queued it is the one that this will give, so that it can be advertised after it. */
+  /** The STag, for peers. While a `reg-mr` request is queued it is the STag that the request will give, so that a later message can advertise it. */
   get rkey(): number {
     return (this.posted ?? this.entry).stag;
   }
 
-  /** The STag, as local work requests name it: the same on iWARP. */
+  /** The STag, for local work requests. On iWARP it is the same as `rkey`. */
   get lkey(): number {
     return this.rkey;
   }
@@ -170,12 +170,12 @@ export class MemoryRegion {
     return this.entry.valid;
   }
 
-  /** True after {@link MemoryRegion.deregister}, for good. */
+  /** True after {@link MemoryRegion.deregister}. It stays true. */
   get deregistered(): boolean {
     return this.#gone;
   }
 
-  /** The region as it is now, queued work apart. ERR_INVALID_REGION once deregistered. */
+  /** The region as it is now, without the effect of queued requests. ERR_INVALID_REGION after `deregister()`. */
   query(): RegionAttributes {
     this.checkAlive('the memory region');
     const { entry } = this;
@@ -197,8 +197,8 @@ export class MemoryRegion {
   }
 
   /**
-   * Another registration of the same memory, with its own STag, rights, domain and base (VERBS-150). Both become shared: shared regions
-   * are always valid, nobody can invalidate them or register them through a queue.
+   * Register the same memory again, with its own STag, rights, domain and base (VERBS-150). Both regions become shared: they are
+   * always valid, and cannot be invalidated or registered by a work request.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_REGION, ERR_DESTROYED, ERR_LIMIT, ERR_WRONG_PD
    */
@@ -215,8 +215,8 @@ export class MemoryRegion {
   }
 
   /**
-   * Change memory, rights, domain or base; the STag changes, and with it everything that named the old one fails (VERBS-149). A wrong
-   * argument, a deregistered region and bound windows change nothing. Any later failure deregisters the region.
+   * Change memory, rights, domain or base. The STag changes, so everything that uses the old one fails (VERBS-149). If an argument is wrong,
+   * the region is deregistered or windows are bound, nothing changes. A later failure deregisters the region.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_REGION, ERR_IN_USE, ERR_WRONG_PD, ERR_DESTROYED
    */
@@ -262,8 +262,8 @@ export class MemoryRegion {
   }
 
   /**
-   * End the registration. From the return of this call on no octet is read or written through it; operations in flight end in a
-   * protection error (VERBS-151, SEC-007). Neither state nor key matter.
+   * End the registration. From the return of this call on no octet is read or written through it, and operations in flight end in a
+   * protection error (VERBS-151, SEC-007). It works in every state and with every key.
    *
    * @throws ERR_IN_USE while windows are bound to it; ERR_INVALID_REGION the second time
    */
@@ -376,13 +376,13 @@ export function checkRegister(pd: ProtectionDomain, options: RegisterOptions): {
   };
 }
 
-/** One element of a scatter/gather list: `length` octets from `offset` of a region. Both default to the whole region. */
+/** A scatter/gather element: `length` octets from `offset` of a region. Default: the whole region. */
 export interface Sge {
-  /** Region of the queue pair's protection domain; receiving and reading into it needs LOCAL_WRITE. */
+  /** Region of the queue pair's protection domain. Receives and Reads into it need LOCAL_WRITE. */
   readonly mr: MemoryRegion;
-  /** First octet, counted from the start of the region. Default 0. */
+  /** First octet, relative to the start of the region. Default 0. */
   readonly offset?: number | undefined;
-  /** Octets. Default: to the end of the region. */
+  /** Length in octets. Default: to the end of the region. */
   readonly length?: number | undefined;
 }
 

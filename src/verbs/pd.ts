@@ -14,7 +14,7 @@ import { MemoryWindow } from './window.ts';
 const FAST_OPTIONS: Names<FastRegionOptions> = { remote: true };
 
 /**
- * A protection domain: regions, windows and queues of one domain work together, and with nothing else (VERBS-001).
+ * A protection domain. Regions, windows and queues work only with others of the same domain (VERBS-001).
  *
  * @example
  * const pd = device.allocatePd();
@@ -37,7 +37,7 @@ export class ProtectionDomain {
     this.handle = handle;
   }
 
-  /** True after `deallocate()`, for good. */
+  /** True after `deallocate()`. It stays true. */
   get deallocated(): boolean {
     return this.#deallocated;
   }
@@ -66,7 +66,7 @@ export class ProtectionDomain {
   }
 
   /**
-   * Register memory: any ArrayBufferView, over shared memory too. The view must stay allocated while registered. Overlapping regions are
+   * Register memory: any ArrayBufferView, over shared memory too. Do not detach its buffer while it is registered. Overlapping regions are
    * independent of each other (VERBS-145).
    *
    * @param memory the octets to register; nothing is copied
@@ -94,8 +94,8 @@ export class ProtectionDomain {
   }
 
   /**
-   * A region without a registration: a `reg-mr` request on a queue pair gives it memory of up to `maxOctets` octets, `local-invalidate` or
-   * the peer's Send with Invalidate takes it away, and so on, each time under another key.
+   * Allocate a region without memory. A `reg-mr` request on a queue pair gives it memory of up to `maxOctets` octets; `local-invalidate` or
+   * the peer's Send with Invalidate takes the memory away. That can be repeated, each time with another key.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
    *
@@ -120,7 +120,7 @@ export class ProtectionDomain {
   }
 
   /**
-   * A memory window, not bound to anything (VERBS-160); a `bind-mw` request binds it.
+   * Allocate a memory window. It is not bound to anything (VERBS-160) until a `bind-mw` request binds it.
    *
    * @throws ERR_LIMIT, ERR_DESTROYED
    */
@@ -145,7 +145,7 @@ export class ProtectionDomain {
   }
 
   /**
-   * A queue pair in state Idle (VERBS-016, VERBS-019).
+   * Create a queue pair in state Idle (VERBS-016, VERBS-019).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD for queues of another device, ERR_LIMIT, ERR_DESTROYED
    *
@@ -157,7 +157,7 @@ export class ProtectionDomain {
   }
 
   /**
-   * A receive queue that several queue pairs share.
+   * Create a receive queue that several queue pairs share.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
    *
@@ -168,7 +168,7 @@ export class ProtectionDomain {
     return new SharedReceiveQueue(this, options);
   }
 
-  /** Give the domain back; ERR_IN_USE while anything belongs to it (VERBS-003). Once more does nothing. */
+  /** Deallocate the domain. ERR_IN_USE while anything belongs to it (VERBS-003). A second call does nothing. */
   deallocate(): void {
     if (this.users > 0) throw new IwarpError('ERR_IN_USE', `the protection domain still has ${this.users} objects`);
     if (this.#deallocated) return;

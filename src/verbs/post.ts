@@ -14,24 +14,24 @@ import { fillBind, fillFastRegister, fillInvalidate, invalidateSink } from './po
 import type { MemoryWindow } from './window.ts';
 
 interface SendCommon {
-  /** The caller's own number, given back in the completion; any u64. */
+  /** The caller's number for the request, returned in the completion; any u64. Default 0. */
   readonly wrId?: bigint | number | undefined;
-  /** Give a completion on success too; default from the queue pair. Failures always give one (VERBS-106). */
+  /** Report success with a completion too. Default: as the queue pair says. Failures always give one (VERBS-106). */
   readonly signaled?: boolean | undefined;
   /** Start only after all earlier Reads and Atomics have completed (VERBS-098). */
   readonly fence?: boolean | undefined;
 }
 
-/** Requests that only concern our own memory: nothing is sent (VERBS-104). `fence` waits for all work in front (VERBS-099). */
+/** Requests that concern only local memory: nothing is sent (VERBS-104). Here `fence` waits for all earlier requests (VERBS-099). */
 type MemoryCommon = SendCommon;
 
-/** A Send, with Solicited Event or Invalidate as asked. */
+/** A Send. With `solicited` and `invalidate` it is a Send with Solicited Event, a Send with Invalidate, or both. */
 export interface SendRequest extends SendCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'send';
-  /** Local memory to gather the payload from, in order; none makes the message empty. Not together with `inline`. */
+  /** Local memory whose octets are the payload, in order. Default: an empty message. Not together with `inline`. */
   readonly sges?: readonly Sge[] | undefined;
-  /** Octets copied when posted, instead of a list. */
+  /** Octets that are copied when the request is posted, in place of `sges`. */
   readonly inline?: ArrayBufferView | undefined;
   /** Ask for a solicited event at the peer (RFC 5040 5.3). */
   readonly solicited?: boolean | undefined;
@@ -40,79 +40,79 @@ export interface SendRequest extends SendCommon {
 }
 
 /**
- * An RDMA Write to `remoteAddr` (tagged offset, octets) of the peer's region `rkey`. With `immediate` eight octets of Immediate Data follow
- * as the next message: one request, one completion, and the peer learns by a receive that the Write is there (RFC 7306 6).
+ * An RDMA Write to `remoteAddr` (a tagged offset) of the peer's region `rkey`. With `immediate`, eight octets of Immediate Data follow
+ * as the next message: it is one request with one completion, and a receive tells the peer that the Write is in place (RFC 7306 6).
  */
 export interface WriteRequest extends SendCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'rdma-write';
-  /** Local memory to gather the payload from, in order; none makes the message empty. Not together with `inline`. */
+  /** Local memory whose octets are the payload, in order. Default: an empty Write. Not together with `inline`. */
   readonly sges?: readonly Sge[] | undefined;
-  /** Octets copied when posted, instead of a list. */
+  /** Octets that are copied when the request is posted, in place of `sges`. */
   readonly inline?: ArrayBufferView | undefined;
-  /** STag of the peer's memory, as its program told it: u32. */
+  /** STag of the peer's memory, u32, as the peer has advertised it. */
   readonly rkey: number;
-  /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
+  /** Tagged offset of the first octet there, u64: the advertised address plus an offset. */
   readonly remoteAddr: bigint | number;
-  /** Eight octets of Immediate Data to follow, as a u64; sent big-endian. */
+  /** Eight octets of Immediate Data to follow, a u64, sent big-endian. */
   readonly immediate?: bigint | number | undefined;
-  /** The Immediate Data causes a solicited event. */
+  /** The Immediate Data asks for a solicited event at the peer. */
   readonly solicited?: boolean | undefined;
 }
 
 /** An RDMA Read of `sges[0].length` octets from the peer into one local element. */
 export interface ReadRequest extends SendCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'rdma-read';
-  /** At most one element (VERBS-083); none reads zero octets. */
+  /** At most one element (VERBS-083). Default: a Read of zero octets. */
   readonly sges?: readonly Sge[] | undefined;
-  /** STag of the peer's memory, as its program told it: u32. */
+  /** STag of the peer's memory, u32, as the peer has advertised it. */
   readonly rkey: number;
-  /** Tagged offset of the first octet there: u64, the peer's `addr` plus a distance. */
+  /** Tagged offset of the first octet there, u64: the advertised address plus an offset. */
   readonly remoteAddr: bigint | number;
-  /** Invalidate the sink's STag after the response and before the completion (VERBS-102). */
+  /** Invalidate the STag of the sink after the response and before the completion (VERBS-102). */
   readonly localInvalidate?: boolean | undefined;
 }
 
-/** Eight octets of Immediate Data (RFC 7306 6), as a big-endian number. */
+/** Eight octets of Immediate Data (RFC 7306 6). */
 export interface ImmediateRequest extends SendCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'immediate';
-  /** The eight octets as a u64; sent big-endian. */
+  /** The eight octets as a u64, sent big-endian. */
   readonly immediate: bigint | number;
   /** Ask for a solicited event at the peer. */
   readonly solicited?: boolean | undefined;
 }
 
-/** FetchAdd (RFC 7306 5.1.1): the original value goes, in this machine's byte order, to the 8 octets of `sges[0]`. */
+/** FetchAdd (RFC 7306 5.1.1). The original value is stored in the 8 octets of `sges[0]`, in this machine's byte order. */
 export interface FetchAddRequest extends SendCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'atomic-fetch-add';
-  /** One element of 8 octets, where the original value goes. */
+  /** One element of 8 octets, which gets the original value. */
   readonly sges: readonly Sge[];
-  /** STag of the peer's memory, as its program told it: u32. */
+  /** STag of the peer's memory, u32, as the peer has advertised it. */
   readonly rkey: number;
-  /** Tagged offset of the 64-bit integer there: u64, the octet after it a multiple of 8 in its memory. */
+  /** Tagged offset of the 64-bit word there, u64. The word must be aligned to 8 octets in the peer's memory. */
   readonly remoteAddr: bigint | number;
-  /** What to add: u64, modulo 2^64. */
+  /** The addend, u64; the sum is modulo 2^64. */
   readonly add: bigint | number;
-  /** Bits that end a field: no carry leaves them. Default 0, one 64-bit field. */
+  /** Each bit set is the top bit of a field: no carry leaves it. Default 0: one 64-bit field. */
   readonly addMask?: bigint | undefined;
 }
 
-/** CmpSwap (RFC 7306 5.1.2). */
+/** CmpSwap (RFC 7306 5.1.2). The original value is stored in the 8 octets of `sges[0]`, in this machine's byte order. */
 export interface CmpSwapRequest extends SendCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'atomic-cmp-swap';
-  /** One element of 8 octets, where the original value goes. */
+  /** One element of 8 octets, which gets the original value. */
   readonly sges: readonly Sge[];
-  /** STag of the peer's memory, as its program told it: u32. */
+  /** STag of the peer's memory, u32, as the peer has advertised it. */
   readonly rkey: number;
-  /** Tagged offset of the 64-bit integer there: u64. */
+  /** Tagged offset of the 64-bit word there, u64. The word must be aligned to 8 octets in the peer's memory. */
   readonly remoteAddr: bigint | number;
-  /** What the value there must equal in the bits of `compareMask`: u64. */
+  /** The value that the word must equal in the bits of `compareMask`, u64. */
   readonly compare: bigint | number;
-  /** What is written if it does, in the bits of `swapMask`: u64. */
+  /** The value to write in that case, in the bits of `swapMask`, u64. */
   readonly swap: bigint | number;
   /** Bits that are compared. Default: all. */
   readonly compareMask?: bigint | undefined;
@@ -120,51 +120,51 @@ export interface CmpSwapRequest extends SendCommon {
   readonly swapMask?: bigint | undefined;
 }
 
-/** Make an STag of ours unusable until its next registration or bind (VERBS-153). */
+/** Invalidate a local STag: it cannot be used until the next registration or bind (VERBS-153). */
 export interface LocalInvalidateRequest extends MemoryCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'local-invalidate';
-  /** Region or window whose STag ends. */
+  /** The region or window whose STag is invalidated. */
   readonly target: MemoryRegion | MemoryWindow;
 }
 
-/** Give a region in state Invalid new memory: fast registration (VERBS-148). */
+/** Fast registration: give a region in state Invalid new memory (VERBS-148). */
 export interface FastRegisterRequest extends MemoryCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'reg-mr';
-  /** Region of `allocateFastRegion`, or another that is in state Invalid and not shared. */
+  /** A region from `allocateFastRegion`, or another region that is Invalid and not shared. */
   readonly mr: MemoryRegion;
-  /** Its new memory, up to the octets it was made for. */
+  /** Its new memory, no larger than the region was made for. */
   readonly memory: ArrayBufferView;
   /** A union of `ACCESS`. */
   readonly access: number;
-  /** Tagged offset of the first octet; without it the region is zero-based. */
+  /** Tagged offset of the first octet. Without it the region is zero-based. */
   readonly iova?: bigint | number | undefined;
-  /** Key of the new STag, 0 to 255; the next one by default. */
+  /** Key of the new STag, 0 to 255. Default: the next one. */
   readonly key?: number | undefined;
 }
 
 /** Bind a window in state Invalid to `length` octets from `offset` of a region (VERBS-161). */
 export interface BindRequest extends MemoryCommon {
-  /** Names the kind of request. */
+  /** Kind of the request. */
   readonly opcode: 'bind-mw';
   /** The window, in state Invalid. */
   readonly mw: MemoryWindow;
-  /** Addressed (registered with `iova`), with MW_BIND. */
+  /** The region. It must have been registered with `iova` and with MW_BIND. */
   readonly mr: MemoryRegion;
-  /** First octet, counted from the start of the region. Default 0. */
+  /** First octet, relative to the start of the region. Default 0. */
   readonly offset?: number | undefined;
-  /** Octets. Default: to the end of the region. */
+  /** Length in octets. Default: to the end of the region. */
   readonly length?: number | undefined;
-  /** A union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC; the last two need LOCAL_WRITE of the region (VERBS-162). */
+  /** A union of REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC. The last two need LOCAL_WRITE of the region (VERBS-162). */
   readonly access: number;
-  /** Tagged offset of the window's first octet; the region's own by default, 0 makes it zero-based. */
+  /** Tagged offset of the window's first octet. Default: as in the region. 0 makes the window zero-based. */
   readonly iova?: bigint | number | undefined;
-  /** Key of the new STag, 0 to 255; the next one by default. */
+  /** Key of the new STag, 0 to 255. Default: the next one. */
   readonly key?: number | undefined;
 }
 
-/** What {@link QueuePair.postSend} takes. */
+/** A request for {@link QueuePair.postSend}. */
 export type SendWorkRequest =
   | SendRequest
   | WriteRequest
@@ -176,11 +176,11 @@ export type SendWorkRequest =
   | FastRegisterRequest
   | BindRequest;
 
-/** What {@link QueuePair.postRecv} takes. */
+/** A request for {@link QueuePair.postRecv}. */
 export interface ReceiveWorkRequest {
-  /** The caller's own number, given back in the completion; any u64. Default 0. */
+  /** The caller's number for the request, returned in the completion; any u64. Default 0. */
   readonly wrId?: bigint | number | undefined;
-  /** Where the message goes; none for zero octets. */
+  /** Memory for the message. Default: none, for messages of zero octets. */
   readonly sges?: readonly Sge[] | undefined;
 }
 
@@ -205,8 +205,8 @@ export interface PostLimits {
 }
 
 /**
- * What `postSend` and `postRecv` throw: an {@link IwarpError} that tells how many requests of the list were posted before the wrong one
- * (VERBS-090). Those stay posted; the wrong one and all after it are not.
+ * What `postSend` and `postRecv` throw: an {@link IwarpError} that also says how many requests of the list were posted before the wrong one
+ * (VERBS-090). Those stay posted; the wrong one and all that follow are not.
  *
  * @example
  * try { qp.postSend(list); } catch (error) {
@@ -215,7 +215,7 @@ export interface PostLimits {
  * }
  */
 export class PostError extends IwarpError {
-  /** Requests of the list that were posted: the index of the wrong one. */
+  /** Number of requests that were posted, which is the index of the wrong one. */
   readonly posted: number;
 
   constructor(cause: IwarpError, posted: number) {

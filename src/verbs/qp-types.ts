@@ -8,58 +8,58 @@ import type { SharedReceiveQueue } from './srq.ts';
 
 /** Options of {@link ProtectionDomain.createQp}. */
 export interface QueuePairOptions {
-  /** Where requests complete; a queue of the same device. */
+  /** Completion queue for requests; a queue of the same device. */
   readonly sendCq: CompletionQueue;
-  /** Where receives complete; may be the same one. */
+  /** Completion queue for receives; may be the same one. */
   readonly recvCq: CompletionQueue;
-  /** Entries of each queue; with `srq` the receive queue is the shared one (VERBS-127). */
+  /** Entries of the send queue. Default 128. */
   readonly maxSendWr?: number | undefined;
-  /** Entries of the receive queue. Default 128. */
+  /** Entries of the receive queue. Default 128. Not used with `srq` (VERBS-127). */
   readonly maxRecvWr?: number | undefined;
-  /** Elements of a Send or Write. Default 4. */
+  /** Scatter/gather elements of a Send or Write. Default 4. */
   readonly maxSendSge?: number | undefined;
-  /** Elements of a receive. Default 4. */
+  /** Scatter/gather elements of a receive. Default 4. */
   readonly maxRecvSge?: number | undefined;
-  /** Largest inline data, octets. */
+  /** Largest inline data, octets. Default 256. */
   readonly maxInline?: number | undefined;
-  /** Take receives from this shared queue instead of an own one. */
+  /** Take receives from this shared receive queue. */
   readonly srq?: SharedReceiveQueue | undefined;
-  /** Whether a request without `signaled` gives a completion on success. Default true. */
+  /** Whether requests without `signaled` report success with a completion. Default true. */
   readonly signalAll?: boolean | undefined;
-  /** Let the peer write, read (VERBS-142). Both default to true: regions grant, queue pairs may forbid. */
+  /** Whether the peer may write (VERBS-142). Default true: regions grant access, queue pairs can only forbid it. */
   readonly inboundWrite?: boolean | undefined;
-  /** Let the peer read. Default true. */
+  /** Whether the peer may read. Default true. */
   readonly inboundRead?: boolean | undefined;
   /** Accept RFC 7306 opcodes. Default true. */
   readonly extensions?: boolean | undefined;
-  /** Reads and atomics of the peer (IRD) and of ours (ORD) at a time; start-up may settle on less. Default: the device's limits (VERBS-018). */
+  /** Reads and atomics that the peer may have outstanding here (IRD); start-up may negotiate less. Default: the device's limit (VERBS-018). */
   readonly ird?: number | undefined;
-  /** Reads and atomics of ours at a time. Default: the device's limit. */
+  /** Reads and atomics that we may have outstanding at the peer (ORD); start-up may negotiate less. Default: the device's limit. */
   readonly ord?: number | undefined;
-  /** Let memory windows be bound, regions be registered, through this queue pair. Both default to true. */
+  /** Whether memory windows may be bound through this queue pair. Default true. */
   readonly allowBind?: boolean | undefined;
-  /** Let regions be registered through this queue pair. Default true. */
+  /** Whether regions may be registered through this queue pair. Default true. */
   readonly allowFastRegister?: boolean | undefined;
   /**
-   * Right that the sink of a Read needs. The verbs draft asks for `remote-write`, since a Read Response is placed like a Write (VERBS-087);
-   * the default `local-write` does not make a user open the sink to the peer's Writes.
+   * Right that the sink of a Read needs. The verbs draft wants `remote-write`, because a Read Response is placed like a Write (VERBS-087).
+   * With the default, `local-write`, the sink need not be open to the peer's Writes.
    */
   readonly readSink?: 'local-write' | 'remote-write' | undefined;
-  /** Raise one `rq-limit` event when more messages than this have taken a receive and not been polled; 0 for none (VERBS-134). */
+  /** Raise one `rq-limit` event when more receives than this are taken by messages and not polled. Default 0: never (VERBS-134). */
   readonly rqLimit?: number | undefined;
 }
 
 /** What {@link QueuePair.modify} changes. */
 export interface QpChange {
-  /** `rts` is only for a queue pair that is in it: connecting or accepting brings it there. */
+  /** New state. `rts` is only accepted in RTS: connecting or accepting leads there. */
   readonly state?: QpState | undefined;
-  /** May be lowered (VERBS-024). */
+  /** New outbound read depth; it can only be lowered (VERBS-024). */
   readonly ord?: number | undefined;
-  /** Depths; not below the entries in use (VERBS-025). The receive queue's only without a shared one. */
+  /** New depth of the send queue, not below the entries in use (VERBS-025). */
   readonly maxSendWr?: number | undefined;
-  /** Depth of the receive queue. */
+  /** New depth of the receive queue, not below the entries in use; not with a shared receive queue. */
   readonly maxRecvWr?: number | undefined;
-  /** Arms the receive limit again (VERBS-134). */
+  /** Arm the receive limit again (VERBS-134). */
   readonly rqLimit?: number | undefined;
 }
 
@@ -76,7 +76,7 @@ export interface QpController {
   counters(): StreamCounters;
 }
 
-/** The answer of {@link QueuePair.query}. */
+/** Result of {@link QueuePair.query}. */
 export interface QpAttributes {
   /** Number of the queue pair on its device. */
   readonly number: number;
@@ -86,40 +86,40 @@ export interface QpAttributes {
   readonly maxSendWr: number;
   /** Entries of the receive queue. */
   readonly maxRecvWr: number;
-  /** Elements of a Send or Write. */
+  /** Scatter/gather elements of a Send or Write. */
   readonly maxSendSge: number;
-  /** Elements of a receive. */
+  /** Scatter/gather elements of a receive. */
   readonly maxRecvSge: number;
   /** Largest inline data, octets. */
   readonly maxInline: number;
-  /** Reads and atomics of the peer at a time. */
+  /** Reads and atomics that the peer may have outstanding here (IRD). */
   readonly ird: number;
-  /** Reads and atomics of ours at a time. */
+  /** Reads and atomics that we may have outstanding at the peer (ORD). */
   readonly ord: number;
   /** Requests posted and not completed. */
   readonly sendOutstanding: number;
-  /** Receives posted and not taken; with a shared receive queue, those of all its queue pairs. */
+  /** Receives posted and not taken by a message; with a shared receive queue, those of the shared queue. */
   readonly recvPosted: number;
-  /** Receives that messages of this queue pair have taken, ever and not yet polled (SEC-027). */
+  /** Receives that messages of this queue pair have taken since it was made (SEC-027). */
   readonly recvTaken: number;
-  /** Of these, the receives that have not been polled yet. */
+  /** Those of `recvTaken` whose completion has not been polled yet. */
   readonly recvInProgress: number;
-  /** The armed receive limit; 0 when it has fired or none is set. */
+  /** The armed receive limit; 0 if it has fired or none is set. */
   readonly rqLimit: number;
-  /** Requests without `signaled` give a completion on success. */
+  /** Whether requests without `signaled` report success with a completion. */
   readonly signalAll: boolean;
-  /** The peer may write. */
+  /** Whether the peer may write. */
   readonly inboundWrite: boolean;
-  /** The peer may read. */
+  /** Whether the peer may read. */
   readonly inboundRead: boolean;
-  /** RFC 7306 opcodes are accepted. */
+  /** Whether RFC 7306 opcodes are accepted. */
   readonly extensions: boolean;
-  /** Whether the peer has RFC 7306, as far as {@link QueuePair.setPeerExtensions} was told. */
+  /** Whether the peer supports RFC 7306, as far as {@link QueuePair.setPeerExtensions} was told. */
   readonly peerExtensions: boolean | undefined;
-  /** Memory windows bound through it. */
+  /** Number of memory windows bound through it. */
   readonly boundWindows: number;
   /** The Terminate sent or received, in states Terminate and Error (VERBS-029). */
   readonly terminate: TerminateInfo | undefined;
-  /** What start-up settled; undefined without a connection. */
+  /** What start-up negotiated; undefined without a connection. */
   readonly negotiated: Negotiated | undefined;
 }

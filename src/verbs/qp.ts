@@ -81,10 +81,10 @@ export class QueuePair extends QpEndpoint {
   // ------------------------------------------------------------------------------------------------------- posting
 
   /**
-   * Post one request or several, in order; returns how many. The first mistake throws a {@link PostError}; what stood before it in the list
-   * stays posted, as its `posted` tells (VERBS-090). Returns at once; the memory belongs to the stack until completion (VERBS-093).
+   * Post one request or several, in order, and return how many. The first mistake throws a {@link PostError}; requests before it in the list
+   * stay posted, and its `posted` counts them (VERBS-090). Returns at once; the memory belongs to the stack until completion (VERBS-093).
    *
-   * In Idle requests wait for the connection (VERBS-031); in Closing, Terminate and Error they complete as flushed (VERBS-058).
+   * In state Idle requests wait for the connection (VERBS-031). In Closing, Terminate and Error they complete as flushed (VERBS-058).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_ACCESS, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_INVALID_STATE, ERR_TOO_LARGE,
    * ERR_QUEUE_FULL, ERR_NOT_SUPPORTED, ERR_DESTROYED
@@ -99,7 +99,7 @@ export class QueuePair extends QpEndpoint {
   }
 
   /**
-   * Post receives, in order (VERBS-095); errors as in {@link postSend}. ERR_INVALID_STATE with a shared receive queue (VERBS-126).
+   * Post receives, in order (VERBS-095). Errors as in {@link postSend}; ERR_INVALID_STATE with a shared receive queue (VERBS-126).
    *
    * @example
    * qp.postRecv([{ wrId: 1, sges: [{ mr, length: 4096 }] }, { wrId: 2, sges: [{ mr, offset: 4096 }] }]);
@@ -145,8 +145,8 @@ export class QueuePair extends QpEndpoint {
   // ------------------------------------------------------------------------------------------------ modify and query
 
   /**
-   * Modify the queue pair (VERBS-022). States: `closing` finishes the posted work and closes, `terminate` tells the peer 0/0/00 and closes,
-   * `error` resets, `idle` makes a queue pair in Error usable again. A change that is refused changes nothing at all (VERBS-021); in Closing
+   * Modify the queue pair (VERBS-022). States: `closing` finishes the posted work and closes; `terminate` sends the peer a Terminate 0/0/00 and
+   * closes; `error` resets the connection; `idle` makes a queue pair in Error usable again. A refused change changes nothing (VERBS-021). In Closing
    * and Terminate every change is refused (VERBS-023).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE, ERR_IN_USE, ERR_DESTROYED
@@ -226,13 +226,13 @@ export class QueuePair extends QpEndpoint {
     return unlimited ? wish : Math.min(wish ?? own, own);
   }
 
-  /** Tell whether the peer has RFC 7306, once the two programs know: with `false` its operations throw ERR_NOT_SUPPORTED when posted. */
+  /** Say whether the peer supports RFC 7306, once the two programs know. With `false` those operations throw ERR_NOT_SUPPORTED when posted. */
   setPeerExtensions(supported: boolean | undefined): void {
     if (supported !== undefined) checkBoolean('supported', supported);
     this.peerExtensions = supported;
   }
 
-  /** Attributes, queue contents, and what the connection settled (VERBS-029). */
+  /** Attributes, queue contents, and what the connection negotiated (VERBS-029). */
   query(): QpAttributes {
     return {
       number: this.number,
@@ -261,8 +261,8 @@ export class QueuePair extends QpEndpoint {
   }
 
   /**
-   * Settles when every send-side request posted so far has completed or been flushed; its completion may still wait to be polled. Posting
-   * goes on meanwhile. In Idle that takes a connection, or Error.
+   * Resolves when every send-side request posted so far has completed or been flushed. Its completions may still have to be polled. Posting
+   * can go on meanwhile. For requests posted in Idle that takes a connection, or Error.
    */
   drainSend(options: WaitOptions = {}): Promise<void> {
     this.#checkAlive();
@@ -271,8 +271,8 @@ export class QueuePair extends QpEndpoint {
   }
 
   /**
-   * Settles when every receive posted so far has completed or been flushed. With a shared receive queue: when no message can take one any
-   * more, because the connection has ended.
+   * Resolves when every receive posted so far has completed or been flushed. With a shared receive queue: when the connection has ended, so that no
+   * message can take another receive.
    */
   drainRecv(options: WaitOptions = {}): Promise<void> {
     this.#checkAlive();
@@ -286,13 +286,13 @@ export class QueuePair extends QpEndpoint {
     return (this.#drains ??= new Waiters<void>()).wait(signal, done);
   }
 
-  /** Counts of the present connection; undefined without one. */
+  /** Counters of the current connection; undefined without one. */
   counters(): StreamCounters | undefined {
     return this.#controller?.counters();
   }
 
   /**
-   * Destroy the queue pair in any state; a connection is reset and no further completion is produced (VERBS-026, VERBS-027).
+   * Destroy the queue pair, in any state. A connection is reset, and no further completion is produced (VERBS-026, VERBS-027).
    * ERR_IN_USE while memory windows are bound through it.
    */
   destroy(): void {
@@ -314,7 +314,7 @@ export class QueuePair extends QpEndpoint {
     this.pd.device.forget('qp', this);
   }
 
-  /** True after {@link QueuePair.destroy}, for good. */
+  /** True after {@link QueuePair.destroy}. It stays true. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

@@ -6,23 +6,23 @@ import { fillReceive, postList, type ReceiveWorkRequest } from './post.ts';
 
 /** Options of {@link ProtectionDomain.createSrq}. */
 export interface SrqOptions {
-  /** Entries. */
+  /** Number of entries. */
   readonly maxWr: number;
-  /** Scatter elements of an entry. */
+  /** Scatter/gather elements of an entry. Default 4. */
   readonly maxSge?: number | undefined;
-  /** Raise one `srq-limit` event when fewer entries than this are posted; 0 for none (VERBS-133). */
+  /** Raise one `srq-limit` event when fewer entries than this are left. Default 0: never (VERBS-133). */
   readonly limit?: number | undefined;
 }
 
-/** The answer of {@link SharedReceiveQueue.query}. */
+/** Result of {@link SharedReceiveQueue.query}. */
 export interface SrqAttributes {
   /** Entries that fit. */
   readonly maxWr: number;
-  /** Scatter elements of an entry. */
+  /** Scatter/gather elements of an entry. */
   readonly maxSge: number;
   /** Receives posted and not taken by a message. */
   readonly posted: number;
-  /** The armed limit; 0 when it has fired or none is set. */
+  /** The armed limit; 0 if it has fired or none is set. */
   readonly limit: number;
   /** Queue pairs that take receives from here. */
   readonly queuePairs: number;
@@ -36,7 +36,7 @@ const CHANGE: Names<Pick<SrqOptions, 'maxWr' | 'limit'>> = { maxWr: true, limit:
 const DEFAULT_SGE = 4;
 
 /**
- * Receives for many queue pairs. Every one of them can use all its entries (VERBS-129).
+ * Receives for many queue pairs. Each of them can use all entries (VERBS-129).
  *
  * @example
  * const srq = pd.createSrq({ maxWr: 256 });
@@ -44,9 +44,9 @@ const DEFAULT_SGE = 4;
  * const qp = pd.createQp({ sendCq: cq, recvCq: cq, srq });
  */
 export class SharedReceiveQueue {
-  /** The protection domain that the memory of its receives belongs to. */
+  /** The protection domain of the memory of its receives. */
   readonly pd: ProtectionDomain;
-  /** Scatter elements of an entry. */
+  /** Scatter/gather elements of an entry. */
   readonly maxSge: number;
   /** @internal */
   readonly queue: ReceiveQueue;
@@ -73,24 +73,24 @@ export class SharedReceiveQueue {
     this.queue = new LimitedQueue(maxWr, (posted) => this.#taken(posted));
   }
 
-  /** Entries. */
+  /** Number of entries. */
   get maxWr(): number {
     return this.queue.depth;
   }
 
-  /** True after `destroy()`, for good. */
+  /** True after `destroy()`. It stays true. */
   get destroyed(): boolean {
     return this.#destroyed;
   }
 
-  /** Sizes, the armed limit, what is posted and who takes it. */
+  /** Sizes, the armed limit, the receives posted and the queue pairs attached. */
   query(): SrqAttributes {
     const { maxWr, maxSge, posted, limit, users, pd } = this;
     return { maxWr, maxSge, posted, limit, queuePairs: users, pd: pd.handle };
   }
 
   /**
-   * Change the size or arm the limit (VERBS-133). A change that is refused changes nothing.
+   * Change the size or arm the limit (VERBS-133). A refused change changes nothing.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_IN_USE if the entries in use do not fit, ERR_DESTROYED
    */

@@ -1,13 +1,13 @@
 /**
- * Memory windows (type 2): verbs draft 7.10. A window gives remote access to part of a region, through the one queue pair that bound it;
- * binding and invalidating cost no system call and nothing on the wire.
+ * Memory windows (type 2): verbs draft 7.10. A window gives remote access to part of a region, through the queue pair that bound it.
+ * Binding and invalidating cost no system call and send nothing.
  */
 import { IwarpError } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
 import type { ProtectionDomain } from './pd.ts';
 
-/** The answer of {@link MemoryWindow.query}. */
+/** Result of {@link MemoryWindow.query}. */
 export interface WindowAttributes {
   /** The STag: 24 bits of index, 8 bits of key. */
   readonly stag: number;
@@ -15,7 +15,7 @@ export interface WindowAttributes {
   readonly key: number;
   /** `valid` while bound. */
   readonly state: 'valid' | 'invalid';
-  /** Rights of the present bind. */
+  /** Rights of the current bind. */
   readonly access: number;
   /** Handle of the protection domain. */
   readonly pd: number;
@@ -23,9 +23,9 @@ export interface WindowAttributes {
   readonly addr: bigint;
   /** Octets bound; 0 while unbound. */
   readonly length: number;
-  /** STag of the region it is bound to, and number of the queue pair that bound it. */
+  /** STag of the region that it is bound to; undefined while unbound. */
   readonly region: number | undefined;
-  /** Number of the queue pair that bound it: only its peer can use the window. */
+  /** Number of the queue pair that bound it; only that queue pair's peer can use the window. */
   readonly queuePair: number | undefined;
 }
 
@@ -57,7 +57,7 @@ export class MemoryWindow {
     pd.device.objects.mw.add(this);
   }
 
-  /** The STag, as peers name it. With a bind queued it is the one that this will give, so that it can be advertised after it. */
+  /** The STag, for peers. While a bind is queued it is the STag that the bind will give, so that a later message can advertise it. */
   get rkey(): number {
     return (this.posted ?? this.entry).stag;
   }
@@ -78,12 +78,12 @@ export class MemoryWindow {
     return this.entry.valid;
   }
 
-  /** True after `deallocate()`, for good. */
+  /** True after `deallocate()`. It stays true. */
   get deallocated(): boolean {
     return this.#gone;
   }
 
-  /** The window as it is now, queued work apart. ERR_INVALID_REGION once deallocated. */
+  /** The window as it is now, without the effect of queued requests. ERR_INVALID_REGION after `deallocate()`. */
   query(): WindowAttributes {
     this.checkAlive('the memory window');
     const { entry } = this;
@@ -101,7 +101,7 @@ export class MemoryWindow {
   }
 
   /**
-   * Give the window back, bound or not: from the return of this call on no access through it succeeds (VERBS-167).
+   * Deallocate the window, bound or not. From the return of this call on no access through it succeeds (VERBS-167).
    *
    * @throws ERR_INVALID_REGION the second time
    */

@@ -1,5 +1,6 @@
 // An option that is undefined is an option that is not given: for the compiler under exactOptionalPropertyTypes too, which this project has on,
 // and in all that a program hands to the package. `Nothing` asks for every optional name, so that a new option is missed here at once.
+import { once } from 'node:events';
 import { expect, it } from 'vitest';
 import {
   connect, createServer, openRnic, RemoteBuffer,
@@ -7,6 +8,10 @@ import {
   type ServerListenOptions, type ServerOptions, type Sge, type TargetOptions,
 } from '../../src/index.ts';
 import type { ConnectOptions as CmConnectOptions, ListenOptions } from '../../src/cm/index.ts';
+import {
+  connect as connectStream, createServer as createStreamServer, type ConnectOptions as StreamConnectOptions, type ListenOptions as StreamListenOptions,
+  type RdmaSocketOptions, type ServerOptions as StreamServerOptions,
+} from '../../src/sockets/index.ts';
 import { MemoryTransport, pcapTap, randomFaults, realScheduler, TcpTransport } from '../../src/testing.ts';
 import type { FaultRange, MemoryTransportOptions, PcapTapOptions, TcpTransportOptions } from '../../src/testing.ts';
 import {
@@ -48,6 +53,13 @@ const cmConnecting: Nothing<CmConnectOptions> = {
   policy: undefined, confirm: undefined,
 };
 const cmListening: Nothing<ListenOptions> = { ...bind, policy: undefined, maxPending: undefined, onFailure: undefined };
+const stream: Nothing<RdmaSocketOptions> = {
+  receiveBuffer: undefined, sendBuffer: undefined, credits: undefined, iomapSize: undefined, allowHalfOpen: undefined, keepAlive: undefined,
+  keepAliveInitialDelay: undefined, timeout: undefined, highWaterMark: undefined, signal: undefined, rnic: undefined,
+};
+const streamConnecting: Nothing<StreamConnectOptions> = { ...stream, ...target, policy: undefined, onread: undefined };
+const streamServing: Nothing<StreamServerOptions> = { ...stream, policy: undefined, onread: undefined };
+const streamListening: Nothing<StreamListenOptions> = { ...bind, signal: undefined };
 const tcp: Nothing<TcpTransportOptions> = { receive: undefined, allocate: undefined, busyPoll: undefined };
 const memory: Nothing<MemoryTransportOptions> = {
   latency: undefined, bandwidth: undefined, buffer: undefined, readOctets: undefined, verifyWrites: undefined, names: undefined,
@@ -93,6 +105,14 @@ it('in verbs and the connection manager', async () => {
     .setHandler((event) => event.type === 'rejected' && resolve(event.type)));
   expect(await ended).toBe('rejected');
   listener.close();
+});
+
+it('in byte streams', async () => {
+  const server = createStreamServer(streamServing, (peer) => peer.end('bye')).listen(streamListening);
+  await once(server, 'listening');
+  const socket = connectStream({ ...streamConnecting, port: server.address()!.port });
+  expect(String(Buffer.concat(await socket.toArray() as Buffer[]))).toBe('bye');
+  await server[Symbol.asyncDispose]();
 });
 
 it('in the networks for tests', () => {

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { baselineOf, compare, compareText, sameProcessor, type Baseline, type BaselineRun } from '../../bench/compare.ts';
 import { spec } from '../../bench/experiments.ts';
+import { ratioOf } from '../../bench/probes/probe.ts';
 import { latencySlice, mergeLatency, ratios, spread } from '../../bench/stats.ts';
 import type { CaseResult, ExperimentResult, ProbeResult } from '../../bench/types.ts';
 
@@ -11,6 +12,9 @@ function resultOf(id: string, ratio: readonly [number, number, number]): Experim
   const one = { id: `${id}/1/Write`, spec: spec('verbs', 'bw', 64), ratios: { base: of } } as unknown as CaseResult;
   return { id, title: '', test: id === 'latency' ? 'lat' : 'bw', axis: 'case', unit: 'GB/s', about: '', cases: [one], missing: [] };
 }
+
+const probeOf = (ratios: ProbeResult['ratios']): ProbeResult =>
+  ({ id: 'micro', title: '', about: '', columns: [], rows: [], charts: [], ratios, missing: [], disturbed: false });
 
 const old = (id: string): Baseline =>
   ({ schema: 'iwarp-bench-ratios/2', ratios: { [`${id}/1/Write : base`]: { median: 1, low: 0.95, high: 1.05, better: id === 'latency' ? 'less' : 'more' } } });
@@ -41,14 +45,43 @@ describe('comparing with the baseline', () => {
     expect(compare(old('bulk'), ran())).toEqual([]);
   });
 
+  it('does not miss what was measured only with an add-on that this run was not given', () => {
+    const native = { schema: 'iwarp-bench-ratios/2', ratios: { 'micro/simd 65536 : native 65536': { median: 1.8, low: 1.7, high: 1.9, better: 'more' } } } as const;
+    expect(compare(native, { experiments: [], probes: [probeOf([])] })).toEqual([]);
+  });
+
+  it('knows the part of a case whose name begins otherwise', () => {
+    const base = { median: 1, low: 1, high: 1, better: 'more' } as const;
+    const was: Baseline = { schema: 'iwarp-bench-ratios/2', ratios: { 'spread-each/4/Write, CRC : spread/1/Write, CRC': base } };
+    const now = ran({ ...resultOf('spread', [1, 1, 1]), cases: [] });
+    expect(compare(was, now)).toMatchObject([{ verdict: 'gone' }]);
+  });
+
+  it('takes differences about zero for what they are, and minds which way they went', () => {
+    const ratio = (values: readonly number[], slack?: number): ProbeResult => probeOf([ratioOf('micro/x : y', 'less', values, slack)]);
+    const verdict = (was: readonly number[], is: readonly number[], slack?: number): string =>
+      compare(baselineOf({ experiments: [], probes: [ratio(was, slack)] }), { experiments: [], probes: [ratio(is, slack)] })[0]!.verdict;
+    expect(verdict([-175, -173, -169], [-166, -165, -164])).toBe('same');
+    expect(verdict([-175, -173, -169], [-103, -102, -101])).toBe('worse');
+    expect(verdict([-175, -173, -169], [-303, -302, -301])).toBe('better');
+    expect(verdict([-0.1, 0, 0.1], [0.4, 0.5, 0.6], 1)).toBe('same');
+    expect(verdict([-0.1, 0, 0.1], [1.4, 1.5, 1.6], 1)).toBe('worse');
+  });
+
+  it('says which figures were disturbed, and tells what moved from what came and went', () => {
+    const one = resultOf('bulk', [0.6, 0.7, 0.8]);
+    const disturbed = { ...one, cases: one.cases.map((each) => ({ ...each, disturbed: true })) };
+    const text = compareText([...compare(old('bulk'), ran(disturbed)), ...compare({ schema: 'iwarp-bench-ratios/2', ratios: {} }, ran(resultOf('rate', [1, 1, 1])))]);
+    expect(text).toMatch(/^0 ratios as before, 1 moved, 1 new or gone:\n/);
+    expect(text).toMatch(/worse +1\.00 -> +0\.70 +bulk\/1\/Write : base \(disturbed\)\n/);
+    expect(text).toMatch(/new +– -> +1\.00 +rate\/1\/Write : base\n/);
+  });
+
   it('watches the ratios of probes, each with its own good way, and names what moved', () => {
-    const probe = (median: number): ProbeResult => {
-      const ratio = { id: 'micro/x : y', better: 'less' as const, spread: { median, low: median, high: median, best: median, rounds: 7 } };
-      return { id: 'micro', title: '', about: '', columns: [], rows: [], charts: [], ratios: [ratio], missing: [], disturbed: false };
-    };
+    const probe = (median: number): ProbeResult => probeOf([ratioOf('micro/x : y', 'less', [median])]);
     const was = baselineOf({ experiments: [], probes: [probe(1)] });
     const moves = compare(was, { experiments: [], probes: [probe(2)] });
-    expect(moves).toEqual([{ name: 'micro/x : y', verdict: 'worse', was: 1, is: 2 }]);
+    expect(moves).toEqual([{ name: 'micro/x : y', verdict: 'worse', was: 1, is: 2, disturbed: false }]);
     expect(compareText(moves)).toMatch(/1 moved:[^]*worse +1\.00 -> +2\.00 +micro\/x : y/);
     expect(compare(was, { experiments: [], probes: [probe(0.5)] })).toMatchObject([{ verdict: 'better' }]);
   });
@@ -58,6 +91,12 @@ describe('the arithmetic', () => {
   it('leaves disturbed rounds out of spread and ratio', () => {
     expect(spread([3, Number.NaN, 1, 2])).toMatchObject({ median: 2, low: 1, high: 3, rounds: 3 });
     expect(spread(ratios([2, 4, Number.NaN], [1, 4, 5])).median).toBe(1.5);
+  });
+
+  it('has quartiles that lie as far from either end', () => {
+    expect(spread([1, 2, 3, 4])).toMatchObject({ median: 2.5, low: 1.5, high: 3.5 });
+    expect(spread([1, 2, 3, 4, 5, 6, 7, 8])).toMatchObject({ median: 4.5, low: 2.5, high: 6.5 });
+    expect(spread([1, 2, 3, 4, 5, 6, 7])).toMatchObject({ median: 4, low: 2, high: 6 });
   });
 
   it('merges latencies within the width of a bucket', () => {

@@ -3,9 +3,9 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, it, vi } from 'vitest';
-import { run } from '../../bench/main.ts';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { Baseline } from '../../bench/compare.ts';
+import { bench } from './run-bench.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'iwarp-keep-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -21,17 +21,6 @@ function runOf(CPU: string): string {
     schema: 'iwarp-bench/2', mode: 'full', started: '2026-01-01T00:00:00.000Z', seconds: 1, machine: { CPU }, method, experiments: [], probes: [], durations: {},
   }));
   return path;
-}
-
-async function bench(...args: string[]): Promise<{ status: number; said: string }> {
-  let said = '';
-  const take = (text: unknown): boolean => ((said += String(text)), true);
-  const spies = [vi.spyOn(process.stdout, 'write').mockImplementation(take), vi.spyOn(process.stderr, 'write').mockImplementation(take)];
-  try {
-    return { status: await run(args), said };
-  } finally {
-    for (const spy of spies) spy.mockRestore();
-  }
 }
 
 describe('keeping a run', () => {

@@ -27,6 +27,17 @@ describe('the options of iwarp bench', () => {
     [['--test', 'bw', '--layer', 'tcp'], /verbs, promises, stream-onread, stream-data/],
     [['--test', 'lat', '--layer', 'promises', '--verb', 'write'], /promises write/],
     [['--rounds', '0'], /--rounds/],
+    [['--test', 'bw,lat'], /--test takes one of bw, lat/],
+    [['--test', 'bw', '--size', '64,1048576', '--cq-mod', '100'], /--cq-mod .*1048576 octets, 16 under way/],
+    [['--test', 'bw', '--size', '64', '--connections', '64', '--cq-mod', '64'], /--cq-mod .*512 under way on 64 connections/],
+    [['--test', 'bw', '--connections', '4', '--in-flight', '3'], /--in-flight counts all connections together/],
+    [['--test', 'bw', '--connections', '2', '--against', 'tcp-onread,c'], /C program has one/],
+    [['--test', 'bw', '--engines', '2'], /--engine worker/],
+    [['--test', 'lat', '--engine', 'worker'], /--verb send or read/],
+    [['--test', 'bw', '--json', 'run.json', '--continue'], /--test is none of them/],
+    [['--from', 'run.json', '--full'], /--full has no place beside it/],
+    [['--from', 'run.json', '--rounds', '3'], /--rounds has no place beside it/],
+    [['--baseline', 'own.json'], /--compare or --save-baseline/],
   ])('refuses %j', (args, reason) => {
     expect(() => parseBench(args)).toThrow(reason);
   });
@@ -59,6 +70,37 @@ describe('the options of iwarp bench', () => {
     expect(series).toEqual([
       ['ws', 'ws'], ['Write', 'verbs'], ['Read', 'verbs'], ['Promises, Write', 'promises'], ['Promises, Read', 'promises'], ['Byte stream, onread', 'stream-onread'],
     ]);
+  });
+});
+
+describe('an experiment of one\'s own', () => {
+  const wished = (...args: string[]): ReturnType<typeof custom> => custom(parseBench(['--test', 'bw', ...args]).wish!);
+
+  it('has as many connections, and as much under way, with those that it is compared with', () => {
+    const { groups } = wished('--connections', '16', '--in-flight', '32', '--size', '64', '--against', 'tcp-onread,tcp-data,ws,grpc');
+    expect(groups[0]!.cases.map(({ spec: { peer, connections, inFlight } }) => [peer, connections, inFlight])).toEqual(
+      ['tcp-onread', 'tcp-data', 'ws', 'grpc', 'verbs'].map((peer) => [peer, 16, 32]));
+  });
+
+  it('lets bare TCP write until it is told to stop, where nothing is said', () => {
+    expect(wished('--size', '64').groups[0]!.cases.map(({ spec: { inFlight } }) => inFlight)).toEqual([0, 512]);
+  });
+
+  it('has something under way on each connection', () => {
+    expect(wished('--size', '1048576', '--connections', '64', '--against', '').groups[0]!.cases[0]!.spec).toMatchObject({ connections: 64, inFlight: 64 });
+  });
+
+  it('measures nothing twice', () => {
+    const { groups } = wished('--size', '64,64', '--verb', 'write,write', '--engine', 'thread,thread', '--against', 'ws,ws');
+    expect(groups.map(({ cases }) => cases.map(({ series }) => series))).toEqual([['ws', 'Write']]);
+  });
+
+  it('says what was asked for', () => {
+    expect(wished('--crc', 'js', '--markers', '--fpdu', '1448', '--connections', '4', '--in-flight', '8', '--cq-mod', '2', '--busy-poll', '0').about).toBe(
+      'As asked for on the command line: CRC32c by js, markers, FPDUs that fit 1448 octets of TCP payload, 4 connections, 8 messages under way in all, ' +
+      'a completion for 2 requests, the stack awake for 0 us after octets have come.');
+    expect(wished('--crc', 'off').about).toContain('no CRC, no markers, one connection, as many messages under way as usual for their size');
+    expect(custom(parseBench(['--test', 'lat', '--verb', 'send']).wish!).about).toBe('As asked for on the command line: CRC32c, no markers.');
   });
 });
 

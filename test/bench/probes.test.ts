@@ -1,4 +1,10 @@
 /** The hostile peers break no rule, and what is told of a run holds all its parts. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { custom, spec } from '../../bench/experiments.ts';
 import { judgeGoals } from '../../bench/goals.ts';
@@ -8,6 +14,7 @@ import { attack, ATTACKS } from '../../bench/peers/hostile.ts';
 import { serve } from '../../bench/peers/verbs.ts';
 import { steps, Tally } from '../../bench/peers/peer.ts';
 import { ratioOf, runMicro } from '../../bench/probes/probe.ts';
+import { reasonOf } from '../../bench/reason.ts';
 import { report } from '../../bench/report/html.ts';
 import { probeTable } from '../../bench/report/table.ts';
 import { answers } from '../../bench/scenarios.ts';
@@ -115,4 +122,26 @@ it('a program that fails gives its own reason, and no folder of the machine it r
   expect(failure).toBeInstanceOf(Error);
   expect((failure as Error).message).toMatch(/^bench\/micro\/no-such-program: Cannot find module/);
   expect((failure as Error).message).not.toContain(process.cwd());
+});
+
+describe('the reason why something is missing', () => {
+  it('names the package that is not there, and not who wanted it', () => {
+    expect(reasonOf(new Error(`Cannot find package 'ws' imported from ${process.cwd()}/bench/peers/ws.ts`))).toBe("Cannot find package 'ws'");
+    expect(reasonOf(new Error('first line\nsecond line'))).toBe('first line');
+    expect(reasonOf('no error at all')).toBe('no error at all');
+  });
+
+  it('is told of an add-on that computes something else; the other inner loops are measured', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'iwarp-native-'));
+    writeFileSync(join(folder, 'index.js'), 'exports.calculate = () => 0;');
+    try {
+      const program = fileURLToPath(new URL('../../bench/micro/guard.ts', import.meta.url));
+      const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program, '1', folder]);
+      expect(stdout).toContain(`not measured: native 65536: ${basename(folder)} does not compute CRC32c\n`);
+      expect(stdout).toContain('CRC32c by js, 65536 octets');
+      expect(stderr).toBe('');
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
 });

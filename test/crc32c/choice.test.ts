@@ -1,6 +1,6 @@
 /** Which engine is taken: by name, by the environment, by what the host can do; and what an engine must show before. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Crc32cEngine } from '../../src/crc32c/engine.ts';
+import type { Crc32cEngine, Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import { availableCrc32cEngines, createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { createJsEngine } from '../../src/crc32c/js.ts';
 import { firstFault } from '../../src/crc32c/self-test.ts';
@@ -16,6 +16,7 @@ async function freshModule(): Promise<EngineModule> {
 // What the environment of the test run asks for is not what is asked here.
 beforeEach(() => void vi.stubEnv('IWARP_CRC32C', ''));
 afterEach(() => {
+  vi.doUnmock('../../src/crc32c/simd.ts');
   vi.unstubAllEnvs();
   vi.unstubAllGlobals();
   vi.resetModules();
@@ -79,18 +80,42 @@ describe('defaultCrc32cEngine', () => {
   });
 });
 
-describe('the self-test', () => {
-  /** A JavaScript engine with an error that shows from a certain length on. */
-  function faultyFrom(length: number): Crc32cEngine {
-    const good = createJsEngine();
-    return {
-      name: 'js',
-      update: (crc, bytes, start, end) => (good.update(crc, bytes, start, end) ^ (end - start >= length ? 1 : 0)) >>> 0,
-      allocate: (octets) => good.allocate(octets),
-      release: (memory) => good.release(memory),
-    };
-  }
+/** A JavaScript engine with an error that shows from a certain length on. */
+function faultyFrom(length: number, name: Crc32cEngineName = 'js'): Crc32cEngine {
+  const good = createJsEngine();
+  const wrong = (crc: number, bytes: Uint8Array, start: number, end: number): number => good.updateSigned(crc, bytes, start, end) ^ (end - start >= length ? 1 : 0);
+  return {
+    name,
+    update: (...all) => wrong(...all) >>> 0,
+    updateSigned: wrong,
+    allocate: (octets) => good.allocate(octets),
+    release: (memory) => good.release(memory),
+  };
+}
 
+describe('an engine that computes wrong values on this host', () => {
+  beforeEach(() => {
+    vi.doMock('../../src/crc32c/simd.ts', () => ({ simdSupported: () => true, createSimdEngine: () => faultyFrom(1000, 'simd') }));
+  });
+
+  it.each([
+    ['auto', (module: EngineModule) => module.createCrc32cEngine('auto')],
+    ['no name', (module: EngineModule) => module.createCrc32cEngine()],
+    ['the default', (module: EngineModule) => module.defaultCrc32cEngine()],
+  ])('MPA-051 is passed over by %s', async (_asked, make) => {
+    expect(make(await freshModule()).name).toBe(availableCrc32cEngines().find((name) => name !== 'simd'));
+  });
+
+  it.each([
+    ['an option', (module: EngineModule) => module.createCrc32cEngine('simd')],
+    ['the environment', (module: EngineModule) => (vi.stubEnv('IWARP_CRC32C', 'simd'), module.defaultCrc32cEngine())],
+  ])('MPA-051 is refused where %s names it', async (_who, make) => {
+    const module = await freshModule();
+    expect(() => make(module)).toThrowError(expect.objectContaining({ code: 'ERR_INTERNAL', message: "the CRC32c engine 'simd' computes wrong values here (length 1459)" }));
+  });
+});
+
+describe('the self-test', () => {
   it('MPA-051 finds an engine that is wrong, in whichever stage', () => {
     expect(firstFault(createJsEngine())).toBeUndefined();
     expect(firstFault(faultyFrom(1))).toBe('check value');
@@ -105,6 +130,7 @@ describe('the self-test', () => {
     const inOwn: Crc32cEngine = {
       name: 'js',
       update: (crc, bytes, start, end) => (bytes === own ? 0 : good.update(crc, bytes, start, end)),
+      updateSigned: (...all) => good.updateSigned(...all),
       allocate: (octets) => (own = good.allocate(octets)),
       release: (memory) => good.release(memory),
     };
@@ -112,9 +138,12 @@ describe('the self-test', () => {
     const signed: Crc32cEngine = {
       name: 'js',
       update: (crc, bytes, start, end) => good.update(crc, bytes, start, end) | 0,
+      updateSigned: (...all) => good.updateSigned(...all),
       allocate: (octets) => good.allocate(octets),
       release: (memory) => good.release(memory),
     };
     expect(firstFault(signed)).toBe('check value');
+    const unsigned: Crc32cEngine = { ...signed, update: (...all) => good.update(...all), updateSigned: (...all) => good.update(...all) };
+    expect(firstFault(unsigned)).toBe('signed check value');
   });
 });

@@ -135,6 +135,16 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
     }
   });
 
+  it('gives the same as a signed number, in memory of every kind', () => {
+    for (const { take } of MEMORIES) {
+      const bytes = take(engine, 40_000);
+      bytes.set(noise(40_000, 6));
+      for (const length of [1, 10, 159, 160, 300, 1000, 39_000]) {
+        for (const crc of [0, 0x12345678, 0xfedcba98]) expect(engine.updateSigned(crc, bytes, 17, 17 + length)).toBe(engine.update(crc, bytes, 17, 17 + length) | 0);
+      }
+    }
+  });
+
   it('refuses a range that is not inside the array', () => {
     const bytes = engine.allocate(100);
     for (const [start, end] of [[-1, 5], [0, 101], [6, 5], [Number.NaN, 5], [0, Number.NaN], [101, 101]] as const) {

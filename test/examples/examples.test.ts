@@ -8,7 +8,9 @@ import { ROOT, runTs } from './support.ts';
 const SAYS: Readonly<Record<string, readonly RegExp[]>> = {
   'kv.ts': [/get colour: blue/, /get size: large/, /get weight: \(nothing\)/, /all as expected/],
   'lock-and-counter.ts': [/fetchAdd counted to 100, lock and Read\/Write to 100/, /the lock was taken 100 times in \d+ tries/],
-  'busy-main-thread.ts': [/main thread:/, /the Reads stalled/, /worker thread:/, /server computing: \d{3,} Reads/, /the Reads went on/],
+  'busy-main-thread.ts': [
+    /main thread:/, /saw no Write/, /the Reads stalled/, /worker thread:/, /server computing: \d{3,} Reads/, /saw the Write in its memory \d+ [mu]s after/, /the Reads went on/,
+  ],
   'chat.ts': [/a second ann was rejected: ann is here already/, /bob heard 200 lines of ann, in order/, /ann left, and bob was told/],
   'file-copy.ts': [/copied 8400953 octets; the receiver's SHA-256 agrees/, /equal, octet for octet/],
 };

@@ -15,6 +15,12 @@ const SEED = Number(process.env['IWARP_FUZZ_SEED'] ?? 1);
 /** One input may take this long; the machine may lose its processor for a second. */
 const LIMIT_MS = 5000;
 
+/** Milliseconds of processor time: what else the machine does, or another test file, is none of this test's affair. */
+function processorTime(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
 /** xorshift32. */
 function randomFrom(seed: number): (below: number) => number {
   let state = (seed * 2654435761) >>> 0 || 1;
@@ -74,7 +80,7 @@ describe('damaged input', () => {
     let worst = 0;
     for (let i = 0; i < COUNT; i++) {
       const octets = mutate(SEEDS[i % SEEDS.length]!, random);
-      const began = performance.now();
+      const began = processorTime();
       try {
         const { events } = dissectOctets(octets, 1 + random(octets.length));
         for (const { event, connection } of events.slice(0, 4)) {
@@ -85,7 +91,7 @@ describe('damaged input', () => {
         if (!(error instanceof IwarpError)) throw new Error(`input ${i} of seed ${SEED}`, { cause: error });
         refused++;
       }
-      worst = Math.max(worst, performance.now() - began);
+      worst = Math.max(worst, processorTime() - began);
     }
     expect(worst).toBeLessThan(LIMIT_MS);
     expect(refused).toBeLessThan(COUNT / 2);
@@ -98,13 +104,13 @@ describe('damaged input', () => {
     const budget = new OctetBudget(WAITING_OCTETS);
     let most = 0;
     const decoder = new StreamDecoder({ direction: 0, begin: 'unknown', budget, emit: () => {} });
-    const began = performance.now();
+    const began = processorTime();
     for (let at = 0; at < trap.length; at += 1448) {
       decoder.push(trap, at, Math.min(trap.length, at + 1448), 0);
       most = Math.max(most, budget.taken);
     }
     decoder.end('capture', 0);
-    expect(performance.now() - began).toBeLessThan(LIMIT_MS * 3);
+    expect(processorTime() - began).toBeLessThan(LIMIT_MS * 3);
     expect(most).toBeLessThan(1 << 20);
     expect(budget.taken).toBe(0);
   });

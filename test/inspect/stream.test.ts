@@ -116,6 +116,14 @@ describe('start-up frames', () => {
     }
   });
 
+  it('ENH-033: an accepting Reply with A names an RTR kind, a rejecting one need not', () => {
+    const enhanced = { a: true, b: false, c: true, d: false, ird: 4, ord: 4 };
+    const ids = (reject: boolean, d: boolean): string[] => problemIds(decodeConversation(conversation({
+      request: { kind: 'request', revision: 2, enhanced }, reply: { kind: 'reply', revision: 2, reject, enhanced: { ...enhanced, c: false, d } },
+    }))).filter((id) => id === 'ENH-033');
+    expect([ids(false, false), ids(false, true), ids(true, false)]).toEqual([['ENH-033'], [], []]);
+  });
+
   it('MPA-054 MPA-059: CRC if either asks, markers if the receiver asks, each direction for itself', () => {
     for (const markers of [[false, false], [true, false], [false, true], [true, true]] as const) {
       for (const crc of [true, false]) {

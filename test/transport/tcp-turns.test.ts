@@ -58,8 +58,8 @@ describe('a busy TCP port', () => {
     expect(received).toBe(sent);
   });
 
-  it('lets the event loop turn between reads whose handling takes long, and loses nothing', async () => {
-    const { active, passive } = (ends = await connected(new TcpTransport({ receive: 'onread' })));
+  it.each(['onread', 'data'] as const)('with %s: lets the event loop turn between reads whose handling takes long, and loses nothing', async (receive) => {
+    const { active, passive } = (ends = await connected(new TcpTransport({ receive })));
     const OCTETS = 4 << 20;
     const HANDLING_MS = 2;
     let received = 0;

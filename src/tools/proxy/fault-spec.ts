@@ -7,22 +7,22 @@ import { IwarpError } from '../../base/errors.ts';
 import { seededRandom, type RandomU32 } from '../../base/random.ts';
 import { createFilter, type EventFilter } from '../../inspect/filter.ts';
 
-export const FAULT_USAGE = `faults: KIND[,KEY=VALUE...], where the numbers may be ranges A..B, drawn from the seed for each connection
-  delay                    it and what follows pass MS later
-  stall                    neither it nor what follows passes
-  cut                      as stall, but with a FIN in its place
+export const FAULT_USAGE = `faults: KIND[,KEY=VALUE...], numbers may be ranges A..B, from which the seed draws for each connection
+  delay                    the octet and all that follow pass MS later
+  stall                    the octet and all that follow do not pass
+  cut                      as stall, with a FIN in their place
   reset                    the connection is reset at both ends
-  flip                     BIT of that octet is inverted
-  drop, duplicate          the FPDU is left out, passes twice
+  flip                     BIT of the octet is inverted
+  drop, duplicate          the FPDU does not pass, or passes twice
   reorder                  the FPDU passes after the BY FPDUs that follow it, or after MS if they do not come
   any                      one of these, drawn from the seed
-  from=client|server       whose octets (client)
+  from=client|server       the sender of the octets (client)
   at=N                     place: octet N of the stream, start-up frame included, counted from 0
   fpdu=N                   place: FPDU N, counted from 1; 0 is the start-up frame
   opcode=NAME, stag=HEX    place: count only FPDUs of this opcode, or that name this STag; with fpdu=N the Nth of them
   octet=N                  which octet of the FPDU, from the first of ULPDU_Length, or if negative from its end (0)
   bit=N, ms=N, by=N        as above (0, 1000, 1)
-  crc=fix                  flip: make the CRC right again, so that the layers above meet the fault
+  crc=fix                  flip: correct the CRC afterwards, so that the layers above MPA meet the fault
   connection=N             only in the Nth connection
 `;
 

@@ -9,24 +9,24 @@ import { FAULT_USAGE, parseFault, readFaults, type FaultSpec } from './fault-spe
 
 export const USAGE: string = `usage: iwarp proxy LISTEN TARGET [options]
   LISTEN, TARGET           [HOST:]PORT, HOST in brackets if it is IPv6 (127.0.0.1); LISTEN may have port 0
-  --json                   one JSON object a line
+  --json                   one JSON object per line
   -V, --verbose            all fields
-  -x, --octets             the octets of every field
+  -x, --octets             all fields with their octets
   --summary                only the summary of each connection
   -q, --quiet              no events and no summaries
   --opcode NAME, --stag HEX, --connection N, --errors
-                           show only these, as in iwarp dissect
-  --sent                   show and record what the ends send, before the faults; otherwise what they get
+                           show only these events, as in iwarp dissect
+  --sent                   show and record what the peers send, before faults; by default what they receive
   --page PORT              serve the page of iwarp dissect --html on 127.0.0.1, updated live
   --pcap FILE              write a capture
-  --fault FAULT            let something go wrong (may be repeated)
-  --faults FILE            the same from a JSON file: [{"kind": "flip", "opcode": "Send", ...}, ...]
-  --seed N                 for what is drawn (chosen and told if something is)
-  --once, --connections N  end after one connection, after N
-  --timeout SECONDS        reset a connection on which nothing crosses for so long, 0 for never (60)
+  --fault FAULT            inject a fault (may be repeated)
+  --faults FILE            faults from a JSON file: [{"kind": "flip", "opcode": "Send", ...}, ...]
+  --seed N                 seed of random choices (by default one is chosen and printed)
+  --once, --connections N  end after one connection, or after N
+  --timeout SECONDS        reset a connection without octets for this long; 0: never (60)
   --connect-timeout SECONDS  give up connecting to TARGET (10)
-  -h, --help               this text
-${FAULT_USAGE}exit status: 0, 1 if something could not be opened or reached or a connection went quiet, 2 for wrong options
+  -h, --help               print this help
+${FAULT_USAGE}exit status: 0, 1 if something could not be opened or reached or a connection timed out, 2 for wrong options
 `;
 
 interface Endpoint {

@@ -36,8 +36,8 @@ export function patience(options: ParsedOptions): number {
 }
 
 /** What the options of every tool mean, for usage texts. */
-export const COMMON_USAGE = `  --pcap FILE              write a capture of what crosses
-  --timeout SECONDS        give up when a peer says nothing for so long, 0 for never (60)
+export const COMMON_USAGE = `  --pcap FILE              write a capture of the connections
+  --timeout SECONDS        give up when the peer is silent for this long; 0: never (60)
 `;
 
 /**
