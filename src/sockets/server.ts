@@ -60,7 +60,7 @@ export interface ServerEvents {
   listening: [];
   /** A connection has been established. */
   connection: [socket: RdmaSocket];
-  /** The server could not listen; or, with ERR_ENGINE_FAILED, no connection comes any more. */
+  /** The server could not listen; with ERR_ENGINE_FAILED, it can accept no more connections. */
   error: [error: Error];
   /** The server has stopped listening, and its last connection has ended. */
   close: [];
