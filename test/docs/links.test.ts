@@ -64,9 +64,3 @@ it('every page of docs/ is named in the README', () => {
   const unnamed = pages.filter((page) => /^docs\/[^/]+\.md$/.test(page) && !readme.includes(`(${page})`));
   expect(unnamed).toEqual([]);
 });
-
-it('every table of a page has a line for each row', () => {
-  const isRow = /^\s*\|[-:| ]+\|$/;
-  const glued = pages.flatMap((page) => prose(page).split('\n').filter((line) => /\|\s*:?-{3,}/.test(line) && !isRow.test(line)).map((line) => `${page}: ${line}`));
-  expect(glued).toEqual([]);
-});
