@@ -1,7 +1,7 @@
 /** Bidirectional streams of @grpc/grpc-js, one on each connection, messages as plain octets. */
 import * as grpc from '@grpc/grpc-js';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
+import { HOST, keepUnderWay, PingPong, type Place, type Sender, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const PATH = '/bench/Stream';
@@ -52,12 +52,11 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     call.on('data', () => pingPong.answered());
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
-  const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, message, tally) : counted(call, message, tally, Math.max(1, Math.floor(spec.inFlight / spec.connections)))));
+  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
+  const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, message, tally) : keepUnderWay(depth, tally, (done) => call.write(message, done))));
   for (const call of calls) call.on('data', quiet);
   return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };
 }
-
-type Sender = Pick<Side, 'start' | 'stop'>;
 
 function untilStopped(call: Call, message: Buffer, tally: Tally): Sender {
   let running = false;
@@ -68,31 +67,6 @@ function untilStopped(call: Call, message: Buffer, tally: Tally): Sender {
     }
   };
   call.on('drain', pump);
-  return {
-    start: () => {
-      running = true;
-      pump();
-    },
-    stop: () => (running = false),
-  };
-}
-
-/** As many under way as are asked for, each with its callback. */
-function counted(call: Call, message: Buffer, tally: Tally, depth: number): Sender {
-  let running = false;
-  let outstanding = 0;
-  const done = (): void => {
-    outstanding--;
-    pump();
-  };
-  const pump = steps(() => {
-    const before = tally.posts;
-    for (; running && outstanding < depth; outstanding++) {
-      call.write(message, done);
-      tally.posts++;
-    }
-    return tally.posts - before;
-  });
   return {
     start: () => {
       running = true;

@@ -67,6 +67,34 @@ export function steps(pump: () => number): () => void {
   return step;
 }
 
+/** What sends on one connection. */
+export type Sender = Pick<Side, 'start' | 'stop'>;
+
+/** Keeps `depth` messages under way on one connection; `send` says with its callback when one is done. */
+export function keepUnderWay(depth: number, tally: Tally, send: (done: () => void) => void): Sender {
+  let running = false;
+  let outstanding = 0;
+  const done = (): void => {
+    outstanding--;
+    pump();
+  };
+  const pump = steps(() => {
+    const before = tally.posts;
+    for (; running && outstanding < depth; outstanding++) {
+      send(done);
+      tally.posts++;
+    }
+    return tally.posts - before;
+  });
+  return {
+    start: () => {
+      running = true;
+      pump();
+    },
+    stop: () => (running = false),
+  };
+}
+
 /** Calls `message` for each `size` octets that have come in a stream. */
 export function counter(size: number, message: () => void): (octets: number) => void {
   let got = 0;

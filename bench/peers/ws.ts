@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
+import { HOST, keepUnderWay, PingPong, type Place, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const quiet = (): void => undefined;
@@ -37,31 +37,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     socket.on('message', () => pingPong.answered());
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
-  let running = false;
   const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
-  const pumpOf = (socket: WebSocket): (() => void) => {
-    let outstanding = 0;
-    const done = (): void => {
-      outstanding--;
-      pump();
-    };
-    const pump = steps(() => {
-      const before = tally.posts;
-      for (; running && outstanding < depth; outstanding++) {
-        socket.send(message, { binary: true }, done);
-        tally.posts++;
-      }
-      return tally.posts - before;
-    });
-    return pump;
-  };
-  const pumps = sockets.map(pumpOf);
-  return {
-    start: () => {
-      running = true;
-      for (const pump of pumps) pump();
-    },
-    stop: () => (running = false),
-    close,
-  };
+  const senders = sockets.map((socket) => keepUnderWay(depth, tally, (done) => socket.send(message, { binary: true }, done)));
+  return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };
 }
