@@ -1,7 +1,7 @@
 /** Bidirectional streams of @grpc/grpc-js, one on each connection, messages as plain octets. */
 import * as grpc from '@grpc/grpc-js';
 import type { CaseSpec } from '../types.ts';
-import { HOST, keepUnderWay, PingPong, type Place, type Sender, type Side, type Tally } from './peer.ts';
+import { depthOf, HOST, keepUnderWay, PingPong, type Place, type Sender, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const PATH = '/bench/Stream';
@@ -52,7 +52,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     call.on('data', () => pingPong.answered());
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
-  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
+  const depth = depthOf(spec);
   const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, message, tally) : keepUnderWay(depth, tally, (done) => call.write(message, done))));
   for (const call of calls) call.on('data', quiet);
   return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };

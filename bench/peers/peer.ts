@@ -67,6 +67,9 @@ export function steps(pump: () => number): () => void {
   return step;
 }
 
+/** How many messages one connection keeps under way. */
+export const depthOf = ({ inFlight, connections }: CaseSpec): number => Math.max(1, Math.floor(inFlight / connections));
+
 /** What sends on one connection. */
 export type Sender = Pick<Side, 'start' | 'stop'>;
 

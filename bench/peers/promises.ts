@@ -4,7 +4,7 @@
  */
 import { connect as connectTo, createServer, RemoteBuffer, type Connection, type EndpointOptions } from '../../src/index.ts';
 import type { CaseSpec } from '../types.ts';
-import { HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { depthOf, HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
 import { open, policy } from './stack.ts';
 
 /** Octets of receive buffers that a connection may have; messages of 1 MiB have fewer buffers than a program usually gets. */
@@ -75,7 +75,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   const close = (): void => connections.forEach((connection) => connection.destroy());
   if (spec.test === 'lat') return { ...latency(spec, clients[0]!), close };
   let running = false;
-  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections)) * spec.connections;
+  const depth = depthOf(spec) * spec.connections;
   const memory = new Uint8Array(spec.size).fill(7);
   const operations = Array.from({ length: depth }, (_, i) => operation(spec, clients[i % clients.length]!, memory));
   const idle = [...operations];

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import type { CaseSpec } from '../types.ts';
-import { counter, HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
+import { counter, depthOf, HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
 
 const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
@@ -154,7 +154,7 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
   const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...({ writableHighWaterMark: HIGH_WATER } as object) });
   socket.on('error', quiet);
   const write = writer(spec, socket);
-  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
+  const depth = depthOf(spec);
   let running = false;
   let outstanding = 0;
   const done = (): void => {

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { CaseSpec } from '../types.ts';
-import { HOST, keepUnderWay, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { depthOf, HOST, keepUnderWay, PingPong, type Place, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const quiet = (): void => undefined;
@@ -37,7 +37,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     socket.on('message', () => pingPong.answered());
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
-  const depth = Math.max(1, Math.floor(spec.inFlight / spec.connections));
+  const depth = depthOf(spec);
   const senders = sockets.map((socket) => keepUnderWay(depth, tally, (done) => socket.send(message, { binary: true }, done)));
   return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };
 }

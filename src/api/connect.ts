@@ -1,6 +1,6 @@
 /** `connect`: the promise layer's way to a peer. */
-import { abortError, checkSignal } from '../base/abort.ts';
-import { checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
+import { abortError, signalOf } from '../base/abort.ts';
+import { IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import { checkTarget, TARGET_NAMES, type TargetOptions } from '../cm/target.ts';
@@ -37,8 +37,7 @@ const OPTIONS: Names<ConnectOptions> = { ...ENDPOINT_NAMES, ...TARGET_NAMES, pri
  * await connection.close();
  */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  checkOptions('options', options, OPTIONS);
-  const signal = checkSignal(options.signal);
+  const signal = signalOf(options, OPTIONS);
   const target = checkTarget(options, 'localhost');
   const endpoint = checkEndpoint(options);
   const { policy, ird, ord, rnic } = endpoint;

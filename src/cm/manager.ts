@@ -10,7 +10,7 @@ import { DEFAULT_POLICY, privateDataRoom, requestRevision, resolvePolicy, type C
 import type { StartupFailure } from '../mpa/startup.ts';
 import type { StartupFrame } from '../mpa/wire.ts';
 import type { ConnectTarget, PortAddress, PortListener, Transport } from '../transport/port.ts';
-import type { Device, DeviceLimits } from '../verbs/device.ts';
+import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { checkDepth, checkPrivateData, checkQp, CmConnection, PARAM_NAMES, type ConnectionContext, type ConnParam } from './connection.ts';
 import { Census, type DeviceCounters } from './census.ts';
@@ -90,7 +90,7 @@ export class ConnectionManager {
     checkOptions('options', options, CONNECT);
     const target = checkTarget(options);
     const policy = resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy');
-    const connection = new ActiveConnection(this.#context(policy), qp, options, this.device.limits);
+    const connection = new ActiveConnection(this.#context(policy), qp, options);
     qp.attach(connection);
     connection.open(this.#progress, target);
     return connection;
@@ -120,7 +120,7 @@ export class ConnectionManager {
     const { onFailure } = options;
     if (onFailure !== undefined) checkFunction('options.onFailure', onFailure);
     const context = this.#context(resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy'));
-    const listener = new CmListener(context, maxPending, onRequest, onFailure, this.device.limits);
+    const listener = new CmListener(context, maxPending, onRequest, onFailure);
     return new Promise((resolve, reject) => {
       this.#progress.listen({ target, policy: context.policy, maxPending }, listener, (bound, error) => {
         if (bound === undefined) {
@@ -158,9 +158,10 @@ export class ActiveConnection extends CmConnection {
   readonly #confirm: boolean;
 
   /** @internal Use {@link ConnectionManager.connect}. */
-  constructor(context: ConnectionContext, qp: QueuePair, options: ConnectOptions, limits: DeviceLimits) {
+  constructor(context: ConnectionContext, qp: QueuePair, options: ConnectOptions) {
     super(context);
     const { policy } = context;
+    const { limits } = qp.pd.device;
     this.#qp = qp;
     this.#privateData = checkPrivateData('options.privateData', options.privateData, privateDataRoom(policy, requestRevision(policy)));
     const ird = checkDepth('options.responderResources', options.responderResources, limits.maxQpRdAtom);
@@ -279,7 +280,7 @@ export class PassiveConnection extends CmConnection {
     checkQp('qp', qp);
     checkOptions('options', options, PARAM_NAMES);
     const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
-    const { limits } = this.#listener;
+    const { limits } = qp.pd.device;
     const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, limits.maxQpRdAtom));
     const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, limits.maxQpInitRdAtom));
     this.#checkUnanswered('accept');
@@ -353,8 +354,6 @@ export class CmListener {
   readonly admission: Admission;
   /** @internal */
   readonly onRequest: (connection: PassiveConnection) => void;
-  /** @internal */
-  readonly limits: DeviceLimits;
   #listener: PortListener | null = null;
   #closed = false;
   readonly #onFailure: ((failure: ListenFailure) => void) | undefined;
@@ -369,13 +368,11 @@ export class CmListener {
     maxPending: number,
     onRequest: (connection: PassiveConnection) => void,
     onFailure: ((failure: ListenFailure) => void) | undefined,
-    limits: DeviceLimits,
   ) {
     this.#context = context;
     this.admission = new Admission(maxPending);
     this.onRequest = onRequest;
     this.#onFailure = onFailure;
-    this.limits = limits;
   }
 
   /** Where it listens; port 0 is replaced by the port that the system picked. */

@@ -227,8 +227,8 @@ export class EngineCore implements PolledSource {
         break;
       }
       case 'record': {
-        const { words, wide, operation } = command;
-        this.#post({ words, bytes: new Uint8Array(words.buffer), wide }, 0, words.length, words[0]!, operation);
+        const { words, operation } = command;
+        this.#post({ words, bytes: new Uint8Array(words.buffer) }, 0, words.length, words[0]!, operation);
         break;
       }
       default:

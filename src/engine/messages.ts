@@ -93,7 +93,7 @@ export type Command =
   | { readonly type: 'entry'; readonly entry: StagState }
   | { readonly type: 'share' | 'invalidate' | 'drop'; readonly stag: number }
   /** A work request (`records.ts`): one with an operation on our own memory, or one that the ring does not take. */
-  | { readonly type: 'record'; readonly words: Int32Array; readonly wide: boolean; readonly operation: OperationState | null }
+  | { readonly type: 'record'; readonly words: Int32Array; readonly operation: OperationState | null }
   | { readonly type: 'endpoint'; readonly link: number; readonly endpoint: EndpointState }
   | { readonly type: 'shared-queue'; readonly srq: number; readonly depth: number }
   | { readonly type: 'resize'; readonly link: number; readonly send: number; readonly receive: number }

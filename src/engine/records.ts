@@ -40,11 +40,9 @@ const FOUR_BITS = 15;
 
 const SEND_WORDS = 6;
 const OPERAND_WORDS = 8;
-const SGE_WORDS = 3;
-/** With the upper half of the offset. */
-const WIDE_SGE_WORDS = 4;
+/** STag, both halves of the offset, which may be beyond 4 GiB of the memory, length. */
+const SGE_WORDS = 4;
 const RECEIVE_WORDS = 2;
-const MAX_WORD = 0xffff_ffff;
 const TWO_32 = 0x1_0000_0000;
 
 /** Finds the regions that elements name. */
@@ -58,23 +56,16 @@ const hasOperands = ({ kind, immediate }: SendWqe): boolean => kind === WORK.ATO
 
 const isInline = ({ sges }: SendWqe): boolean => sges.count > 0 && sges.first.entry === null;
 
-/** Some element begins beyond 4 GiB of its memory. */
-function isWide(sges: SgeList): boolean {
-  for (let i = 0; i < sges.count; i++) if (sges.at(i).offset > MAX_WORD) return true;
-  return false;
-}
-
 /** Hand a send-side request on; false if the ring has no room. */
 export function putSend(outbox: Outbox, link: number, wqe: SendWqe): boolean {
   const { ring } = outbox;
   const { sges } = wqe;
-  const wide = isWide(sges);
-  const payload = isInline(wqe) ? 1 + ((sges.total + 3) >> 2) : sges.count * (wide ? WIDE_SGE_WORDS : SGE_WORDS);
+  const payload = isInline(wqe) ? 1 + ((sges.total + 3) >> 2) : sges.count * SGE_WORDS;
   const words = SEND_WORDS + (hasOperands(wqe) ? OPERAND_WORDS : 0) + payload;
-  if (wqe.local !== null || wide || words > ring.maxRecord) {
-    const record = memoryFor(TO_ENGINE.SEND, words, wide);
+  if (wqe.local !== null || words > ring.maxRecord) {
+    const record = memoryFor(TO_ENGINE.SEND, words);
     writeSend(record, 0, link, wqe);
-    putObject(outbox, { type: 'record', words: record.words, wide, operation: wqe.local === null ? null : operationState(wqe.local.operation) });
+    putObject(outbox, { type: 'record', words: record.words, operation: wqe.local === null ? null : operationState(wqe.local.operation) });
     return true;
   }
   const at = ring.begin(TO_ENGINE.SEND, words);
@@ -86,12 +77,11 @@ export function putSend(outbox: Outbox, link: number, wqe: SendWqe): boolean {
 /** Hand a receive of a queue pair, or of a shared queue, on; false if the ring has no room. */
 export function putReceive(outbox: Outbox, type: number, queue: number, wqe: ReceiveWqe): boolean {
   const { ring } = outbox;
-  const wide = isWide(wqe.sges);
-  const words = RECEIVE_WORDS + wqe.sges.count * (wide ? WIDE_SGE_WORDS : SGE_WORDS);
-  if (wide || words > ring.maxRecord) {
-    const record = memoryFor(type, words, wide);
+  const words = RECEIVE_WORDS + wqe.sges.count * SGE_WORDS;
+  if (words > ring.maxRecord) {
+    const record = memoryFor(type, words);
     writeReceive(record, 0, queue, wqe);
-    putObject(outbox, { type: 'record', words: record.words, wide, operation: null });
+    putObject(outbox, { type: 'record', words: record.words, operation: null });
     return true;
   }
   const at = ring.begin(type, words);
@@ -101,10 +91,10 @@ export function putReceive(outbox: Outbox, type: number, queue: number, wqe: Rec
 }
 
 /** For a record that goes as an object; its first word is the type alone. */
-function memoryFor(type: number, count: number, wide: boolean): RecordMemory {
+function memoryFor(type: number, count: number): RecordMemory {
   const words = new Int32Array(count);
   words[0] = type;
-  return { words, bytes: new Uint8Array(words.buffer), wide };
+  return { words, bytes: new Uint8Array(words.buffer) };
 }
 
 function putObject(outbox: Outbox, command: Command): void {
@@ -136,32 +126,32 @@ function writeSend(memory: RecordMemory, at: number, link: number, wqe: SendWqe)
     next += OPERAND_WORDS;
   }
   if (!inline) {
-    writeElements(memory, next, sges);
+    writeElements(words, next, sges);
     return;
   }
   words[next] = sges.total;
   copyBytes(sges.first.bytes, sges.first.offset, memory.bytes, (next + 1) << 2, sges.total);
 }
 
-function writeReceive(memory: RecordMemory, at: number, queue: number, { sges }: ReceiveWqe): void {
-  memory.words[at + 1] = queue;
-  writeElements(memory, at + RECEIVE_WORDS, sges);
+function writeReceive({ words }: RecordMemory, at: number, queue: number, { sges }: ReceiveWqe): void {
+  words[at + 1] = queue;
+  writeElements(words, at + RECEIVE_WORDS, sges);
 }
 
-function writeElements({ words, wide }: RecordMemory, at: number, sges: SgeList): void {
-  for (let i = 0; i < sges.count; i++, at += wide ? WIDE_SGE_WORDS : SGE_WORDS) {
+function writeElements(words: Int32Array, at: number, sges: SgeList): void {
+  for (let i = 0; i < sges.count; i++, at += SGE_WORDS) {
     const { length, offset, lkey } = sges.at(i);
+    const from = length === 0 ? 0 : offset; // where nothing is used any offset will do
     words[at] = lkey;
-    words[at + 1] = length === 0 ? 0 : offset; // where nothing is used any offset will do
-    words[at + 2] = length;
-    if (wide) words[at + 3] = length === 0 ? 0 : hi32(offset);
+    words[at + 1] = hi32(from);
+    words[at + 2] = from;
+    words[at + 3] = length;
   }
 }
 
-function readElements({ words, wide }: RecordMemory, at: number, end: number, sges: SgeList, elements: Elements): void {
-  for (; at < end; at += wide ? WIDE_SGE_WORDS : SGE_WORDS) {
-    const offset = words[at + 1]! >>> 0;
-    elements.add(sges, words[at]! >>> 0, wide ? words[at + 3]! * TWO_32 + offset : offset, words[at + 2]! >>> 0);
+function readElements(words: Int32Array, at: number, end: number, sges: SgeList, elements: Elements): void {
+  for (; at < end; at += SGE_WORDS) {
+    elements.add(sges, words[at]! >>> 0, words[at + 1]! * TWO_32 + (words[at + 2]! >>> 0), words[at + 3]! >>> 0);
   }
 }
 
@@ -193,7 +183,7 @@ export function readSend(memory: RecordMemory, at: number, end: number, queue: S
     next += OPERAND_WORDS;
   }
   if ((bits & INLINE_BIT) === 0) {
-    readElements(memory, next, end, wqe.sges, elements);
+    readElements(words, next, end, wqe.sges, elements);
   } else {
     const length = words[next]!;
     const inline = wqe.inlineMemory(length);
@@ -205,9 +195,9 @@ export function readSend(memory: RecordMemory, at: number, end: number, queue: S
 }
 
 /** Read a receive, `words[at..end)`, into the queue. */
-export function readReceive(memory: RecordMemory, at: number, end: number, queue: ReceiveQueue, elements: Elements): void {
+export function readReceive({ words }: RecordMemory, at: number, end: number, queue: ReceiveQueue, elements: Elements): void {
   const wqe = queue.peekFree()!;
-  readElements(memory, at + RECEIVE_WORDS, end, wqe.sges, elements);
+  readElements(words, at + RECEIVE_WORDS, end, wqe.sges, elements);
   queue.push();
 }
 

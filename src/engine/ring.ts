@@ -28,8 +28,6 @@ export interface RecordMemory {
   readonly words: Int32Array;
   /** The same as octets, for payloads in a record. */
   readonly bytes: Uint8Array;
-  /** Offsets have two words: for memory beyond 4 GiB, in records that go as objects. */
-  readonly wide: boolean;
 }
 
 /** Memory for a ring of this many words, a power of two. */
@@ -41,7 +39,6 @@ export function createRing(words: number): Int32Array {
 export class RingWriter implements RecordMemory {
   readonly words: Int32Array;
   readonly bytes: Uint8Array;
-  readonly wide = false;
   readonly #mask: number;
   #head = 0;
   #tail = 0;
@@ -114,7 +111,6 @@ export class RingWriter implements RecordMemory {
 export class RingReader implements RecordMemory {
   readonly words: Int32Array;
   readonly bytes: Uint8Array;
-  readonly wide = false;
   readonly #mask: number;
   #head = 0;
   #tail = 0;
