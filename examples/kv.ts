@@ -48,7 +48,6 @@ async function server(host: string, port: number): Promise<Server> {
 async function serve(connection: Connection, table: Buffer, ticket: RemoteBuffer): Promise<void> {
   const mailbox = connection.allocate(SLOT_OCTETS, 'write');
   const box = mailbox.bytes;
-  void connection.closed.then(() => mailbox.deregister()); // the domain, and so the region, outlives the connection
   await connection.send(Buffer.concat([ticket.toBytes(), connection.share(mailbox).toBytes()]));
   for await (const message of connection) {
     message.release();

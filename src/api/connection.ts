@@ -86,6 +86,8 @@ export class Connection {
   readonly #peerExtensions: boolean | undefined;
   readonly #operations: Operations;
   readonly #farewell: Farewell;
+  /** What was registered through the connection; made for the first. */
+  #regions: Set<MemoryRegion> | null = null;
   readonly #inbox: Message[] = [];
   readonly #readers = new Waiters<Message | null>();
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
@@ -141,7 +143,10 @@ export class Connection {
     return this.#r.qp;
   }
 
-  /** The protection domain whose regions this connection can use. To share regions, give it to another connection as `pd`. */
+  /**
+   * The protection domain whose regions this connection can use. To share regions, give it to another connection as `pd`, and register them
+   * through it. Without `pd` each connection has its own, which goes with the connection and what was registered through it.
+   */
   get pd(): ProtectionDomain {
     return this.#r.pd;
   }
@@ -197,7 +202,8 @@ export class Connection {
 
   /**
    * Register memory in this connection's protection domain. By default the peer may do everything with it, once it has a ticket to it.
-   * The registration lasts until `deregister()`, even if the connection ends first.
+   * The registration lasts until `deregister()` or until the connection has ended, in a domain that connections share too. `region.bytes` can
+   * still be used afterwards. Memory for longer, or for several connections, is registered through the domain: `pd.registerMemory()`.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_CONNECTION_CLOSED
    *
@@ -207,7 +213,11 @@ export class Connection {
   register(memory: ArrayBufferView, access: PeerAccess = 'all', options: RegisterOptions = {}): MemoryRegion {
     const rights = rightsOf(access);
     if (this.#state === 'closed') this.#checkOpen();
-    return this.#r.pd.registerMemory(memory, rights, options);
+    const region = this.#r.pd.registerMemory(memory, rights, options);
+    const regions = (this.#regions ??= new Set());
+    region.keeper = regions;
+    regions.add(region);
+    return region;
   }
 
   /**
@@ -474,7 +484,7 @@ export class Connection {
     this.#operations.end(error);
     if (failed) this.#readers.rejectAll(error);
     else while (this.#readers.next(null));
-    destroyResources(this.#r);
+    destroyResources(this.#r, this.#regions ?? []);
     this.#resolveClosed(this.#closeInfo);
   }
 

@@ -188,14 +188,18 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
   qp.postRecv({ wrId: RECEIVE_ID + index, sges: [{ mr: buffers, offset: index * maxMessage, length: maxMessage }] });
 }
 
-/** @internal Give everything back, once the connection is gone. A domain in which the user still has regions stays until those are gone too. */
-export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources): void {
+/**
+ * @internal Give everything back, once the connection is gone, the regions that were registered through it too. A domain in which the user still has
+ * something stays until that is gone.
+ */
+export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources, regions: Iterable<MemoryRegion> = []): void {
   // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.
   if (qp.boundWindows > 0) for (const window of [...pd.device.objects.mw]) if (window.entry.binder === qp) window.deallocate();
   qp.destroy();
   cq.destroy();
   lender.close();
   if (!buffers.deregistered) buffers.deregister();
+  for (const region of regions) region.release();
   if (endpoint.pd === null) pd.abandon();
 }
 

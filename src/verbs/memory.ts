@@ -110,9 +110,13 @@ export class MemoryRegion {
   maxLength: number;
   /** @internal */
   remote: boolean;
+  /** @internal Who ends the registration if nobody does before: is told when it has ended. */
+  keeper: Set<MemoryRegion> | null = null;
   #pd: ProtectionDomain;
   #queued = 0;
   #gone = false;
+  /** Ended by its keeper, of which the program need not know. */
+  #released = false;
 
   /** @internal */
   constructor(pd: ProtectionDomain, entry: StagEntry, zeroBased: boolean, maxLength: number, remote: boolean) {
@@ -170,7 +174,7 @@ export class MemoryRegion {
     return this.entry.valid;
   }
 
-  /** True after {@link MemoryRegion.deregister}. It stays true. */
+  /** True after {@link MemoryRegion.deregister}, or after the end of the connection that it was registered through. It stays true. */
   get deregistered(): boolean {
     return this.#gone;
   }
@@ -255,6 +259,8 @@ export class MemoryRegion {
       throw error;
     }
     this.#pd = pd;
+    this.keeper?.delete(this); // the program has found it another place
+    this.keeper = null;
     this.entry = stags.allocate('region', pd.handle);
     this.entry.baseHi = old.baseHi;
     this.entry.baseLo = old.baseLo;
@@ -268,6 +274,11 @@ export class MemoryRegion {
    * @throws ERR_IN_USE while windows are bound to it; ERR_INVALID_REGION the second time
    */
   deregister(): void {
+    if (this.#released) {
+      this.#released = false;
+      this.entry.bytes = NO_BYTES;
+      return;
+    }
     this.checkAlive('the memory region');
     this.#checkNoWindows();
     const { device } = this.#pd;
@@ -275,6 +286,21 @@ export class MemoryRegion {
     device.stags.free(this.entry);
     this.#pd.users--;
     this.#end();
+  }
+
+  /**
+   * @internal The keeper ends the registration. The program still sees the memory, which `allocate` has given to it in no other way, and may
+   * deregister once, if it has not heard. A region stays whose memory others have windows on.
+   */
+  release(): void {
+    if (this.#hasWindows()) {
+      this.keeper = null;
+      return;
+    }
+    const { bytes } = this.entry;
+    this.deregister();
+    this.entry.bytes = bytes; // of an entry that is in no table any more
+    this.#released = true;
   }
 
   /** @internal Give an idle registration other memory, under another key; of a device that works in this thread. */
@@ -294,14 +320,19 @@ export class MemoryRegion {
   #end(): void {
     this.#gone = true;
     this.posted = null;
+    this.keeper?.delete(this);
     this.#pd.device.objects.mr.delete(this);
   }
 
   /** Streams in another thread may have bound one by now, whose completion is still on its way. */
-  #checkNoWindows(): void {
+  #hasWindows(): boolean {
     const access = this.entry.access | (this.posted?.access ?? 0);
     if ((access & ACCESS.MW_BIND) !== 0) this.#pd.device.mirror?.settle();
-    if (this.entry.windows > 0) throw new IwarpError('ERR_IN_USE', `${this.entry.windows} memory windows are bound to the region`);
+    return this.entry.windows > 0;
+  }
+
+  #checkNoWindows(): void {
+    if (this.#hasWindows()) throw new IwarpError('ERR_IN_USE', `${this.entry.windows} memory windows are bound to the region`);
   }
 
   #checkPd(pd: ProtectionDomain): ProtectionDomain {

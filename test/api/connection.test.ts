@@ -118,14 +118,15 @@ describe.each(WORLDS)('over %s', (world) => {
   it('a refused Read rejects with its status and the decoded Terminate; what comes after it with the Terminate', async () => {
     const { client, server } = await pair(world);
     const region = server.allocate(64, 'read');
+    const remote = server.share(region);
     const forged = new RemoteBuffer(region.rkey, region.addr, 100);
-    const [refused, after] = [client.read(forged), client.read(server.share(region))].map((read) => read.catch((error: unknown) => error));
+    const [refused, after] = [client.read(forged), client.read(remote)].map((read) => read.catch((error: unknown) => error));
     const error = (await refused) as OperationError;
     expect(error).toBeInstanceOf(OperationError);
     expect(error).toMatchObject({ code: 'ERR_WORK_COMPLETION', status: 'remote-access-error', terminate: { origin: 'remote', layer: 0, type: 1, code: 1 } });
     expect(error.cause).toBeInstanceOf(TerminateError);
     expect(await after).toMatchObject({ code: 'ERR_TERMINATED', terminate: error.terminate });
-    await expect(client.write(pattern(4), server.share(region))).rejects.toBeInstanceOf(TerminateError);
+    await expect(client.write(pattern(4), remote)).rejects.toBeInstanceOf(TerminateError);
     expect((await client.closed).terminate).toEqual(error.terminate);
     await expect(client.drain()).resolves.toBeUndefined();
     expect(client.pending).toBe(0);
@@ -332,9 +333,10 @@ describe('ends and leftovers', () => {
     expect(server.pd.device.query().inUse).toMatchObject({ qp: 0, cq: 0, mw: 1 });
   });
 
-  it('what a program has in the domain of a connection stays beyond that, and the domain with it, but no longer', async () => {
+  it('what a program has made in the domain of a connection stays beyond that, and the domain with it, but no longer', async () => {
     const { rnic, client, server, close } = await pairOf('memory');
-    const [region, window] = [server.allocate(64), server.pd.allocateMw()];
+    const region = server.pd.registerMemory(rnic.device.newMemory(64), ACCESS.LOCAL_WRITE);
+    const window = server.pd.allocateMw();
     await close();
     await Promise.all([client.closed, server.closed]);
     expect(rnic.device.query().inUse).toMatchObject({ pd: 1, mr: 1, mw: 1 });

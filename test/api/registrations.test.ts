@@ -1,0 +1,104 @@
+/** How long memory is registered that a program has registered through a connection. */
+import { describe, expect, it } from 'vitest';
+import { ACCESS, connect, createServer, RemoteBuffer, type Connection } from '../../src/index.ts';
+import { pairOf, pattern, rnicOf } from './support.ts';
+
+const NOTHING = { pd: 0, cq: 0, qp: 0, srq: 0, mw: 0, mr: 0 };
+const gone = expect.objectContaining({ code: 'ERR_INVALID_REGION' }) as unknown;
+
+describe('memory that was registered through a connection', () => {
+  it.each<[string, (client: Connection, server: Connection) => unknown]>([
+    ['closed', (client) => client.close()],
+    ['destroyed', (_client, server) => server.destroy()],
+    ['terminated', (client) => client.read(new RemoteBuffer(0x1234_5678, 0n, 8)).catch(() => undefined)],
+  ])('is registered no longer once that is %s, and nothing is left on the device', async (_how, end) => {
+    const { rnic, client, server, close } = await pairOf('memory');
+    const own = new Uint8Array(rnic.device.newMemory(64).buffer);
+    const regions = [server.allocate(4096), server.register(own, 'read'), client.allocate(8, 'write')];
+    await client.write(pattern(4096), server.share(regions[0]!));
+    await end(client, server);
+    await Promise.all([client.closed, server.closed]);
+    expect(regions.map((region) => region.deregistered)).toEqual([true, true, true]);
+    expect(rnic.device.query().inUse).toEqual(NOTHING);
+    await close();
+    rnic.device.close();
+  });
+
+  it('can still be seen, and a program that has not heard may deregister once', async () => {
+    const { rnic, client, server, close } = await pairOf('memory');
+    const region = server.allocate(4096);
+    await client.write(pattern(4096), server.share(region));
+    await close();
+    await server.closed;
+    expect(Buffer.compare(region.bytes, pattern(4096))).toBe(0);
+    expect([region.length, region.valid]).toEqual([4096, false]);
+    expect(() => region.query()).toThrow(gone as Error);
+    region.deregister();
+    expect([region.length, region.deregistered]).toEqual([0, true]);
+    expect(() => region.deregister()).toThrow(gone as Error);
+    expect(rnic.device.query().inUse).toEqual(NOTHING);
+    rnic.device.close();
+  });
+
+  it('in a shared domain ends with its own connection, and what was registered through the domain does not', async () => {
+    const rnic = rnicOf('memory');
+    const pd = rnic.device.allocatePd();
+    const arrived: Connection[] = [];
+    const server = await createServer({ rnic, pd }, (connection) => void arrived.push(connection)).listen({ port: 0 });
+    const target = { rnic, host: '127.0.0.1', port: server.address.port };
+    const [first, second] = [await connect(target), await connect(target)];
+    await expect.poll(() => arrived.length).toBe(2);
+    const passing = arrived[0]!.allocate(64);
+    const lasting = pd.registerMemory(rnic.device.newMemory(64), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ);
+    const [ofPassing, ofLasting] = [RemoteBuffer.of(passing), RemoteBuffer.of(lasting)];
+    expect((await second.read(ofPassing)).length).toBe(64);
+    await first.close();
+    await arrived[0]!.closed;
+    expect([passing.deregistered, lasting.deregistered]).toEqual([true, false]);
+    expect((await second.read(ofLasting)).length).toBe(64);
+    await expect(second.read(ofPassing)).rejects.toThrow();
+    await server.close();
+    lasting.deregister();
+    pd.deallocate();
+    await second.closed;
+    expect(rnic.device.query().inUse).toEqual(NOTHING);
+    rnic.device.close();
+  });
+
+  it('stays while others have windows on it, until the program deregisters it', async () => {
+    const rnic = rnicOf('memory');
+    const pd = rnic.device.allocatePd();
+    const server = await createServer({ rnic }, () => undefined).listen({ port: 0 });
+    const target = { rnic, pd, host: '127.0.0.1', port: server.address.port };
+    const [first, second] = [await connect(target), await connect(target)];
+    const region = first.allocate(256, ACCESS.LOCAL_WRITE | ACCESS.MW_BIND, { iova: 0x1000n });
+    const window = pd.allocateMw();
+    second.queuePair.postSend({ opcode: 'bind-mw', mw: window, mr: region, length: 32, access: ACCESS.REMOTE_READ });
+    await second.queuePair.drainSend();
+    await first.close();
+    expect([region.deregistered, window.deallocated]).toEqual([false, false]);
+    await second.close();
+    expect(window.deallocated).toBe(true);
+    region.deregister();
+    pd.deallocate();
+    await server.close();
+    expect(rnic.device.query().inUse).toEqual(NOTHING);
+    rnic.device.close();
+  });
+
+  it('may be deregistered, or moved to another domain, before', async () => {
+    const { rnic, client, server, close } = await pairOf('memory');
+    const other = rnic.device.allocatePd();
+    const [early, moved] = [client.allocate(64), client.allocate(64)];
+    early.deregister();
+    expect(() => early.deregister()).toThrow(gone as Error);
+    moved.reregister({ pd: other });
+    await close();
+    await Promise.all([client.closed, server.closed]);
+    expect(moved.deregistered).toBe(false);
+    moved.deregister();
+    other.deallocate();
+    expect(rnic.device.query().inUse).toEqual(NOTHING);
+    rnic.device.close();
+  });
+});
