@@ -15,7 +15,7 @@ export const ERROR_CODES = {
   ERR_TOO_LARGE: 'The message, private data, inline data or scatter/gather list is above a stated limit.',
   ERR_ACCESS: 'The memory region does not grant the access that the operation needs, or a file or folder cannot be used.',
   ERR_WRONG_PD: 'The objects belong to different protection domains or devices.',
-  ERR_INVALID_REGION: 'The memory region or window has been deregistered or invalidated.',
+  ERR_INVALID_REGION: 'The memory region or window has been deregistered or invalidated, or the connection that it was registered through has ended.',
   ERR_IN_USE: 'The object still has users and cannot be destroyed or changed.',
   ERR_LIMIT: 'A limit of the device or of the process is reached.',
   ERR_NOT_SUPPORTED: 'The peer or this configuration lacks the feature.',
