@@ -59,9 +59,9 @@ const received: Case[] = [
     }, { needs: ['tester'] })),
   established('ddp.segments.write-in-region', 'A Write in two segments', 'DDP-024 DDP-018', 'all octets in their places', async (trial, connection) => {
     const region = await trial.region(connection);
-    // rping's smallest buffer has 23 octets.
-    const data = trial.random.octets(23);
-    for (const segment of writeSegments(region.stag, region.to, [12, 11], data)) connection.send(segment);
+    // rping's smallest buffer has 23 octets. A multiple of four, so that the answer needs no PAD, which is another question (MPA-067).
+    const data = trial.random.octets(20);
+    for (const segment of writeSegments(region.stag, region.to, [11, 9], data)) connection.send(segment);
     sameBytes('memory of the peer', await connection.read(region.stag, region.to, data.length), data);
   }, { needs: ['region'] }),
   established('ddp.segments.last-held-back', 'A Send whose last segment comes late', 'DDP-034 DDP-010', 'no completion before it', async (trial, connection) => {
