@@ -1,7 +1,7 @@
 /** Bidirectional streams of @grpc/grpc-js, one on each connection, messages as plain octets. */
 import * as grpc from '@grpc/grpc-js';
 import type { CaseSpec } from '../types.ts';
-import { depthOf, HOST, keepUnderWay, PingPong, type Place, type Sender, type Side, type Tally } from './peer.ts';
+import { depthOf, HOST, keepUnderWay, PingPong, together, type Place, type Sender, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const PATH = '/bench/Stream';
@@ -55,7 +55,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   const depth = depthOf(spec);
   const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, message, tally) : keepUnderWay(depth, tally, (done) => call.write(message, done))));
   for (const call of calls) call.on('data', quiet);
-  return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };
+  return { ...together(senders), close };
 }
 
 function untilStopped(call: Call, message: Buffer, tally: Tally): Sender {

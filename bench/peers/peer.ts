@@ -73,6 +73,11 @@ export const depthOf = ({ inFlight, connections }: CaseSpec): number => Math.max
 /** What sends on one connection. */
 export type Sender = Pick<Side, 'start' | 'stop'>;
 
+/** The senders of all connections as one. */
+export function together(senders: readonly Sender[]): Sender {
+  return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()) };
+}
+
 /** Keeps `depth` messages under way on one connection; `send` says with its callback when one is done. */
 export function keepUnderWay(depth: number, tally: Tally, send: (done: () => void) => void): Sender {
   let running = false;

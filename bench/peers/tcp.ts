@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import type { CaseSpec } from '../types.ts';
-import { counter, depthOf, HOST, PingPong, steps, type Place, type Side, type Tally } from './peer.ts';
+import { counter, depthOf, HOST, PingPong, steps, together, type Place, type Side, type Tally } from './peer.ts';
 
 const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
@@ -146,8 +146,7 @@ function writer(spec: CaseSpec, socket: Socket): (done?: () => void) => boolean 
 
 async function connectBandwidth(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
   const senders = await Promise.all(Array.from({ length: spec.connections }, () => connectSender(spec, place, tally)));
-  const all = (act: (side: Side) => void) => (): void => senders.forEach(act);
-  return { start: all((side) => side.start()), stop: all((side) => side.stop()), close: all((side) => side.close()) };
+  return { ...together(senders), close: () => senders.forEach((sender) => sender.close()) };
 }
 
 async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { CaseSpec } from '../types.ts';
-import { depthOf, HOST, keepUnderWay, PingPong, type Place, type Side, type Tally } from './peer.ts';
+import { depthOf, HOST, keepUnderWay, PingPong, together, type Place, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const quiet = (): void => undefined;
@@ -39,5 +39,5 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   }
   const depth = depthOf(spec);
   const senders = sockets.map((socket) => keepUnderWay(depth, tally, (done) => socket.send(message, { binary: true }, done)));
-  return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()), close };
+  return { ...together(senders), close };
 }

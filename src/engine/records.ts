@@ -6,7 +6,7 @@
  * Towards the engine: work requests, markers of commands, fences. Towards the application's thread: completions, markers of events.
  */
 import { copyBytes } from '../base/copy.ts';
-import { hi32 } from '../base/u64.ts';
+import { distance, hi32 } from '../base/u64.ts';
 import { IMMEDIATE, WORK, type ReceiveQueue, type ReceiveWqe, type SendQueue, type SendWqe, type SgeList, type WcOpcode, type WcStatus } from '../rdmap/work.ts';
 import { operationState, type Command } from './messages.ts';
 import type { Outbox } from './outbox.ts';
@@ -43,7 +43,6 @@ const OPERAND_WORDS = 8;
 /** STag, both halves of the offset, which may be beyond 4 GiB of the memory, length. */
 const SGE_WORDS = 4;
 const RECEIVE_WORDS = 2;
-const TWO_32 = 0x1_0000_0000;
 
 /** Finds the regions that elements name. */
 export interface Elements {
@@ -151,7 +150,7 @@ function writeElements(words: Int32Array, at: number, sges: SgeList): void {
 
 function readElements(words: Int32Array, at: number, end: number, sges: SgeList, elements: Elements): void {
   for (; at < end; at += SGE_WORDS) {
-    elements.add(sges, words[at]! >>> 0, words[at + 1]! * TWO_32 + (words[at + 2]! >>> 0), words[at + 3]! >>> 0);
+    elements.add(sges, words[at]! >>> 0, distance(words[at + 1]!, words[at + 2]! >>> 0, 0, 0), words[at + 3]! >>> 0);
   }
 }
 

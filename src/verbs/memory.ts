@@ -293,10 +293,7 @@ export class MemoryRegion {
    * deregister once, if it has not heard. A region stays whose memory others have windows on.
    */
   release(): void {
-    if (this.#hasWindows()) {
-      this.keeper = null;
-      return;
-    }
+    if (this.#hasWindows()) return;
     const { bytes } = this.entry;
     this.deregister();
     this.entry.bytes = bytes; // of an entry that is in no table any more
