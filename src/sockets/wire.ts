@@ -87,9 +87,14 @@ function putMemory(view: DataView, at: number, memory: RemoteMemory, little: boo
   view.setUint32(at + 12, memory.length, little);
 }
 
+/**
+ * An engine in a worker may be placing the entry meanwhile, from its start on. The length, which stands last, is read first: if it is there, all is.
+ * If it is not, the entry counts as empty, and the message that announces it comes when it is whole.
+ */
 function getMemory(view: DataView, at: number, little: boolean): RemoteMemory {
+  const length = view.getUint32(at + 12, little);
   const addr = toBigInt(view.getUint32(at + (little ? 4 : 0), little), view.getUint32(at + (little ? 0 : 4), little));
-  return { addr, key: view.getUint32(at + 8, little), length: view.getUint32(at + 12, little) };
+  return { addr, key: view.getUint32(at + 8, little), length };
 }
 
 /** A message, in the byte order of the machine that reads it: nobody converts it. */
@@ -131,5 +136,6 @@ export function encodeIomap(entry: IomapEntry, little: boolean): Uint8Array {
 }
 
 export function decodeIomap(view: DataView, at: number): IomapEntry {
-  return { offset: view.getBigUint64(at, true), memory: getMemory(view, at + 8, true) };
+  const memory = getMemory(view, at + 8, true);
+  return { offset: view.getBigUint64(at, true), memory };
 }

@@ -12,6 +12,24 @@ const octets = (...fields: readonly string[]): string => fields.join('');
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
+/** Memory that another thread writes from its start on: `placed` octets stand in it, and four more after each read. */
+function arriving(whole: Uint8Array, placed: number): DataView {
+  const bytes = new Uint8Array(whole.length);
+  const now = new DataView(bytes.buffer);
+  let there = placed;
+  const place = (): void => bytes.set(whole.subarray(0, there));
+  const after = <T>(value: T): T => {
+    there += 4;
+    place();
+    return value;
+  };
+  place();
+  return Object.assign(new DataView(bytes.buffer), {
+    getUint32: (at: number, little: boolean) => after(now.getUint32(at, little)),
+    getBigUint64: (at: number, little: boolean) => after(now.getBigUint64(at, little)),
+  });
+}
+
 describe('rsocket messages', () => {
   it('connection data has 40 octets, big-endian', () => {
     const data = {
@@ -54,5 +72,18 @@ describe('rsocket messages', () => {
     const entry = encodeIomap({ offset: 5n, memory }, true);
     expect(hex(entry)).toBe('0500000000000000' + hex(encodeSge(memory, true)));
     expect(decodeIomap(view(entry), 0)).toEqual({ offset: 5n, memory });
+  });
+
+  it('an entry that arrives while it is read is either not there or there in full', () => {
+    const entry = encodeIomap({ offset: 5n, memory: { addr: 0x1122334455667788n, key: 0xaabbccdd, length: 0x10000 } }, true);
+    for (const [decode, from] of [[decodeIomap, 0], [decodeSge, 8]] as const) {
+      const words = entry.slice(from);
+      const whole = decode(view(words), 0);
+      for (let before = 0; before <= words.length; before += 4) {
+        const seen = decode(arriving(words, before), 0);
+        const { length } = 'memory' in seen ? seen.memory : seen;
+        if (length !== 0) expect(seen, `${before} octets were there at first`).toEqual(whole);
+      }
+    }
   });
 });
