@@ -5,6 +5,8 @@
  */
 
 import { performance } from 'node:perf_hooks';
+// Held here, as in `busy-poll.ts`.
+import { setImmediate } from 'node:timers';
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
 
 /** The longest delay `setTimeout` takes; a longer one is reached in several steps. */
@@ -16,6 +18,9 @@ const LONGEST_DELAY = 0x7fff_ffff;
  * `at`: timers are unreferenced, so that a pending time-out never keeps a process alive whose sockets have all closed. libuv counts
  * whole milliseconds from the start of the loop's turn, and may therefore fire a fraction early by `performance.now()`. Such a timer
  * is armed again, because the interface promises "at or after".
+ *
+ * libuv looks at timers before sockets. After a turn that took long, or when a stopped process goes on, a time-out would strike although what it
+ * waits for has arrived in time and only has not been read. So a task runs at the end of the turn in which its timer fires: what has arrived comes first.
  *
  * `defer` uses `process.nextTick` and not `queueMicrotask`. Posts made by several promise continuations of one turn should share one
  * flush: the tick queue runs when the microtask queue is empty, a microtask would run in the middle of it. It is also cheaper
@@ -85,6 +90,10 @@ class RealTimer {
       this.#arm();
       return;
     }
+    setImmediate(run, this);
+  }
+
+  run(): void {
     const task = this.#task;
     this.#task = null;
     task?.();
@@ -98,6 +107,10 @@ class RealTimer {
 
 function fire(timer: RealTimer): void {
   timer.fire();
+}
+
+function run(timer: RealTimer): void {
+  timer.run();
 }
 
 function startTimer(time: number, task: () => void): CancelTimer {

@@ -1,4 +1,5 @@
-/** The real scheduler's `defer`: order, and what one turn shares. Timers are covered where they are used. */
+/** The real scheduler: what one turn shares and in which order, and timers of a thread that had no turn for a while. Timers else are covered where they are used. */
+import { MessageChannel } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 
@@ -40,5 +41,53 @@ describe('what is deferred', () => {
     realScheduler.defer(() => ran.push(3));
     await turn();
     expect(ran).toEqual([1, 2, 3]);
+  });
+});
+
+describe('a timer that runs out while the thread is busy or stopped', () => {
+  /** The thread is busy for longer than `ms`; whatever comes meanwhile waits for the event loop, as octets in a socket do. */
+  const busy = (ms: number): void => {
+    for (const end = performance.now() + ms; performance.now() < end;);
+  };
+
+  it('comes after what has arrived in time', async () => {
+    const { port1, port2 } = new MessageChannel();
+    const order: string[] = [];
+    await new Promise<void>((resolve) => {
+      port1.on('message', () => order.push('arrival'));
+      // From the end of a turn, after which timers are looked at before sockets.
+      setImmediate(() => {
+        realScheduler.at(realScheduler.now() + 1, () => {
+          order.push('timer');
+          resolve();
+        });
+        port2.postMessage('in time');
+        busy(5);
+      });
+    });
+    port1.close();
+    expect(order).toEqual(['arrival', 'timer']);
+  });
+
+  it('does not come at all if what has arrived cancels it', async () => {
+    const { port1, port2 } = new MessageChannel();
+    const order: string[] = [];
+    let cancel: (() => void) | undefined;
+    const arrived = new Promise<void>((resolve) => {
+      port1.on('message', () => {
+        order.push('arrival');
+        cancel!();
+        resolve();
+      });
+    });
+    await turn();
+    cancel = realScheduler.at(realScheduler.now() + 1, () => order.push('timer'));
+    port2.postMessage('in time');
+    busy(5);
+    await arrived;
+    await turn();
+    await turn();
+    port1.close();
+    expect(order).toEqual(['arrival']);
   });
 });
