@@ -26,6 +26,8 @@ const RING_WORDS = 65_536;
 const BATCH = 4096;
 /** A turn of the engine takes milliseconds at most. One that takes this long is not coming back. */
 const PATIENCE_MS = 5_000;
+/** It is counted in waits of this length: after a stop of the whole process, in which the engine had no turn either, one of them is over and not all. */
+const WAIT_MS = 500;
 /** While the ring is full nobody tells a waiting thread of room: look this often. */
 const ROOM_MS = 1;
 
@@ -196,9 +198,8 @@ export class EngineHost implements PolledSource {
   #await(type: number, word: number): boolean {
     const replies = this.#replies;
     const number = (this.#fence = (this.#fence + 1) | 0);
-    const end = performance.now() + PATIENCE_MS;
     this.outbox.put(type, 2, number, word);
-    for (;;) {
+    for (let left = PATIENCE_MS; ;) {
       this.outbox.flush();
       this.outbox.publish();
       const passed = Atomics.load(replies, REPLY.FENCE);
@@ -207,9 +208,9 @@ export class EngineHost implements PolledSource {
         this.#end(this.#lastWords());
         return false;
       }
-      const left = end - performance.now();
       if (left <= 0) break;
-      Atomics.wait(replies, REPLY.FENCE, passed, this.outbox.open ? left : Math.min(left, ROOM_MS));
+      const wait = this.outbox.open ? WAIT_MS : ROOM_MS;
+      if (Atomics.wait(replies, REPLY.FENCE, passed, wait) === 'timed-out') left -= wait;
     }
     this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine has not answered within ${PATIENCE_MS} ms`));
     return false;

@@ -1,5 +1,5 @@
 // An engine that dies: at start, idle, with work under way, by a throw, by silence. Everything ends with an error, nothing hangs.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { NO_BYTES } from '../../src/base/copy.ts';
 import { ThreadProgress, type LinkHandler, type ListenHandler, type Progress } from '../../src/cm/link.ts';
 import type { WorkerProgress } from '../../src/engine/progress.ts';
@@ -229,6 +229,21 @@ describe('an engine that says nothing', () => {
     expect(performance.now() - start).toBeLessThan(20_000);
     expect(rnic.device.state).toBe('failed');
     expect((await client.closed).error).toMatchObject({ code: 'ERR_ENGINE_FAILED', message: expect.stringContaining('not answered') as string });
+  });
+
+  it('does not count as failed for a time in which the whole process was stopped: it has had no turn either', async () => {
+    const rnic = openWorkers();
+    const client = await connect({ rnic, host: '127.0.0.1', port: await portOf() });
+    const { host } = enginesOf(rnic)[0]!;
+    // It is stopped right after it has asked: the engine has not heard yet, and the clock is a minute further at each look.
+    vi.spyOn(host.outbox, 'publish').mockImplementationOnce(() => undefined);
+    let now = performance.now();
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 60_000));
+    host.fence();
+    clock.mockRestore();
+    expect(rnic.device.state).toBe('open');
+    expect(client.state).toBe('open');
+    await stop(rnic);
   });
 });
 
