@@ -83,6 +83,8 @@ export class Server {
   /** What the engine under the listener has failed with. */
   #lost: IwarpError | null = null;
   #state: 'new' | 'binding' | 'listening' | 'closed' = 'new';
+  /** Lets the signal of `listen` go, which may outlive many servers. */
+  #stopListening: (() => void) | null = null;
 
   /** @internal Use {@link createServer}. */
   constructor(options: ServerOptions, onConnection: ConnectionFunction | undefined) {
@@ -113,13 +115,14 @@ export class Server {
     if (this.#state !== 'new') throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);
     if (signal?.aborted === true) throw abortError(signal);
     this.#state = 'binding';
-    signal?.addEventListener('abort', () => void this.close(), { once: true });
+    if (signal !== undefined) this.#closeOn(signal);
     const { rnic, policy } = this.#endpoint;
     const maxPending = this.#maxPending === undefined ? {} : { maxPending: this.#maxPending };
     const onFailure = (failure: ListenFailure): void => this.#failed(failure);
     try {
       this.#listener = await rnic.cm.listen({ ...target, policy, onFailure, ...maxPending }, (request) => void this.#handle(request));
     } catch (error) {
+      this.#stopListening?.();
       if (this.#state === 'binding') this.#state = 'new';
       throw error;
     }
@@ -127,6 +130,12 @@ export class Server {
     else this.#listener.close(); // closed meanwhile
     if (isAborted(signal)) throw abortError(signal!);
     return this;
+  }
+
+  #closeOn(signal: AbortSignal): void {
+    const onAbort = (): void => void this.close();
+    signal.addEventListener('abort', onAbort, { once: true });
+    this.#stopListening = () => signal.removeEventListener('abort', onAbort);
   }
 
   /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
@@ -144,6 +153,7 @@ export class Server {
   async close(options: OperationOptions = {}): Promise<void> {
     signalOf(options);
     this.#state = 'closed';
+    this.#stopListening?.();
     while (this.#waiting.next(null));
     this.#accepted.length = 0; // nobody has taken them, and they are among those that are closed
     const listener = this.#listener;

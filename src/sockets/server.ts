@@ -80,6 +80,8 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   readonly #rnic: Rnic;
   readonly #sockets = new Set<RdmaSocket>();
   #listener: CmListener | null = null;
+  /** What `listen` was given. */
+  #listenSignal: AbortSignal | undefined;
   /** It keeps the process alive while it listens. */
   #held = true;
   #state: 'idle' | 'binding' | 'listening' | 'closing' | 'closed' = 'idle';
@@ -93,16 +95,22 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     if (options.onread !== undefined) checkFunction('options.onread', options.onread);
     this.#options = options;
     this.#policy = resolvePolicy(options.policy, { ...DEFAULT_POLICY, responder: 'relaxed' });
-    this.#closeOn(options.signal);
+    checkSignal(options.signal);
   }
 
   #closeOn(signal: AbortSignal | undefined): void {
-    checkSignal(signal);
-    const close = (): void => {
-      if (this.#state === 'binding' || this.#state === 'listening') this.close();
-    };
-    if (signal?.aborted === true) process.nextTick(close);
-    else signal?.addEventListener('abort', close, { once: true });
+    if (signal?.aborted === true) process.nextTick(this.#onAbort);
+    else signal?.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  readonly #onAbort = (): void => {
+    if (this.#state === 'binding' || this.#state === 'listening') this.close();
+  };
+
+  /** Nothing is bound any more: the signals may outlive many servers. */
+  #letSignalsGo(): void {
+    for (const signal of [this.#options.signal, this.#listenSignal]) signal?.removeEventListener('abort', this.#onAbort);
+    this.#listenSignal = undefined;
   }
 
   /**
@@ -142,6 +150,8 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
       },
       (request) => this.#request(request),
     );
+    this.#listenSignal = signal;
+    this.#closeOn(this.#options.signal);
     this.#closeOn(signal);
     this.#listener = null;
     this.#state = 'binding';
@@ -151,6 +161,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
       (error: Error) => {
         if (this.#state === 'closing') this.#shut();
         else this.#state = 'idle'; // as in node:net, another address may be tried
+        this.#letSignalsGo();
         this.emit('error', error);
       },
     );
@@ -246,6 +257,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   #checkClosed(): void {
     if (this.#state !== 'closing' || this.#sockets.size > 0) return;
     this.#state = 'closed';
+    this.#letSignalsGo();
     this.emit('close');
   }
 

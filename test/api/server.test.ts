@@ -1,4 +1,5 @@
 /** What servers tell of connections that they do not get, and how waiting for the others is given up. */
+import { getEventListeners } from 'node:events';
 import { connect as tcpConnect, Server as NetServer } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
@@ -170,6 +171,22 @@ describe('waiting for connections', () => {
     expect((await client.closed).cause).toBe('graceful');
     expect((await passive!.closed).cause).toBe('graceful');
     await expect(connect({ rnic, host: '127.0.0.1', port: 4711 })).rejects.toMatchObject({ code: 'ERR_CONNECT' });
+  });
+
+  it('the signal of listen is let go with the server, and by a listen that has failed', async () => {
+    const rnic = memory();
+    const { signal } = new AbortController();
+    const stop = new AbortController();
+    const server = await createServer({ rnic }).listen({ host: '127.0.0.1', port: 4711, signal });
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    const other = createServer({ rnic });
+    await expect(other.listen({ host: '127.0.0.1', port: 4711, signal: stop.signal })).rejects.toMatchObject({ code: 'ERR_CONNECT' });
+    await other.listen({ host: '127.0.0.1', port: 4712 });
+    stop.abort(); // of the attempt that failed
+    const [client] = await Promise.all([connect({ rnic, host: '127.0.0.1', port: 4712 }), other.accept()]);
+    await client.close();
+    await Promise.all([server.close(), other.close()]);
+    expect(getEventListeners(signal, 'abort')).toHaveLength(0);
   });
 });
 

@@ -1,6 +1,6 @@
 /** The same script over node:net and over RDMA: what a program sees is the same. */
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { fileURLToPath } from 'node:url';
@@ -115,6 +115,18 @@ describe.each(WORLDS)('%s', (_name, world) => {
     const server = world.createServer(() => undefined).listen({ port: 0, signal: AbortSignal.abort() });
     await once(server, 'close');
     expect(server.listening).toBe(false);
+  });
+
+  it('a server that is closed has let the signal of its listen go', async () => {
+    const { signal } = new AbortController();
+    const server = world.createServer(() => undefined);
+    for (let round = 0; round < 2; round++) {
+      server.listen({ port: 0, signal });
+      await once(server, 'listening');
+      expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+      await new Promise((resolve) => server.close(resolve));
+      expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+    }
   });
 
   it('tells of a connection above maxConnections', async () => {

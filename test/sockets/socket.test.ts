@@ -1,6 +1,6 @@
 /** Streams over RDMA behave as those of node:net do: echo, half close, back-pressure, pipelines, HTTP, signals, time-outs, errors. */
 import { createHash, randomBytes } from 'node:crypto';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -298,6 +298,22 @@ describe('RdmaServer', () => {
     }));
     const closed = once(server, 'close');
     abort.abort();
+    await closed;
+  });
+
+  it('has let its signals go where the address cannot be bound, and takes its own up again with the next listen', async () => {
+    const port = await listen({}, () => undefined);
+    const own = new AbortController();
+    const attempt = new AbortController();
+    const server = createServer({ signal: own.signal });
+    server.listen({ host: '127.0.0.1', port, signal: attempt.signal });
+    await once(server, 'error');
+    expect([own, attempt].map(({ signal }) => getEventListeners(signal, 'abort').length)).toEqual([0, 0]);
+    server.listen(0, '127.0.0.1');
+    attempt.abort();
+    await once(server, 'listening');
+    const closed = once(server, 'close');
+    own.abort();
     await closed;
   });
 });
