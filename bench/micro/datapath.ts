@@ -3,7 +3,7 @@
  * turn, and every ratio taken inside one round. A window that the host (steal) or another process took away is measured again.
  *
  * Run compiled, with plain node: `node dist/bench/micro/datapath.js [set] [rounds] [cases] [other]`; sets are the keys of SETS, `all` for
- * every one; `cases` is a regular expression over their names. With `other`, a directory with another build of this project, every case of
+ * every one; `cases` is a regular expression over their names. With `other`, the folder `dist` of another build of this project, every case of
  * the stack runs from both builds in turn, and its last column is this build's figure over the other's inside a round.
  */
 import { readFileSync } from 'node:fs';

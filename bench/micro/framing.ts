@@ -5,6 +5,8 @@
 import { FINE } from '../../src/base/terminate-codes.ts';
 import { copyBytes } from '../../src/base/copy.ts';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
+import { JsRuns } from '../../src/crc32c/js-runs.ts';
+import type { RunKernel } from '../../src/crc32c/runs.ts';
 import { createDeframer, FreeListSlabPool, type Deframer } from '../../src/mpa/deframer.ts';
 import { createFramer, type Framer } from '../../src/mpa/framer.ts';
 import { createStage } from '../../src/mpa/stage.ts';
@@ -15,7 +17,7 @@ export const READ_OCTETS = 65_536;
 export interface Setting {
   readonly crc: boolean;
   readonly markers: boolean;
-  /** Markers by WebAssembly, and reads after the held beginning: off shows what they bring. */
+  /** Markers by the engine, and reads after the held beginning: off, in JavaScript and without, shows what they bring. */
   readonly fast: boolean;
 }
 
@@ -32,13 +34,20 @@ const sink = {
   },
 };
 
+const inJavaScript = new JsRuns();
+
+function runsOf({ markers, fast }: Setting): RunKernel | null {
+  if (!markers) return null;
+  return fast ? engine.runs : inJavaScript;
+}
+
 export function framerOf(s: Setting): Framer {
-  return createFramer(s.markers, s.crc ? engine : null, s.fast ? (engine.runs ?? null) : null);
+  return createFramer(runsOf(s), s.crc ? engine : null);
 }
 
 export function deframerOf(s: Setting): Deframer {
   const pool = new FreeListSlabPool(engine);
-  return createDeframer(s.markers, s.crc ? engine : null, sink, pool, s.fast ? (engine.runs ?? null) : null);
+  return createDeframer(runsOf(s), s.crc ? engine : null, sink, pool);
 }
 
 const stage = createStage(engine.allocate(70_000));

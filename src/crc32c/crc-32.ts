@@ -3,10 +3,13 @@
  */
 import crc32c from 'crc-32/crc32c.js';
 import type { Crc32cEngine } from './engine.ts';
+import { JsRuns } from './js-runs.ts';
 import { checkRange, OrdinaryMemory } from './memory.ts';
+import type { RunKernel } from './runs.ts';
 
 class Crc32PackageEngine extends OrdinaryMemory implements Crc32cEngine {
   readonly name = 'crc-32';
+  readonly runs: RunKernel = new JsRuns();
 
   update(crc: number, bytes: Uint8Array, start: number, end: number): number {
     return this.updateSigned(crc, bytes, start, end) >>> 0;

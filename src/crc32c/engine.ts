@@ -40,8 +40,8 @@ export interface Crc32cEngine {
    */
   allocate(octets: number): Uint8Array;
 
-  /** Moves octets around markers: fastest inside the memory of an engine that has its own. Tests make engines without. */
-  readonly runs?: RunKernel;
+  /** Moves octets around markers: fastest inside the memory of an engine that has its own. */
+  readonly runs: RunKernel;
 
   /** Give memory from `allocate` back: that very view, once. Anything else throws ERR_INVALID_ARGUMENT. */
   release(memory: Uint8Array): void;

@@ -7,15 +7,16 @@ import { RUN_OCTETS, RUN_SCRATCH_OCTETS, RUN_SPACING, type RunKernel } from './r
 const GAP = RUN_SPACING - RUN_OCTETS;
 
 export class JsRuns implements RunKernel {
-  readonly #spread = new Uint8Array(RUN_SCRATCH_OCTETS);
-  readonly #collect = new Uint8Array(RUN_SCRATCH_OCTETS);
+  // Made when markers first ask for them.
+  #spreadScratch: Uint8Array | undefined;
+  #collectScratch: Uint8Array | undefined;
 
   spreadScratch(): Uint8Array {
-    return this.#spread;
+    return (this.#spreadScratch ??= new Uint8Array(RUN_SCRATCH_OCTETS));
   }
 
   collectScratch(): Uint8Array {
-    return this.#collect;
+    return (this.#collectScratch ??= new Uint8Array(RUN_SCRATCH_OCTETS));
   }
 
   /** The runs begin at the far end of their place: then none is moved onto one that has not been moved yet. */

@@ -5,8 +5,10 @@
  * constants beat one table with offsets, because V8 then knows each table's address and length (bench/micro/crc32c.ts).
  */
 import type { Crc32cEngine } from './engine.ts';
+import { JsRuns } from './js-runs.ts';
 import { checkRange, OrdinaryMemory } from './memory.ts';
 import { slicingTables } from './polynomial.ts';
+import type { RunKernel } from './runs.ts';
 
 const tables = slicingTables();
 const slice = (k: number): Int32Array => tables.slice(256 * k, 256 * (k + 1));
@@ -76,6 +78,7 @@ const MAX_CACHED_BUFFER = 16 << 20;
 
 class JsEngine extends OrdinaryMemory implements Crc32cEngine {
   readonly name = 'js';
+  readonly runs: RunKernel = new JsRuns();
   readonly #views = new ViewCache();
 
   update(crc: number, bytes: Uint8Array, start: number, end: number): number {

@@ -1,10 +1,9 @@
 /**
- * Memory and run moving for engines that run on any memory, and the checks of arguments that all engines share.
+ * Ordinary memory, for engines that run on any and for pools without an engine; what pools keep of an engine's memory; and the check of a range
+ * that all engines share.
  */
 import { checkInteger, IwarpError } from '../base/errors.ts';
 import type { Crc32cEngine } from './engine.ts';
-import { JsRuns } from './js-runs.ts';
-import type { RunKernel } from './runs.ts';
 
 /**
  * Throw unless start..end lies inside `bytes`. In WebAssembly memory nothing else would stop a wrong end from reading the
@@ -34,12 +33,6 @@ export function readMemory(source: MemorySource, octets: number): Uint8Array {
 /** allocate and release over the JavaScript heap, as strict about a wrong release as the WebAssembly arenas are. */
 export class OrdinaryMemory {
   readonly #lent = new WeakSet<Uint8Array>();
-  #runs: RunKernel | undefined;
-
-  /** In JavaScript; made when markers first ask for it. */
-  get runs(): RunKernel {
-    return (this.#runs ??= new JsRuns());
-  }
 
   allocate(octets: number): Uint8Array {
     checkInteger('octets', octets, 0, Number.MAX_SAFE_INTEGER);

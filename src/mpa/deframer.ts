@@ -212,10 +212,9 @@ class PlainDeframer extends Deframer {
 
 /** With markers the ULPDU is gathered from between them, where there are any inside, after CRC and every marker have been checked. */
 class MarkerDeframer extends Deframer {
-  #gathered: Uint8Array | null = null;
-  readonly #runs: RunKernel | null;
+  readonly #runs: RunKernel;
 
-  constructor(crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool, runs: RunKernel | null) {
+  constructor(crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool, runs: RunKernel) {
     super(crc, sink, pool);
     this.#runs = runs;
   }
@@ -239,7 +238,7 @@ class MarkerDeframer extends Deframer {
     if (this.crcWrong(bytes, at, at + total - CRC_OCTETS)) return TERM.MPA_CRC;
     const lead = this.#leadOctets();
     if (total - lead === fpduBodyOctets((bytes[at + lead]! << 8) | bytes[at + lead + 1]!) + CRC_OCTETS) return this.#processWhole(bytes, at, lead);
-    const gathered = this.#runs?.collectScratch() ?? (this.#gathered ??= new Uint8Array(fpduBodyOctets(MAX_ULPDU_FIELD)));
+    const gathered = this.#runs.collectScratch();
     const end = at + total - CRC_OCTETS;
     const lengthField = at + lead;
     let taken = 0;
@@ -252,7 +251,7 @@ class MarkerDeframer extends Deframer {
         if (pointer !== (Math.max(0, from - lengthField) & FPDUPTR_MASK)) return TERM.MPA_MARKER;
         // The run after a marker that stands in front of ULPDU_Length begins with it; only whole runs go together.
         const runs = Math.floor((end - from) / MARKER_SPACING);
-        if (runs > 1 && this.#runs !== null) {
+        if (runs > 1) {
           this.#runs.collect(bytes, from, gathered, taken, runs);
           if (markersWrong(bytes, from + MARKER_SPACING, runs - 1, lengthField)) return TERM.MPA_MARKER;
           taken += runs * MARKER_RUN;
@@ -289,9 +288,7 @@ function markersWrong(bytes: Uint8Array, at: number, count: number, lengthField:
   return false;
 }
 
-/** The deframer for what was negotiated. */
-export function createDeframer(
-  markers: boolean, crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool, runs: RunKernel | null = null,
-): Deframer {
-  return markers ? new MarkerDeframer(crc, sink, pool, runs) : new PlainDeframer(crc, sink, pool);
+/** The deframer for what was negotiated: with `runs`, which move octets around markers, it expects markers. */
+export function createDeframer(runs: RunKernel | null, crc: Crc32cEngine | null, sink: UlpduSink, pool: SlabPool): Deframer {
+  return runs === null ? new PlainDeframer(crc, sink, pool) : new MarkerDeframer(crc, sink, pool, runs);
 }

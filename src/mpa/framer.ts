@@ -20,7 +20,6 @@ import {
   MARKER_RUN,
   MARKER_SPACING,
   markersWithin,
-  MAX_MULPDU,
   MAX_PAD_OCTETS,
   maxFpduOctetsWithMarkers,
   ULPDU_LENGTH_OCTETS,
@@ -122,12 +121,12 @@ class MarkerFramer extends Framer {
   readonly #scratch: Octets;
   /** The FPDU that has been begun has no marker inside. */
   #direct = false;
-  readonly #runs: RunKernel | null;
+  readonly #runs: RunKernel;
 
-  constructor(crc: Crc32cEngine | null, runs: RunKernel | null) {
+  constructor(crc: Crc32cEngine | null, runs: RunKernel) {
     super(crc);
     this.#runs = runs;
-    const bytes = runs === null ? new Uint8Array(fpduOctets(MAX_MULPDU)) : runs.spreadScratch();
+    const bytes = runs.spreadScratch();
     this.#scratch = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength) };
   }
 
@@ -177,7 +176,7 @@ class MarkerFramer extends Framer {
       const phase = markerPhase(position);
       if (phase === 0) {
         const runs = Math.floor((body - taken) / MARKER_RUN);
-        if (runs > 0 && this.#runs !== null) {
+        if (runs > 0) {
           this.#runs.spread(this.#scratch.bytes, taken, stage.bytes, out, runs, position - lengthField);
           taken += runs * MARKER_RUN;
           out += runs * MARKER_SPACING;
@@ -206,7 +205,7 @@ class MarkerFramer extends Framer {
   }
 }
 
-/** The framer for what was negotiated. */
-export function createFramer(markers: boolean, crc: Crc32cEngine | null, runs: RunKernel | null = null): Framer {
-  return markers ? new MarkerFramer(crc, runs) : new PlainFramer(crc);
+/** The framer for what was negotiated: with `runs`, which move octets around markers, it sets markers. */
+export function createFramer(runs: RunKernel | null, crc: Crc32cEngine | null): Framer {
+  return runs === null ? new PlainFramer(crc) : new MarkerFramer(crc, runs);
 }

@@ -30,9 +30,8 @@ export class StreamOperation {
   constructor(config: StreamConfig, negotiated: Negotiated, endpoint: StreamEndpoint, stream: UlpduSink & Requester) {
     const { policy, resources, emss } = config;
     const crc = negotiated.crc ? resources.crc : null;
-    const runs = resources.crc.runs ?? null;
     const version = negotiated.ddpVersion;
-    this.framer = createFramer(negotiated.sendMarkers, crc, runs);
+    this.framer = createFramer(negotiated.sendMarkers ? resources.crc.runs : null, crc);
     const parts = {
       framer: this.framer,
       mulpdu: mulpduFor(emss, negotiated.sendMarkers),
@@ -47,7 +46,7 @@ export class StreamOperation {
     this.sender = new Sender(parts);
     this.receiver = new Receiver(parts);
     this.ddp = new DdpReceiver(this.receiver, version);
-    this.deframer = createDeframer(negotiated.receiveMarkers, crc, stream, resources.slabs, runs);
+    this.deframer = createDeframer(negotiated.receiveMarkers ? resources.crc.runs : null, crc, stream, resources.slabs);
     if (negotiated.role === 'initiator') {
       this.sender.mayTransmit = true;
       this.sender.rtr = negotiated.rtr;

@@ -32,7 +32,8 @@ function noise(octets: number, seed: number): Uint8Array {
 
 describe('a write with lent payloads', () => {
   const make = (mulpdu: number, crc: boolean, markers = false): { sq: SendQueue; fill: () => ReturnType<typeof createStage> } => {
-    const { sender, sq } = bareSender(mulpdu, createFramer(markers, crc ? defaultCrc32cEngine() : null));
+    const engine = defaultCrc32cEngine();
+    const { sender, sq } = bareSender(mulpdu, createFramer(markers ? engine.runs : null, crc ? engine : null));
     const fill = (): ReturnType<typeof createStage> => {
       const stage = createStage(new Uint8Array(STAGE_OCTETS).fill(0xa5));
       sender.fill(stage);

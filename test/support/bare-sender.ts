@@ -17,7 +17,7 @@ interface BareSender {
 }
 
 /** Without a framer of the test's own there are neither markers nor CRC. */
-export function bareSender(mulpdu: number, framer: Framer = createFramer(false, null)): BareSender {
+export function bareSender(mulpdu: number, framer: Framer = createFramer(null, null)): BareSender {
   const sq = new SendQueue(16);
   const stags = new StagTable(seededRandom(1), 10);
   const requests = new Requests(4);

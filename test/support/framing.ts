@@ -17,7 +17,7 @@ const engine = createCrc32cEngine();
 
 /** The octets our framer makes of these ULPDUs. */
 export function frame(ulpdus: readonly Uint8Array[], options: FramingOptions): Uint8Array {
-  const framer = createFramer(options.markers, options.crc ? engine : null);
+  const framer = createFramer(options.markers ? engine.runs : null, options.crc ? engine : null);
   framer.position = options.streamOffset ?? 0;
   const room = ulpdus.reduce((octets, ulpdu) => octets + framer.room(ulpdu.length), 0);
   // What lies in the stage beforehand must not shine through.
@@ -56,7 +56,7 @@ interface Deframed {
 export function deframe(stream: Uint8Array, options: FramingOptions, cuts: readonly number[] = []): Deframed {
   const sink = new Collector();
   const pool = new FreeListSlabPool();
-  const deframer = createDeframer(options.markers, options.crc ? engine : null, sink, pool);
+  const deframer = createDeframer(options.markers ? engine.runs : null, options.crc ? engine : null, sink, pool);
   deframer.phase = markerPhase(options.streamOffset ?? 0);
   let code: number = FINE;
   let from = 0;

@@ -294,7 +294,8 @@ export class FaultScript {
     const { fpdu } = unit;
     const moved = fpdu !== undefined && agreed?.framing.markers === true && fpdu.position - unit.lead !== this.#positionOut;
     if (!moved || fpdu.ulpduLength > MAX_MULPDU) return { raw: unit.raw.slice(), lead: unit.lead };
-    const framer = createFramer(true, unit.crcOn ? defaultCrc32cEngine() : null);
+    const engine = defaultCrc32cEngine();
+    const framer = createFramer(engine.runs, unit.crcOn ? engine : null);
     framer.position = this.#positionOut;
     const stage = createStage(new Uint8Array(maxFpduOctetsWithMarkers(fpdu.ulpduLength)));
     framer.begin(stage, fpdu.ulpduLength);
