@@ -47,9 +47,6 @@ interface SenderConfig {
   readonly messages: number[];
 }
 
-/** What a local fault while making a message leads to: this Terminate (RDMAP-072). */
-type SenderFault = TerminateInfo | null;
-
 /** A Read or an Atomic: what a response answers, ORD bounds and a fence waits for. */
 const isRequest = ({ kind }: SendWqe): boolean => kind === WORK.READ || kind === WORK.ATOMIC;
 
@@ -83,8 +80,8 @@ export class Sender extends MessageWriter {
   #confirmed = 0;
   #firstEnd = 0;
   #secondEnd = 0;
-  /** A fault met while making a message: the stream turns it into a Terminate. */
-  fault: SenderFault = null;
+  /** A fault met while making a message: the stream says so with this Terminate (RDMAP-072). */
+  fault: TerminateInfo | null = null;
   /** FPDUs produced, for counters. */
   fpdus = 0;
 
@@ -252,8 +249,10 @@ export class Sender extends MessageWriter {
     return isRequest(wqe) ? this.#startRequest(stage, wqe) : this.#sendSegment(stage, wqe);
   }
 
+  /** A Read or an Atomic: a message of one segment. */
   #startRequest(stage: Stage, wqe: SendWqe): boolean {
-    const body = wqe.kind === WORK.READ ? READ_REQUEST_OCTETS : ATOMIC_REQUEST_OCTETS;
+    const read = wqe.kind === WORK.READ;
+    const body = read ? READ_REQUEST_OCTETS : ATOMIC_REQUEST_OCTETS;
     if (!this.fits(stage, UNTAGGED_HEADER_OCTETS + body)) return false;
     this.#endpoint.sq.next++;
     if (this.ord === 0) {
@@ -262,7 +261,15 @@ export class Sender extends MessageWriter {
     }
     if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) return this.#protectionFault(wqe);
     this.#responseServedLast = false;
-    return wqe.kind === WORK.READ ? this.#sendReadRequest(stage, wqe) : this.#sendAtomicRequest(stage, wqe);
+    this.#quantum = 0;
+    wqe.msn = this.nextMsn(QN.READ_REQUEST);
+    const at = this.beginMessage(stage, read ? OPCODE.READ_REQUEST : OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, body);
+    const framer = this.framer;
+    if (read) putReadRequest(framer.view, at, wqe);
+    else putAtomicRequest(framer.view, at, wqe);
+    framer.finish(stage, UNTAGGED_HEADER_OCTETS + body);
+    this.#requests.pushOutstanding(wqe);
+    return true;
   }
 
   /** The first segment of a message fits: it goes out, and nothing else but a Terminate comes between its segments. */
@@ -338,28 +345,6 @@ export class Sender extends MessageWriter {
     wqe.stag = 0; // EXT-003
     wqe.msn = this.nextMsn(QN.SEND);
     this.#sent = 0;
-  }
-
-  #sendReadRequest(stage: Stage, wqe: SendWqe): boolean {
-    wqe.msn = this.nextMsn(QN.READ_REQUEST);
-    const at = this.beginMessage(stage, OPCODE.READ_REQUEST, QN.READ_REQUEST, wqe.msn, READ_REQUEST_OCTETS);
-    const framer = this.framer;
-    putReadRequest(framer.view, at, wqe);
-    framer.finish(stage, UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS);
-    this.#requests.pushOutstanding(wqe);
-    this.#quantum = 0;
-    return true;
-  }
-
-  #sendAtomicRequest(stage: Stage, wqe: SendWqe): boolean {
-    wqe.msn = this.nextMsn(QN.READ_REQUEST);
-    const at = this.beginMessage(stage, OPCODE.ATOMIC_REQUEST, QN.READ_REQUEST, wqe.msn, ATOMIC_REQUEST_OCTETS);
-    const framer = this.framer;
-    putAtomicRequest(framer.view, at, wqe);
-    framer.finish(stage, UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_OCTETS);
-    this.#requests.pushOutstanding(wqe);
-    this.#quantum = 0;
-    return true;
   }
 
   // ------------------------------------------------------------------------------------------------------ responses
