@@ -77,7 +77,6 @@ async function probe(configuration: Configuration): Promise<RnicSettings> {
 /** The parts of vitest's JSON report that count. */
 interface SuiteReport {
   readonly numPassedTests: number;
-  readonly numFailedTests: number;
   readonly numPendingTests: number;
   readonly success: boolean;
   readonly testResults: readonly {

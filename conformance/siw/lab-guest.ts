@@ -41,7 +41,6 @@ export class SiwGuest {
   /** The guest's own address, and how it reaches this machine's loopback. */
   readonly address = '10.0.2.15';
   readonly hostAddress = '10.0.2.2';
-  readonly hostAddress6 = 'fec0::2';
   readonly #qemu: ChildProcess;
   readonly #serial: string;
   readonly #folder: string;

@@ -55,11 +55,6 @@ export class DdpReceiver {
     return current;
   }
 
-  /** True while a message of this queue is half received. */
-  messageOpen(qn: number): boolean {
-    return this.#queues[RECEIVED + qn]! >= 0;
-  }
-
   /** Preset the next MSN of a queue: for tests near the wrap (DDP-015). */
   presetMsn(qn: number, msn: number): void {
     this.#queues[qn] = msn;

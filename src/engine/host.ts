@@ -9,10 +9,9 @@
 import { setImmediate } from 'node:timers';
 import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker } from 'node:worker_threads';
 import { IwarpError } from '../base/errors.ts';
-import type { Crc32cEngineName } from '../crc32c/engine.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import {
-  COUNTER_COUNT, REPLY, REPLY_COUNT, takeCounters, unpackError, type Command, type EngineEvent, type EngineStart, type LastWords,
+  COUNTER_COUNT, REPLY, REPLY_COUNT, takeCounters, unpackError, type Command, type EngineEvent, type EngineOptions, type EngineStart, type LastWords,
 } from './messages.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { Outbox } from './outbox.ts';
@@ -43,19 +42,6 @@ export interface EngineUser {
   room(): void;
   /** The engine is gone; nothing follows. */
   failed(error: IwarpError): void;
-}
-
-/** Options of {@link EngineHost}. */
-export interface EngineOptions {
-  readonly crc32c: Crc32cEngineName | 'auto';
-  readonly receive: 'onread' | 'data';
-  /** Microseconds that either thread stays awake after what has come. */
-  readonly busyPoll: number;
-  readonly stagLimit: number;
-  /** A file for all that crosses the connections, in pcap format; one engine only. */
-  readonly capture?: string | undefined;
-  /** Whether the user wants to hear of octets that have come. */
-  readonly arrivals?: boolean | undefined;
 }
 
 /** One engine, as the application's thread sees it. */

@@ -10,8 +10,21 @@ import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { ConnectTarget, ListenTarget, PortAddress } from '../transport/port.ts';
 import type { MessagePort } from 'node:worker_threads';
 
+/** What whoever makes an engine settles. */
+export interface EngineOptions {
+  readonly crc32c: Crc32cEngineName | 'auto';
+  readonly receive: 'onread' | 'data';
+  /** Microseconds that either thread stays awake after what has come. */
+  readonly busyPoll: number;
+  readonly stagLimit: number;
+  /** A file for all that crosses the engine's connections, in pcap format; one engine only. */
+  readonly capture?: string | undefined;
+  /** Say when octets have come: for programs that watch their memory. */
+  readonly arrivals?: boolean | undefined;
+}
+
 /** What a worker is started with. */
-export interface EngineStart {
+export interface EngineStart extends EngineOptions {
   readonly submissions: Int32Array;
   readonly completions: Int32Array;
   /** Word 0: number of the last fence passed; word 1: the engine is up; word 2: it has ended. */
@@ -22,15 +35,6 @@ export interface EngineStart {
   readonly doorbell: MessagePort;
   /** Commands and events. Nobody listens; they are taken when their place in the ring comes. */
   readonly objects: MessagePort;
-  readonly crc32c: Crc32cEngineName | 'auto';
-  readonly receive: 'onread' | 'data';
-  /** Microseconds. */
-  readonly busyPoll: number;
-  readonly stagLimit: number;
-  /** Write all that crosses the engine's connections to this file. */
-  readonly capture?: string | undefined;
-  /** Say when octets have come: for programs that watch their memory. */
-  readonly arrivals?: boolean | undefined;
 }
 
 /** What an engine works with, by its own account. */

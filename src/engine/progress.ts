@@ -15,9 +15,9 @@ import { BusyPoll } from '../transport/busy-poll.ts';
 import type { ListenReady, PortAddress } from '../transport/port.ts';
 import type { Device, StagMirror } from '../verbs/device.ts';
 import { EngineLink } from './engine-link.ts';
-import { EngineHost, type EngineOptions, type EngineUser } from './host.ts';
+import { EngineHost, type EngineUser } from './host.ts';
 import { EngineListener, type EngineListenHandler, type ListeningEngine } from './listener.ts';
-import { unpackError, type Command, type EngineEvent, type EngineSettings } from './messages.ts';
+import { unpackError, type Command, type EngineEvent, type EngineOptions, type EngineSettings } from './messages.ts';
 import { RECEIVED } from './records.ts';
 import { SharedQueue } from './shared-queue.ts';
 
