@@ -4,7 +4,8 @@
  *
  * @module iwarp/sockets
  */
-export { connect, RdmaSocket, type ConnectOptions, type ReadyState, type SocketEvents } from './socket.ts';
+export { connect, type ConnectOptions } from './connect.ts';
+export { RdmaSocket, type ReadyState, type SocketEvents } from './socket.ts';
 export { createServer, RdmaServer, type DropArgument, type ListenOptions, type ServerEvents, type ServerOptions } from './server.ts';
 export type { OnReadOptions } from './onread.ts';
 export type { ChannelOptions, RdmaSocketOptions } from './options.ts';

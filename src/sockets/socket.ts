@@ -5,35 +5,20 @@
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
-import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
-import { checkTarget, type TargetOptions } from '../cm/target.ts';
-import { resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Channel } from './channel.ts';
-import { checkOnRead, placeOf, type OnReadOptions } from './onread.ts';
+import { placeOf, type OnReadOptions } from './onread.ts';
+import type { RdmaSocketOptions } from './options.ts';
 import { Pieces } from './pieces.ts';
-import { checkSocketOptions, portOf, type RdmaSocketOptions } from './options.ts';
+import { IdleTimer, KeepAliveTimer } from './timers.ts';
 import type { ConnectionData } from './wire.ts';
-
-/** Options of {@link connect}. */
-export interface ConnectOptions extends RdmaSocketOptions, Omit<TargetOptions, 'port'> {
-  /** TCP port of the peer; may be a string of digits. */
-  readonly port: number | string;
-  /** Host name or address of the peer. Default `localhost`. */
-  readonly host?: string | undefined;
-  /** Differences from `DEFAULT_POLICY` of `iwarp`. */
-  readonly policy?: Partial<ConnectionPolicy> | undefined;
-  /** Where received octets go, as with `net.connect`: then the stream itself gives no data, and its other events are unchanged. */
-  readonly onread?: OnReadOptions | undefined;
-}
 
 /** Largest piece given to the reader at once. */
 const READ_OCTETS = 65_536;
-const DEFAULT_KEEP_ALIVE_MS = 7_200_000;
 
 /** State of a socket, as `net.Socket.readyState`. */
 export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed';
@@ -106,11 +91,8 @@ export class RdmaSocket extends Duplex {
   #endGiven = false;
   /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
   #endsBoth = false;
-  #idleMs = 0;
-  #cancelIdle: CancelTimer | null = null;
-  #lastActive = 0;
-  readonly #scheduler: Scheduler;
-  #cancelKeepAlive: CancelTimer | null = null;
+  readonly #idle: IdleTimer;
+  readonly #keepAlive: KeepAliveTimer;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
   /** Octets given to the reader so far. */
   bytesRead = 0;
@@ -123,7 +105,8 @@ export class RdmaSocket extends Duplex {
     super({
       allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true, ...(highWaterMark === undefined ? {} : { highWaterMark }),
     });
-    this.#scheduler = rnic.scheduler;
+    this.#idle = new IdleTimer(rnic.scheduler, () => this.emit('timeout'));
+    this.#keepAlive = new KeepAliveTimer(rnic.scheduler, () => this.#channel.keepAlive());
     this.#channel = new Channel(rnic, options, {
       onOpen: () => this.#opened(options),
       onReadable: () => this.#fill(),
@@ -217,40 +200,26 @@ export class RdmaSocket extends Duplex {
   setTimeout(ms: number, callback?: () => void): this {
     checkInteger('ms', ms, 0, 0x7fff_ffff);
     if (callback !== undefined) checkFunction('callback', callback);
-    this.#idleMs = ms;
-    this.#stopIdle();
+    this.#idle.set(ms);
     if (callback !== undefined) {
       if (ms > 0) this.once('timeout', callback);
       else this.off('timeout', callback);
     }
-    this.#active();
     return this;
   }
 
   /** The value that {@link RdmaSocket.setTimeout} was given; undefined when it is off. */
   get timeout(): number | undefined {
-    return this.#idleMs === 0 ? undefined : this.#idleMs;
+    return this.#idle.ms === 0 ? undefined : this.#idle.ms;
   }
 
   /** Send a zero-length Write every `delay` ms (0: every two hours), so that TCP notices when the peer is gone. */
   setKeepAlive(enable = false, delay = 0): this {
     checkBoolean('enable', enable);
     checkInteger('delay', delay, 0, 0x7fff_ffff);
-    this.#stopKeepAlive();
-    if (enable && !this.destroyed) this.#keepAliveEvery(delay === 0 ? DEFAULT_KEEP_ALIVE_MS : delay);
+    if (enable && !this.destroyed) this.#keepAlive.start(delay);
+    else this.#keepAlive.stop();
     return this;
-  }
-
-  #keepAliveEvery(ms: number): void {
-    this.#cancelKeepAlive = this.#scheduler.at(this.#scheduler.now() + ms, () => {
-      this.#channel.keepAlive();
-      this.#keepAliveEvery(ms);
-    });
-  }
-
-  #stopKeepAlive(): void {
-    this.#cancelKeepAlive?.();
-    this.#cancelKeepAlive = null;
   }
 
   /** Does nothing, because nothing is delayed here. For code that calls it. */
@@ -330,7 +299,7 @@ export class RdmaSocket extends Duplex {
       this.#sent += taken;
       if (taken === 0) await this.#mappedWaiters.wait(signal);
     }
-    this.#active();
+    this.#idle.active();
   }
 
   #checkConnected(): void {
@@ -377,7 +346,7 @@ export class RdmaSocket extends Duplex {
       const data = this.#channel.read(READ_OCTETS);
       if (data === null) break;
       this.bytesRead += data.length;
-      this.#active();
+      this.#idle.active();
       this.#wanted = this.push(data);
     }
   }
@@ -391,7 +360,7 @@ export class RdmaSocket extends Duplex {
         if (place === null) return;
         const octets = this.#channel.readInto(place);
         this.bytesRead += octets;
-        this.#active();
+        this.#idle.active();
         if (onread.callback(octets, place) === false) this.#reading = false;
       }
     } finally {
@@ -434,7 +403,7 @@ export class RdmaSocket extends Duplex {
       }
       const taken = this.#channel.write(pieces);
       this.#sent += taken;
-      if (taken > 0) this.#active();
+      if (taken > 0) this.#idle.active();
       if (pieces.left === 0 && this.#channel.state !== 'opening') this.#settleWrite(null);
     }
     if (this.#final !== null && this.#pieces === null && this.#channel.state !== 'opening') {
@@ -464,8 +433,8 @@ export class RdmaSocket extends Duplex {
 
   /** @internal */
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
-    this.#stopIdle();
-    this.#stopKeepAlive();
+    this.#idle.end();
+    this.#keepAlive.stop();
     this.#wanted = false;
     const channel = this.#channel;
     if (this.#callback !== null) this.#settleWrite(error ?? new IwarpError('ERR_DESTROYED', 'the socket was destroyed'));
@@ -493,7 +462,7 @@ export class RdmaSocket extends Duplex {
     this.#addresses = { local: localAddress!, remote: remoteAddress! };
     if (options.timeout !== undefined) this.setTimeout(options.timeout);
     if (options.keepAlive === true) this.setKeepAlive(true, options.keepAliveInitialDelay ?? 0);
-    this.#active();
+    this.#idle.active();
     this.emit('connect');
     this.emit('ready');
     this.#pump();
@@ -511,63 +480,4 @@ export class RdmaSocket extends Duplex {
       this.#pump();
     }
   }
-
-  /** One timer for all that happens: when it fires it looks how long ago the last of that was. */
-  #active(): void {
-    if (this.#idleMs === 0 || this.destroyed) return;
-    this.#lastActive = this.#scheduler.now();
-    if (this.#cancelIdle === null) this.#idleFrom(this.#lastActive);
-  }
-
-  #idleFrom(start: number): void {
-    this.#cancelIdle = this.#scheduler.at(start + this.#idleMs, () => {
-      this.#cancelIdle = null;
-      if (this.#lastActive > start) this.#idleFrom(this.#lastActive);
-      else this.emit('timeout');
-    });
-  }
-
-  #stopIdle(): void {
-    this.#cancelIdle?.();
-    this.#cancelIdle = null;
-  }
-}
-
-/**
- * Connect: `connect(options, listener)`, or `connect(port, host, listener)` as in `node:net`. If connecting fails (no TCP
- * connection, a rejection, a peer that speaks another protocol), an `error` event follows.
- *
- * @throws ERR_INVALID_ARGUMENT
- *
- * @example
- * const socket = connect({ host: '10.0.0.2', port: 7471 });
- * socket.write('hello');
- * for await (const chunk of socket) console.log(String(chunk));
- */
-export function connect(options: ConnectOptions, listener?: () => void): RdmaSocket;
-export function connect(port: number | string, host?: string, listener?: () => void): RdmaSocket;
-export function connect(port: number | string, listener?: () => void): RdmaSocket;
-export function connect(where: ConnectOptions | number | string, hostOrListener?: string | (() => void), last?: () => void): RdmaSocket {
-  const byPort = typeof where === 'number' || typeof where === 'string';
-  const host = byPort && typeof hostOrListener === 'string' ? hostOrListener : undefined;
-  const listener = host !== undefined || (byPort && hostOrListener === undefined) ? last : hostOrListener;
-  const options = byPort ? { port: where, ...(host === undefined ? {} : { host }) } : where;
-  const rnic = checkSocketOptions(options);
-  const target = checkTarget({ ...options, port: portOf(options.port) as number }, 'localhost');
-  const policy = resolvePolicy(options.policy);
-  if (listener !== undefined) checkFunction('listener', listener);
-  const onread = options.onread === undefined ? null : checkOnRead('options.onread', options.onread);
-  const socket = new RdmaSocket(options, rnic);
-  if (onread !== null) socket.readInto(onread);
-  if (listener !== undefined) socket.once('connect', listener as () => void);
-  if (socket.destroyed) return socket; // the signal was aborted already
-  socket.start((channel) => rnic.cm.connect(channel.qp, {
-    ...target,
-    policy,
-    privateData: channel.connectionData,
-    // librdmacm asks for one Read, since a peer-to-peer connection may begin with one.
-    responderResources: 1,
-    initiatorDepth: 1,
-  }));
-  return socket;
 }
