@@ -5,10 +5,10 @@
 export const CODE_OF_SECTION: Readonly<Record<string, readonly string[]>> = {
   'RFC 5040 2.4': ['verbs/cq.ts CompletionQueue.#notify', 'rdmap/receiver.ts Receiver.#deliverSend'],
   'RFC 5040 3.2': ['verbs/post.ts fillSend', 'verbs/pd.ts ProtectionDomain.registerMemory', 'ddp/stag-table.ts StagTable.check'],
-  'RFC 5040 4.2': ['rdmap/wire.ts OPCODE_TABLE', 'rdmap/sender.ts Sender.#sendSegment', 'rdmap/sender.ts Sender.#sendReadRequest'],
+  'RFC 5040 4.2': ['rdmap/wire.ts OPCODE_TABLE', 'rdmap/sender.ts Sender.#sendSegment', 'rdmap/sender.ts Sender.#startRequest'],
   'RFC 5040 5.1': ['rdmap/sender.ts Sender.#sendSegment', 'rdmap/receiver.ts Receiver.handleTagged', 'verbs/post.ts fillWrite'],
-  'RFC 5040 5.2': ['rdmap/sender.ts Sender.#sendReadRequest', 'rdmap/sender.ts Sender.#respond', 'rdmap/receiver.ts Receiver.#handleReadResponse'],
-  'RFC 5040 5.2.1': ['rdmap/sender.ts Sender.#sendReadRequest', 'rdmap/receiver.ts Receiver.#deliverReadRequest', 'rdmap/sender.ts Sender.#startResponse'],
+  'RFC 5040 5.2': ['rdmap/sender.ts Sender.#startRequest', 'rdmap/sender.ts Sender.#respond', 'rdmap/receiver.ts Receiver.#handleReadResponse'],
+  'RFC 5040 5.2.1': ['rdmap/sender.ts Sender.#startRequest', 'rdmap/receiver.ts Receiver.#deliverReadRequest', 'rdmap/sender.ts Sender.#startResponse'],
   'RFC 5040 5.2.2': ['rdmap/sender.ts Sender.#respond', 'rdmap/receiver.ts Receiver.#handleReadResponse', 'rdmap/reads.ts Requests'],
   'RFC 5040 5.4': ['verbs/qp.ts QueuePair.#flushAll', 'rdmap/sender.ts Sender.flush'],
   'RFC 5040 5.5': ['rdmap/sender.ts Sender.#step', 'rdmap/sender.ts Sender.#nextWork', 'rdmap/sender.ts Sender.sweep', 'rdmap/receiver.ts Receiver.deliverUntagged'],
