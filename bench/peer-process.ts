@@ -1,10 +1,14 @@
 /** A process of its own that plays one side (peers/main.ts), and its answers, in order. */
 import { fork, type ChildProcess } from 'node:child_process';
+import { join } from 'node:path';
 import { atExit } from './leftovers.ts';
 import type { Answer, Command } from './peers/main.ts';
 
 const ANSWER_MS = 20_000;
 const PROGRAM = new URL(import.meta.url.endsWith('.ts') ? './peers/main.ts' : './peers/main.js', import.meta.url);
+
+/** The options of this process are those of its children too. */
+const PROFILED = process.execArgv.some((option) => /^--(cpu|heap)-prof/.test(option));
 
 export class PeerProcess {
   readonly #child: ChildProcess;
@@ -12,9 +16,9 @@ export class PeerProcess {
   #ended = false;
   readonly #kill: () => void;
 
-  /** `nodeArgs` are for Node itself. */
-  constructor(nodeArgs: readonly string[] = []) {
-    this.#child = fork(PROGRAM, [], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], execArgv: [...process.execArgv, ...nodeArgs] });
+  /** `nodeArgs` are for Node itself; `build` is the folder `dist` of another build, whose program it runs. */
+  constructor(nodeArgs: readonly string[] = [], build?: string) {
+    this.#child = fork(build === undefined ? PROGRAM : join(build, 'bench/peers/main.js'), [], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], execArgv: [...process.execArgv, ...nodeArgs] });
     this.#kill = atExit(() => this.#child.kill('SIGKILL'));
     this.#child.on('message', (answer: Answer) => {
       if (answer.type === 'failed') this.#fail(new Error(answer.reason));
@@ -46,7 +50,9 @@ export class PeerProcess {
     }
   }
 
+  /** At once. A process that writes a profile at its end hears that nobody needs it any more, and ends by itself. */
   end(): void {
-    this.#kill();
+    if (PROFILED) this.#child.disconnect();
+    else this.#kill();
   }
 }

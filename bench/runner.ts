@@ -63,16 +63,19 @@ interface Marks {
 /** A case's processes. */
 class Pair {
   readonly spec: CaseSpec;
-  readonly #server = new PeerProcess();
+  readonly #build: string | undefined;
+  readonly #server: PeerProcess;
   readonly #clients: PeerProcess[] = [];
 
-  constructor(spec: CaseSpec) {
+  constructor({ spec, build }: Case) {
     this.spec = spec;
+    this.#build = build;
+    this.#server = new PeerProcess([], build);
   }
 
   async open(): Promise<void> {
     for (let left = this.spec.clients, place: Place | null = null; left > 0; left -= START_BATCH) {
-      const clients = Array.from({ length: Math.min(left, START_BATCH) }, () => new PeerProcess());
+      const clients = Array.from({ length: Math.min(left, START_BATCH) }, () => new PeerProcess([], this.#build));
       this.#clients.push(...clients);
       // The first clients start while the server does.
       place ??= (await this.#server.ask<'ready'>({ do: 'serve', spec: this.spec })).place!;
@@ -196,7 +199,7 @@ class GroupRun {
       for (let one = waiting.shift(); one !== undefined; one = waiting.shift()) {
         const next = one;
         if (next.spec.peer === 'c') continue;
-        const pair = new Pair(next.spec);
+        const pair = new Pair(next);
         this.#pairs.set(next, pair);
         await this.#warm(pair).catch((error: unknown) => this.#drop(next, error));
       }

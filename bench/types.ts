@@ -62,6 +62,8 @@ export interface Case {
   /** Where on the x axis. */
   readonly x: number;
   readonly spec: CaseSpec;
+  /** The folder `dist` of another build whose processes play both sides; without, this one's do. */
+  readonly build?: string;
 }
 
 /** Cases measured round-robin; ratios are taken to each of `bases`. */

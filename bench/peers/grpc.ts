@@ -1,7 +1,7 @@
 /** Bidirectional streams of @grpc/grpc-js, one on each connection, messages as plain octets. */
 import * as grpc from '@grpc/grpc-js';
 import type { CaseSpec } from '../types.ts';
-import { depthOf, HOST, keepUnderWay, PingPong, together, type Place, type Sender, type Side, type Tally } from './peer.ts';
+import { depthOf, filling, HOST, keepUnderWay, PingPong, together, type Place, type Sender, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const PATH = '/bench/Stream';
@@ -59,19 +59,11 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
 }
 
 function untilStopped(call: Call, message: Buffer, tally: Tally): Sender {
-  let running = false;
-  const pump = (): void => {
-    while (running && !call.writableNeedDrain) {
-      call.write(message);
-      tally.posts++;
-    }
-  };
-  call.on('drain', pump);
-  return {
-    start: () => {
-      running = true;
-      pump();
-    },
-    stop: () => (running = false),
-  };
+  const sender = filling(tally, () => {
+    let posts = 0;
+    for (; !call.writableNeedDrain; posts++) call.write(message);
+    return posts;
+  });
+  call.on('drain', sender.more);
+  return sender;
 }

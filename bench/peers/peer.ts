@@ -56,7 +56,7 @@ function nextTurn(): void {
  * queue: it would not even hear that it shall stop. `steps(pump)` is a `pump` that lets the loop turn now and then; it tells how many
  * writes it has made.
  */
-export function steps(pump: () => number): () => void {
+function steps(pump: () => number): () => void {
   const step = (): void => {
     if (waiting.has(step)) return;
     if (writes < TURN_WRITES) writes += pump();
@@ -78,29 +78,47 @@ export function together(senders: readonly Sender[]): Sender {
   return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()) };
 }
 
-/** Keeps `depth` messages under way on one connection; `send` says with its callback when one is done. */
-export function keepUnderWay(depth: number, tally: Tally, send: (done: () => void) => void): Sender {
+/** Whether the time in the sending calls is taken: to look at the clock twice a message is dear for some senders. */
+type Timing = 'timed' | 'untimed';
+
+/** Sends by `fill`, which writes as many messages as may be written now and tells how many. `more` says that there may be more. */
+export function filling(tally: Tally, fill: () => number, timing: Timing = 'untimed'): Sender & { more(): void } {
   let running = false;
-  let outstanding = 0;
-  const done = (): void => {
-    outstanding--;
-    pump();
-  };
-  const pump = steps(() => {
-    const before = tally.posts;
-    for (; running && outstanding < depth; outstanding++) {
-      send(done);
-      tally.posts++;
-    }
-    return tally.posts - before;
+  const more = steps(() => {
+    if (!running) return 0;
+    const began = timing === 'timed' ? performance.now() : 0;
+    const posts = fill();
+    if (timing === 'timed') tally.postMs += performance.now() - began;
+    tally.posts += posts;
+    return posts;
   });
   return {
+    more,
     start: () => {
       running = true;
-      pump();
+      more();
     },
     stop: () => (running = false),
   };
+}
+
+/** Keeps `depth` messages under way on one connection; `send` says with its callback when one is done. */
+export function keepUnderWay(depth: number, tally: Tally, send: (done: () => void) => void, timing: Timing = 'untimed'): Sender {
+  let outstanding = 0;
+  const done = (): void => {
+    outstanding--;
+    sender.more();
+  };
+  const fill = (): number => {
+    let posts = 0;
+    for (; outstanding < depth; posts++) {
+      outstanding++;
+      send(done);
+    }
+    return posts;
+  };
+  const sender = filling(tally, fill, timing);
+  return sender;
 }
 
 /** Calls `message` for each `size` octets that have come in a stream. */

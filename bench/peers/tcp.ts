@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import type { CaseSpec } from '../types.ts';
-import { counter, depthOf, HOST, PingPong, steps, together, type Place, type Side, type Tally } from './peer.ts';
+import { counter, depthOf, filling, HOST, keepUnderWay, PingPong, together, type Place, type Sender, type Side, type Tally } from './peer.ts';
 
 const READ_OCTETS = 65_536;
 /** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
@@ -153,45 +153,22 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
   const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...({ writableHighWaterMark: HIGH_WATER } as object) });
   socket.on('error', quiet);
   const write = writer(spec, socket);
-  const depth = depthOf(spec);
-  let running = false;
-  let outstanding = 0;
-  const done = (): void => {
-    if (spec.once) return; // what has been sent counts as under way for ever
-    outstanding--;
-    pump();
-  };
-  /** As many as are asked for, or until the socket says stop, but not more than the event loop can wait for. */
+  // What has been sent once counts as under way for ever.
+  const sender = spec.inFlight === 0 ? untilStopped(spec, socket, write, tally) : keepUnderWay(depthOf(spec), tally, (done) => write(spec.once ? undefined : done), 'timed');
+  await once(socket, 'connect');
+  return { ...sender, close: () => socket.destroy() };
+}
+
+/** Until the socket says stop, but not more than the event loop can wait for. */
+function untilStopped(spec: CaseSpec, socket: Socket, write: () => boolean, tally: Tally): Sender {
+  // A batch is whole or not begun.
+  const step = spec.gather === 'batch' ? spec.batch : 1;
   const fill = (): number => {
     let posts = 0;
-    if (spec.inFlight === 0) {
-      // A batch is whole or not begun.
-      const step = spec.gather === 'batch' ? spec.batch : 1;
-      for (; posts < FILL && !socket.writableNeedDrain; posts += step) for (let i = 0; i < step; i++) write();
-      return posts;
-    }
-    for (; outstanding < depth; posts++) {
-      outstanding++;
-      write(done);
-    }
+    for (; posts < FILL && !socket.writableNeedDrain; posts += step) for (let i = 0; i < step; i++) write();
     return posts;
   };
-  const pump = steps(() => {
-    if (!running) return 0;
-    const began = performance.now();
-    const posts = fill();
-    tally.posts += posts;
-    tally.postMs += performance.now() - began;
-    return posts;
-  });
-  if (spec.inFlight === 0) socket.on('drain', pump);
-  await once(socket, 'connect');
-  return {
-    start: () => {
-      running = true;
-      pump();
-    },
-    stop: () => (running = false),
-    close: () => socket.destroy(),
-  };
+  const sender = filling(tally, fill, 'timed');
+  socket.on('drain', sender.more);
+  return sender;
 }

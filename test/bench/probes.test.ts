@@ -12,7 +12,7 @@ import { guardRatios, type GuardResult } from '../../bench/micro/guard.ts';
 import { parseBench } from '../../bench/options.ts';
 import { attack, ATTACKS } from '../../bench/peers/hostile.ts';
 import { serve } from '../../bench/peers/verbs.ts';
-import { steps, Tally } from '../../bench/peers/peer.ts';
+import { filling, keepUnderWay, Tally } from '../../bench/peers/peer.ts';
 import { ratioOf, runMicro } from '../../bench/probes/probe.ts';
 import { reasonOf } from '../../bench/reason.ts';
 import { report } from '../../bench/report/html.ts';
@@ -57,16 +57,36 @@ describe('a hostile peer', () => {
 describe('a sender of small messages', () => {
   it('lets the event loop turn after some hundred writes, and goes on', async () => {
     let writes = 0;
-    const pump = steps(() => {
+    const tally = new Tally();
+    const sender = filling(tally, () => {
       writes++;
       return 1;
     });
-    for (let i = 0; i < 5000; i++) pump();
+    sender.start();
+    for (let i = 0; i < 5000; i++) sender.more();
     const first = writes;
     expect(first).toBeLessThan(1000);
     await turn();
     await turn();
     expect(writes).toBeGreaterThan(first);
+    expect(tally.posts).toBe(writes);
+  });
+
+  it('keeps as many under way as it is told, until it is stopped', async () => {
+    const dones: (() => void)[] = [];
+    const tally = new Tally();
+    const sender = keepUnderWay(3, tally, (done) => dones.push(done));
+    expect(dones).toHaveLength(0);
+    await turn(); // what the senders of this process may write in a turn counts anew
+    sender.start();
+    expect(dones).toHaveLength(3);
+    dones.shift()!();
+    expect(dones).toHaveLength(3);
+    sender.stop();
+    dones.shift()!();
+    expect(dones).toHaveLength(2);
+    sender.start();
+    expect([dones.length, tally.posts, tally.postMs]).toEqual([3, 5, 0]);
   });
 });
 

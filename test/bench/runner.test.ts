@@ -10,6 +10,10 @@ const { asked, state } = vi.hoisted(() => ({ asked: [] as string[], state: { sto
 vi.mock('../../bench/peer-process.ts', () => ({
   /** A server receives nothing; to a client 640 octets have come at each mark. */
   PeerProcess: class {
+    constructor(_nodeArgs: readonly string[], build?: string) {
+      if (build !== undefined) asked.push(`started from ${build}`);
+    }
+
     #side = '';
     #bytes = 0;
     #us = 0;
@@ -66,6 +70,13 @@ it('nobody else is measured while what ws and grpc-js had taken goes on', async 
   const look = ['serve fresh', 'connect fresh'];
   expect(after.slice(0, after.indexOf('connect start'))).toEqual([...look, ...look, ...look, ...look]);
   expect(after.slice(after.lastIndexOf('serve stop') + 1)).toEqual([...look, ...look, 'serve end', 'connect end']);
+});
+
+it('both sides of a case of another build are processes of that build', async () => {
+  const experiment = custom(parseBench(['--test', 'bw', '--against', 'tcp-onread']).wish!);
+  const cases = experiment.groups[0]!.cases.map((one) => (one.spec.peer === 'verbs' ? { ...one, build: '/another' } : one));
+  await runExperiment({ ...experiment, groups: [{ cases, bases: [] }] }, METHOD, () => undefined);
+  expect(asked.filter((one) => one.startsWith('started'))).toEqual(['started from /another', 'started from /another']);
 });
 
 it('bare TCP and the stack rest at once', async () => {
