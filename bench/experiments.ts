@@ -42,7 +42,7 @@ export const isMeasured = (layer: Layer, test: TestKind, verb: Verb): boolean =>
 type Line = readonly [series: string, peer: PeerKind, more?: Partial<CaseSpec>];
 
 const plain = (peer: PeerKind): Line => [NAMES[peer], peer];
-const write = (more: Partial<CaseSpec> = {}): Line => ['Write, CRC', 'verbs', { verb: 'write', ...more }];
+const WRITE: Line = ['Write, CRC', 'verbs', { verb: 'write' }];
 const WRITE_OFF: Line = ['Write, no CRC', 'verbs', { verb: 'write', crc: 'off' }];
 const READ: Line = ['Read, CRC', 'verbs', { verb: 'read' }];
 const READ_OFF: Line = ['Read, no CRC', 'verbs', { verb: 'read', crc: 'off' }];
@@ -93,15 +93,15 @@ export function goals(): Experiment[] {
     ({ id, title, test, axis: 'case', unit, about, groups, careful: true });
   return [
     goal('bulk', 'Large messages: 1 MiB', 'bw', 'GB/s', 'One connection, 16 messages of 1 MiB under way.',
-      [group('bulk', 'bw', MIB, MIB, [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, READ_OFF, SEND, SEND_OFF, MARKERS, MARKERS_OFF, worker(write()), asleep(write()), asleep(WRITE_OFF), AWAKE, ...OTHERS],
+      [group('bulk', 'bw', MIB, MIB, [plain('tcp-onread'), plain('tcp-data'), WRITE, WRITE_OFF, READ, READ_OFF, SEND, SEND_OFF, MARKERS, MARKERS_OFF, worker(WRITE), asleep(WRITE), asleep(WRITE_OFF), AWAKE, ...OTHERS],
         [...BASES, 'Write, CRC', 'Write, no CRC', 'ws', 'grpc-js'])]),
     goal('small', 'Small messages: 4 KiB', 'bw', 'GB/s', 'TCP writes each message by itself; ours may share a write, as requests posted together do.',
-      [group('small', 'bw', 4 * KIB, 4 * KIB, [plain('tcp-onread'), plain('tcp-data'), BATCHED, write(), WRITE_OFF])]),
+      [group('small', 'bw', 4 * KIB, 4 * KIB, [plain('tcp-onread'), plain('tcp-data'), BATCHED, WRITE, WRITE_OFF])]),
     goal('rate', 'Message rate: 64 octets', 'bw', 'M messages/s',
       'How many messages of 64 octets go through in a second, with a work request for each; 2,048 are under way, posted in lists of 256.',
-      [group('rate', 'bw', 64, 64, [plain('tcp-onread'), plain('tcp-data'), BATCHED, ...[write(), WRITE_OFF, SEND, worker(write())].map(deep)])]),
+      [group('rate', 'bw', 64, 64, [plain('tcp-onread'), plain('tcp-data'), BATCHED, ...[WRITE, WRITE_OFF, SEND, worker(WRITE)].map(deep)])]),
     goal('latency', 'Latency: 64 octets', 'lat', 'us', 'One message at a time. Half a round trip, for Reads a whole one, as perftest counts.',
-      [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, SEND_OFF, write(), READ, worker(SEND), asleep(SEND), AWAKE, ...OTHERS], [...BASES, AWAKE[0]])]),
+      [group('latency', 'lat', 64, 64, [plain('tcp-onread'), plain('tcp-data'), SEND, SEND_OFF, WRITE, READ, worker(SEND), asleep(SEND), AWAKE, ...OTHERS], [...BASES, AWAKE[0]])]),
     goal('spread', 'One connection against many', 'bw', 'GB/s',
       `Writes of 4 KiB over 1, 4, 16 and 64 connections of one process, 500 under way on each, as perftest counts, or in all. In the latter case 64 connections have seven each, and
 no write call can carry more: TCP is shown with as many in each writev, and with 500 under way on each of as many connections.`, spreadGroups()),
@@ -110,9 +110,9 @@ no write call can carry more: TCP is shown with as many in each writev, and with
 
 /** Many connections against one, with as much under way on each as on the one, or in all; and what TCP makes of as many messages a write. */
 function spreadGroups(): Group[] {
-  const one = connectionCase('spread', write(), 1);
-  const each = MANY_CONNECTIONS.map((n) => connectionCase('spread-each', write(), n, UNDER_WAY * n));
-  const all = MANY_CONNECTIONS.map((n) => connectionCase('spread', write(), n));
+  const one = connectionCase('spread', WRITE, 1);
+  const each = MANY_CONNECTIONS.map((n) => connectionCase('spread-each', WRITE, n, UNDER_WAY * n));
+  const all = MANY_CONNECTIONS.map((n) => connectionCase('spread', WRITE, n));
   const tcp = [FULL_WRITE, Math.floor(UNDER_WAY / MANY_CONNECTIONS.at(-1)!)].map((batch) => connectionCase('spread', batched(batch), 1));
   const many = MANY_CONNECTIONS.map((n) => connectionCase('spread-each', [`TCP, ${n} connections, ${FULL_WRITE} messages a writev`, 'tcp-onread', { gather: 'batch', batch: FULL_WRITE }], n, UNDER_WAY * n));
   return [{ cases: [one, ...each, ...all, ...tcp, ...many], bases: [one.id, tcp[0]!.id] }];
@@ -131,12 +131,12 @@ const OTHER_SIZES = [2, 64, 4 * KIB, 64 * KIB, MIB, 8 * MIB];
 const CONNECTIONS = [1, 2, 4, 8, 16, 32, 64];
 const CLIENTS = [1, 4, 16, 64];
 const FPDU_SIZES = [576, 1448, 2960, 8192, 16_384, 32_768, 65_483];
-const FIRST_LINES: readonly Line[] = [plain('tcp-onread'), plain('tcp-data'), write(), WRITE_OFF, READ, SEND];
+const FIRST_LINES: readonly Line[] = [plain('tcp-onread'), plain('tcp-data'), WRITE, WRITE_OFF, READ, SEND];
 /** Rounds where no goal is judged. */
 const SWEEP_ROUNDS = 5;
 
 /** CRC and markers, each on and off. */
-const FOUR_WAYS: readonly Line[] = [plain('tcp-onread'), WRITE_OFF, write(), MARKERS_OFF, MARKERS];
+const FOUR_WAYS: readonly Line[] = [plain('tcp-onread'), WRITE_OFF, WRITE, MARKERS_OFF, MARKERS];
 const FOUR_SENDS: readonly Line[] = [
   plain('tcp-onread'), SEND_OFF, SEND,
   ['Send, no CRC, markers', 'verbs', { verb: 'send', crc: 'off', markers: true }], ['Send, CRC, markers', 'verbs', { verb: 'send', markers: true }],
@@ -150,14 +150,14 @@ const WRITE_SIZES = [64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB];
 /** Writes, 500 of them under way whatever their size. */
 function writesGroups(): Group[] {
   const under = ([series, peer, more]: Line): Line => [series, peer, { ...more, inFlight: UNDER_WAY }];
-  return bySize('writes-500', 'bw', WRITE_SIZES, [plain('tcp-onread'), write(), WRITE_OFF].map(under), [ONREAD]);
+  return bySize('writes-500', 'bw', WRITE_SIZES, [plain('tcp-onread'), WRITE, WRITE_OFF].map(under), [ONREAD]);
 }
 
 /** One request a call against one socket write each, and lists of requests; up to 64 of them share a completion. */
 function postingGroups(): Group[] {
   const single = ([series, peer, more]: Line): Line => [`${series}, one a call`, peer, { ...more, single: true }];
   return bySize('posting', 'bw', [64, 4 * KIB, 64 * KIB],
-    [plain('tcp-onread'), single(write()), write(), single(SEND), single(worker(write())), worker(write()), single(worker(SEND))], [ONREAD]);
+    [plain('tcp-onread'), single(WRITE), WRITE, single(SEND), single(worker(WRITE)), worker(WRITE), single(worker(SEND))], [ONREAD]);
 }
 
 /** What awaits its calls has not thousands of them under way. */
@@ -176,7 +176,7 @@ const layerGroups = (prefix: string, test: TestKind, sizes: readonly number[]): 
 
 function inFlightGroups(): Group[] {
   return IN_FLIGHT.map((inFlight) => group('depth', 'bw', 4 * KIB, inFlight,
-    [plain('tcp-onread'), write(), READ, SEND].map(([series, peer, more]): Line => [series, peer, { ...more, inFlight }]), [ONREAD]));
+    [plain('tcp-onread'), WRITE, READ, SEND].map(([series, peer, more]): Line => [series, peer, { ...more, inFlight }]), [ONREAD]));
 }
 
 function gatherGroups(): Group[] {
@@ -204,7 +204,7 @@ function crcGroup(): Group {
 function hotSpotGroups(): Group[] {
   const at = (clients: number, [series, peer, more]: Line): Case =>
     ({ id: `hotspot/${clients}/${series}`, series, x: clients, spec: spec(peer, 'bw', 4 * KIB, { ...more, clients, inFlight: 16 }) });
-  return [write(), plain('tcp-onread')].map((line) => ({ cases: CLIENTS.map((n) => at(n, line)), bases: [`hotspot/1/${line[0]}`] }));
+  return [WRITE, plain('tcp-onread')].map((line) => ({ cases: CLIENTS.map((n) => at(n, line)), bases: [`hotspot/1/${line[0]}`] }));
 }
 
 /** The full run, beside the goals. */
@@ -217,7 +217,7 @@ export function sweeps(): Experiment[] {
       besideOthers('bandwidth', 'bw', BANDWIDTH_SIZES, FIRST_LINES)),
     sweep('latency-size', 'Latency over message size', 'lat', 'size',
       'One message at a time, there and back; shown is half a round trip, for Reads a whole one.',
-      besideOthers('latency-size', 'lat', LATENCY_SIZES, [plain('tcp-onread'), plain('tcp-data'), SEND, write(), READ])),
+      besideOthers('latency-size', 'lat', LATENCY_SIZES, [plain('tcp-onread'), plain('tcp-data'), SEND, WRITE, READ])),
     // Layers of JavaScript that run for the first time are slow: warmed up as the goals are.
     sweep('layers', 'Verbs, promises, byte streams: throughput over size', 'bw', 'size',
       `The same octets by verbs, by calls of the promise layer, each awaited by one of up to ${AWAITED} loops, and by a byte stream in the shape of a socket; all with CRC.
@@ -231,7 +231,7 @@ Plain TCP and byte streams write until they are told to stop.`, layerGroups('lay
     sweep('writes-500', 'Writes, 500 under way, over size', 'bw', 'size', 'TCP too has 500 writes under way, each with its callback.', writesGroups()),
     sweep('depth', 'Throughput over messages under way', 'bw', 'in flight', 'Messages of 4 KiB. TCP too has that many writes under way, each with its callback.', inFlightGroups()),
     sweep('connections', 'Throughput over connections', 'bw', 'connections', 'Messages of 4 KiB from one process, 500 under way in all. A level line is good: no collapse.',
-      [plain('tcp-onread'), write(), WRITE_OFF, worker(write()), TWO_WORKERS].map((line) => ({ cases: (line[2]?.engine === 'worker' ? [1, ...MANY_CONNECTIONS] : CONNECTIONS).map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
+      [plain('tcp-onread'), WRITE, WRITE_OFF, worker(WRITE), TWO_WORKERS].map((line) => ({ cases: (line[2]?.engine === 'worker' ? [1, ...MANY_CONNECTIONS] : CONNECTIONS).map((n) => connectionCase('connections', line, n)), bases: [`connections/1/${line[0]}`] }))),
     sweep('crc', 'What CRC and markers cost', 'bw', 'case', 'Writes of 1 MiB, by CRC32c engine, and with markers in both directions.', [crcGroup()]),
     sweep('fpdu', 'Sends of 16 KiB over FPDU size', 'bw', 'FPDU size', 'TCP payload that one FPDU may fill: 1448 is an Ethernet frame, 65483 a loopback segment.', fpduGroups()),
     sweep('gather', 'A header before each payload: copy, writev, cork or two writes', 'bw', 'size', 'Plain TCP with 16 octets before each message, 64 under way, beside our own framing without CRC.', gatherGroups()),

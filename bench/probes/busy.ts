@@ -107,8 +107,7 @@ function tell(pairs: ReadonlyMap<EngineKind, Pair>, missing: ProbeResult['missin
   const rows = ENGINES.flatMap(([engine, label]) => (['idle', 'busy'] as const).map((which) => {
     const pair = pairs.get(engine);
     const rounds = pair?.rounds ?? [];
-    const of = (figure: (one: LatencySummary) => number, digits = 1): number | null =>
-      cell(median(rounds.map((each) => figure(summary(each, which) ?? NOTHING))), digits);
+    const of = (figure: (one: LatencySummary) => number): number | null => cell(median(rounds.map((each) => figure(summary(each, which) ?? NOTHING))), 1);
     const seconds = (which === 'idle' ? IDLE_MS : BUSY_MS - ENDING_MS) / 1000;
     return {
       label: `${label}, main thread ${which}`,

@@ -13,7 +13,7 @@ import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';
 import { NO_BUFFER, OPCODE_ERROR, QN_ERROR, READ_ACCESS, READ_ASSOCIATION, READ_BOUNDS, READ_STAG, TOO_LONG, VERSION } from './codes.ts';
 import { established, range, stimulus } from './define.ts';
-import type { Case, CaseOptions } from './define.ts';
+import type { Case } from './define.ts';
 import { secondStream } from './rdmap-headers.ts';
 
 const needs = ['extensions'] as const;
@@ -323,7 +323,7 @@ function respond(connection: Connection, msn: number, id: number, original: bigi
   connection.send(untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn, payload: atomicResponseHeader(id, original) }));
 }
 
-function sentAtomic(id: string, title: string, requirements: string, post: { kind: 'fetch-add' | 'cmp-swap'; value: string; compare?: string }, look: (request: Required<AtomicRequestFields>) => void, options: CaseOptions = {}): Case {
+function sentAtomic(id: string, title: string, requirements: string, post: { kind: 'fetch-add' | 'cmp-swap'; value: string; compare?: string }, look: (request: Required<AtomicRequestFields>) => void): Case {
   return established(`ext.atomic.sent-${id}`, title, requirements, 'one segment, ULPDU_Length 70, the fields as posted', async (trial, connection) => {
     await trial.tester.post({ ...post, stag: 0x0a0b_0c0d, to: '4096' });
     const request = await atomicOf(connection);
@@ -331,7 +331,7 @@ function sentAtomic(id: string, title: string, requirements: string, post: { kin
     same('Remote TO', request.to, 4096n);
     same('reserved bits', request.reserved, 0);
     look(request);
-  }, { needs, ...options });
+  }, { needs });
 }
 
 function wrongResponse(id: string, title: string, outcomes: readonly Outcome[], make: (id: number) => Uint8Array): Case {

@@ -8,7 +8,7 @@ import { packedCode, tagged } from '../probe/messages.ts';
 import type { StartupFields } from '../probe/startup.ts';
 import { parseStartup, startupFrame } from '../probe/startup.ts';
 import { TERM } from '../probe/terminate-codes.ts';
-import type { StartupChoice, Trial } from '../probe/trial.ts';
+import type { Trial } from '../probe/trial.ts';
 import { sameCode } from '../probe/trial.ts';
 import { Watch } from '../probe/watch.ts';
 import { OPCODE, REPLY_KEY, REQUEST_KEY } from '../probe/wire.ts';
@@ -34,13 +34,13 @@ async function expectGivenUp(connection: Connection): Promise<void> {
 }
 
 /** A Reply that must end the connection. */
-function refused(id: string, title: string, requirements: string, change: (fields: StartupFields) => StartupFields, options: CaseOptions = {}): Case {
+function refused(id: string, title: string, requirements: string, change: (fields: StartupFields) => StartupFields): Case {
   return scripted(`mpa.response.${id}`, title, requirements, GIVEN_UP, async (trial) => {
     const connection = await trial.connect();
     const request = await connection.expectStartup();
     await connection.sendStartup(change(trial.replyFields(request)));
     await expectGivenUp(connection);
-  }, { roles, ...options });
+  }, { roles });
 }
 
 /** A Reply that must be taken, after which the stream works. */
@@ -207,8 +207,8 @@ const requests: Case[] = [
   }),
 ];
 
-async function finish(trial: Trial, connection: Connection, choice: StartupChoice = {}): Promise<void> {
-  await connection.sendStartup(trial.replyFields(connection.request!, choice));
+async function finish(trial: Trial, connection: Connection): Promise<void> {
+  await connection.sendStartup(trial.replyFields(connection.request!));
   await connection.enter();
   if (connection.request!.enhanced?.a === true) await trial.takeRtr(connection);
   await connection.ping();

@@ -39,12 +39,12 @@ function refused(id: string, title: string, requirements: string, fields: Partia
 }
 
 /** A Request that must be accepted, after which the stream works. */
-function accepted(id: string, title: string, requirements: string, fields: Partial<StartupFields>, cuts: readonly number[] = [], options: CaseOptions = {}): Case {
+function accepted(id: string, title: string, requirements: string, fields: Partial<StartupFields>, cuts: readonly number[] = []): Case {
   return scripted(`mpa.request.${id}`, title, requirements, 'an accepting Reply and normal operation', async (trial) => {
     const connection = await trial.connect();
     await connection.sendStartup({ ...trial.requestFields({ revision: 1 }), ...fields }, cuts);
     await expectAccepted(connection);
-  }, { roles, ...options });
+  }, { roles });
 }
 
 /** An accepting Reply, and an answer to a zero-length Read after it. */

@@ -149,8 +149,8 @@ export class Connection {
   }
 
   /** The peer's frame, or a {@link Deviation}. */
-  async expectStartup(ms: number = this.limits.reaction): Promise<ParsedStartup> {
-    const arrival = await this.readStartup(ms);
+  async expectStartup(): Promise<ParsedStartup> {
+    const arrival = await this.readStartup(this.limits.reaction);
     const wanted = this.role === 'initiator' ? 'an MPA Reply' : 'an MPA Request';
     if (arrival.kind !== 'frame') throw new Deviation(wanted, arrival.kind === 'end' ? arrival.how.toUpperCase() : 'silence');
     return arrival.frame;
@@ -280,15 +280,15 @@ export class Connection {
   }
 
   /** The next segment, or a {@link Deviation} saying what came instead. */
-  async expectSegment(what: string, ms: number = this.limits.reaction): Promise<ParsedSegment> {
-    const incoming = await this.receive(ms);
+  async expectSegment(what: string): Promise<ParsedSegment> {
+    const incoming = await this.receive(this.limits.reaction);
     if (incoming.kind !== 'segment') throw new Deviation(what, describeIncoming(incoming));
     return incoming.segment;
   }
 
   /** The next segment, which must have this opcode. */
-  async expectOpcode(opcode: number, what: string, ms: number = this.limits.reaction): Promise<ParsedSegment> {
-    const segment = await this.expectSegment(what, ms);
+  async expectOpcode(opcode: number, what: string): Promise<ParsedSegment> {
+    const segment = await this.expectSegment(what);
     if (segment.opcode !== opcode) throw new Deviation(what, describeSegment(segment));
     return segment;
   }
@@ -331,8 +331,8 @@ export class Connection {
   }
 
   /** Throw unless nothing at all arrives for the quiet time. */
-  async expectQuiet(what: string, ms: number = this.limits.quiet): Promise<void> {
-    const incoming = await this.receive(ms);
+  async expectQuiet(what: string): Promise<void> {
+    const incoming = await this.receive(this.limits.quiet);
     if (incoming.kind !== 'silence') throw new Deviation(what, describeIncoming(incoming));
   }
 

@@ -55,17 +55,17 @@ export class Tester {
     await this.port.call('deregister', { region: region.handle });
   }
 
-  async receive(count: number, size: number, endpoint: number = this.endpoint): Promise<void> {
-    await this.port.call('receive', { endpoint, count, size });
+  async receive(count: number, size: number): Promise<void> {
+    await this.port.call('receive', { endpoint: this.endpoint, count, size });
   }
 
-  async post(options: PostOptions, endpoint: number = this.endpoint): Promise<void> {
-    await this.port.call('post', { endpoint, ...options });
+  async post(options: PostOptions): Promise<void> {
+    await this.port.call('post', { endpoint: this.endpoint, ...options });
   }
 
   /** Completions since the last call: at least `min`, unless they do not come in time. */
-  async completions(min: number, ms: number = this.#wait, endpoint: number = this.endpoint): Promise<CompletionInfo[]> {
-    return (await this.port.call('completions', { endpoint, min, ms })).completions;
+  async completions(min: number, ms: number = this.#wait): Promise<CompletionInfo[]> {
+    return (await this.port.call('completions', { endpoint: this.endpoint, min, ms })).completions;
   }
 
   /** Receive completions that are not flushed, since the last call. */
@@ -74,12 +74,12 @@ export class Tester {
   }
 
   /** All events so far, once one of this type is among them or the time is over. */
-  async events(type: string, ms: number = this.#wait, endpoint: number = this.endpoint): Promise<EventInfo[]> {
-    return (await this.port.call('events', { endpoint, type, ms })).events;
+  async events(type: string): Promise<EventInfo[]> {
+    return (await this.port.call('events', { endpoint: this.endpoint, type, ms: this.#wait })).events;
   }
 
-  async close(how: 'graceful' | 'abort' | 'terminate', endpoint: number = this.endpoint): Promise<void> {
-    await this.port.call('close', { endpoint, how });
+  async close(how: 'graceful' | 'abort' | 'terminate'): Promise<void> {
+    await this.port.call('close', { endpoint: this.endpoint, how });
   }
 
   async presetMsn(qn: number, msn: number): Promise<void> {

@@ -118,7 +118,7 @@ async function copyCase(bench: Bench, ours: Role): Promise<string> {
 const PRELOAD = 'LD_PRELOAD=$(find /usr/lib -name librspreload.so | head -1)';
 const PRELOAD_OCTETS = 5_000_000;
 
-/** A program for plain sockets, put on rsockets by its loader, connects to our server; `isOver` says that the kernel saw RDMA. */
+/** A program for plain sockets, put on rsockets by its loader, connects to our server. */
 async function preloadClient(bench: Bench, command: (host: string, port: number) => string, expected: number | null): Promise<string> {
   const { createServer } = await import('../../src/sockets/index.ts');
   const capture = captureTo(bench.capture);

@@ -1,6 +1,5 @@
 /**
- * Ordinary memory, for engines that run on any and for pools without an engine; what pools keep of an engine's memory; and the check of a range
- * that all engines share.
+ * Ordinary memory, for engines that run on any; what is kept of an engine's memory; and the check of a range that all engines share.
  */
 import { checkInteger, IwarpError } from '../base/errors.ts';
 import type { Crc32cEngine } from './engine.ts';

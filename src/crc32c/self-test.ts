@@ -9,12 +9,6 @@ import { slicingTables } from './polynomial.ts';
 const CHECK_INPUT = '123456789';
 const CHECK_VALUE = 0xe3069283;
 
-/**
- * What running on over a message and its own CRC field gives, whatever the message: the remainder of the complement. RFC 3720
- * section 12.1 states it as 0x1c2d19ed, this is its reflected, complemented form.
- */
-export const CRC32C_RESIDUE = 0x48674bc7;
-
 /** One length in every stage of the longest cascade (simd.ts), none of them a multiple of anything it works in. */
 const LENGTHS = [3, 61, 301, 1459, 40_009] as const;
 

@@ -1,6 +1,6 @@
 /**
  * The classic capture file: 24 octets of file header, then records of 16 octets and a packet. Both byte orders, micro- and nanosecond
- * stamps, and the variant with 8 more octets a record. Reader and writer. Format: draft-ietf-opsawg-pcap.
+ * stamps, and the variant with 8 more octets a record. Format: draft-ietf-opsawg-pcap.
  */
 import type { CaptureParser, CaptureSink } from './capture-file.ts';
 import { MAX_BLOCK_OCTETS } from './limits.ts';
@@ -72,28 +72,4 @@ export class PcapParser implements CaptureParser {
     });
     return front + captured;
   }
-}
-
-/** The file header of a pcap file with nanosecond stamps, little-endian. */
-export function pcapHeader(linkType: number, snapLength = 0x4_0000): Uint8Array {
-  const header = new Uint8Array(FILE_HEADER_OCTETS);
-  const view = new DataView(header.buffer);
-  view.setUint32(0, MAGIC.NANO, true);
-  view.setUint16(4, 2, true);
-  view.setUint16(6, 4, true);
-  view.setUint32(16, snapLength, true);
-  view.setUint32(20, linkType, true);
-  return header;
-}
-
-/** The record of one packet, for a file that {@link pcapHeader} began. */
-export function pcapRecord(seconds: number, nanos: number, packet: Uint8Array, originalLength: number = packet.length): Uint8Array {
-  const record = new Uint8Array(RECORD_HEADER_OCTETS + packet.length);
-  const view = new DataView(record.buffer);
-  view.setUint32(0, seconds, true);
-  view.setUint32(4, nanos, true);
-  view.setUint32(8, packet.length, true);
-  view.setUint32(12, originalLength, true);
-  record.set(packet, RECORD_HEADER_OCTETS);
-  return record;
 }

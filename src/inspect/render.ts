@@ -13,8 +13,8 @@ const DUMP_OCTETS = 16;
 const MAX_DUMPED = 1024;
 
 /** All fields of an event, one a line, headed by its one-line form. */
-export function renderTree(event: InspectEvent, origin = 0): string {
-  const lines = [renderLine(event, origin)];
+export function renderTree(event: InspectEvent): string {
+  const lines = [renderLine(event)];
   if (event.kind === 'note') return lines[0]!;
   for (const { depth, name, value } of fieldsOf(event)) {
     lines.push(`${INDENT.repeat(depth + 1)}${name}${value === '' ? '' : `: ${value}`}`);

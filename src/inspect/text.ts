@@ -40,13 +40,13 @@ export function arrow(direction: Direction): string {
 }
 
 /**
- * The line of one event. `origin` is the time that counts as zero.
+ * The line of one event.
  *
  * @example
  * → 0.000123  Send       MSN 1 MO 0 L                              16 octets  CRC ok
  */
-export function renderLine(event: InspectEvent, origin = 0): string {
-  const front = `${arrow(event.direction)} ${seconds(event.time - origin)}  `;
+export function renderLine(event: InspectEvent): string {
+  const front = `${arrow(event.direction)} ${seconds(event.time)}  `;
   const line = event.kind === 'fpdu' ? fpduLine(event) : event.kind === 'startup' ? startupLine(event) : noteLine(event);
   return front + line + renderProblems(event.problems, event.kind === 'note' ? event.message : undefined);
 }

@@ -8,7 +8,7 @@ import { copyBytes } from '../base/copy.ts';
 import { FreeList } from '../base/free-list.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import type { Crc32cEngine } from '../crc32c/engine.ts';
-import { OrdinaryMemory, POOL_OCTETS, type MemorySource } from '../crc32c/memory.ts';
+import { POOL_OCTETS, type MemorySource } from '../crc32c/memory.ts';
 import type { RunKernel } from '../crc32c/runs.ts';
 import {
   CRC_OCTETS,
@@ -46,7 +46,7 @@ export class FreeListSlabPool implements SlabPool {
   /** Slabs lent out at present. */
   lent = 0;
 
-  constructor(memory: MemorySource = new OrdinaryMemory(), keep: number = Math.floor(POOL_OCTETS / SLAB_OCTETS)) {
+  constructor(memory: MemorySource, keep: number = Math.floor(POOL_OCTETS / SLAB_OCTETS)) {
     this.#memory = memory;
     this.#free = new FreeList(keep, (slab) => memory.release(slab));
   }

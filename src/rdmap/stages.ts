@@ -1,6 +1,6 @@
 /** Stages lent to streams for the time of one write, so that idle connections hold none. */
 import { FreeList } from '../base/free-list.ts';
-import { OrdinaryMemory, POOL_OCTETS, type MemorySource } from '../crc32c/memory.ts';
+import { POOL_OCTETS, type MemorySource } from '../crc32c/memory.ts';
 import { createStage, type Stage } from '../mpa/stage.ts';
 
 /**
@@ -31,7 +31,7 @@ export class FreeListStagePool implements StagePool {
   readonly #memory: MemorySource;
   readonly #free: FreeList<Stage>;
 
-  constructor(memory: MemorySource = new OrdinaryMemory(), keep: number = Math.floor(POOL_OCTETS / STAGE_OCTETS)) {
+  constructor(memory: MemorySource, keep: number = Math.floor(POOL_OCTETS / STAGE_OCTETS)) {
     this.#memory = memory;
     this.#free = new FreeList(keep, ({ bytes }) => memory.release(bytes));
   }

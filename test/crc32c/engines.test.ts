@@ -7,10 +7,16 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { availableCrc32cEngines, createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import type { Crc32cEngine } from '../../src/crc32c/engine.ts';
-import { CRC32C_RESIDUE, firstFault } from '../../src/crc32c/self-test.ts';
+import { firstFault } from '../../src/crc32c/self-test.ts';
 import { bitSerialCrc32c, noise, VECTORS } from './reference.ts';
 
 const byPackage = (bytes: Uint8Array): number => oracle.buf(bytes) >>> 0;
+
+/**
+ * What running on over a message and its own CRC field gives, whatever the message: the remainder of the complement. RFC 3720
+ * section 12.1 states it as 0x1c2d19ed, this is its reflected, complemented form.
+ */
+const RESIDUE = 0x48674bc7;
 
 /** Memory of each kind that an engine may meet. */
 const MEMORIES: readonly { readonly title: string; take(engine: Crc32cEngine, octets: number): Uint8Array }[] = [
@@ -48,8 +54,7 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
 
   it.each(VECTORS)('MPA-069 running on over the CRC field leaves the residue: $title', ({ data, wire }) => {
     const whole = Buffer.concat([data, Buffer.from(wire, 'hex')]);
-    expect(engine.update(0, whole, 0, whole.length)).toBe(CRC32C_RESIDUE);
-    expect(CRC32C_RESIDUE).toBe(0x48674bc7);
+    expect(engine.update(0, whole, 0, whole.length)).toBe(RESIDUE);
   });
 
   it('MPA-051 nothing leaves the value as it is', () => {

@@ -3,11 +3,11 @@
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
 import { CaptureDissector } from '../../src/inspect/capture.ts';
-import { LINK_TYPE, pcapRecord } from '../../src/inspect/pcap.ts';
+import { LINK_TYPE } from '../../src/inspect/pcap.ts';
 import { renderJson, renderSummary } from '../../src/inspect/render.ts';
 import { encodeFpdus, encodeReadRequest, encodeStartup, untaggedUlpdu } from '../support/naive/encoder.ts';
 import {
-  FLAG, Wire, bytesOf, concat, conversation, dissectOctets, ethernet, fpdusOf, ipv4, ipv6, pcapOf, problemIds, tcp, wireOf,
+  FLAG, Wire, bytesOf, concat, conversation, dissectOctets, ethernet, fpdusOf, ipv4, ipv6, pcapOf, pcapRecord, problemIds, tcp, wireOf,
 } from './support.ts';
 
 const TALK = conversation();

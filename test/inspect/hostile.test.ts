@@ -3,9 +3,9 @@
 import { describe, expect, it } from 'vitest';
 import { CaptureDissector } from '../../src/inspect/capture.ts';
 import { MAX_CONNECTIONS, MAX_REMARKS, MAX_SUMMARIES, WAITING_OCTETS } from '../../src/inspect/limits.ts';
-import { LINK_TYPE, pcapHeader, pcapRecord } from '../../src/inspect/pcap.ts';
+import { LINK_TYPE } from '../../src/inspect/pcap.ts';
 import { encodeFpdus, encodeReadRequest, encodeStartup, untaggedUlpdu } from '../support/naive/encoder.ts';
-import { FLAG, concat, ipv4, tcp, type SegmentInput } from './support.ts';
+import { FLAG, concat, ipv4, pcapHeader, pcapRecord, tcp, type SegmentInput } from './support.ts';
 
 /** What limits.ts promises. */
 const BOUND_OCTETS = 256 * 1024 * 1024;

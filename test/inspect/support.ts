@@ -3,7 +3,7 @@
 
 import { ConnectionDecoder } from '../../src/inspect/connection-decoder.ts';
 import { CaptureDissector, type CapturedConnection } from '../../src/inspect/capture.ts';
-import { LINK_TYPE, pcapHeader, pcapRecord } from '../../src/inspect/pcap.ts';
+import { LINK_TYPE } from '../../src/inspect/pcap.ts';
 import type { DecodedFpdu, InspectEvent } from '../../src/inspect/types.ts';
 import { encodeFpdus, encodeReadRequest, encodeStartup, taggedUlpdu, untaggedUlpdu, type NaiveStartupInput } from '../support/naive/encoder.ts';
 
@@ -85,6 +85,30 @@ export function ethernet(payload: Uint8Array, tags: readonly number[] = []): Uin
   const type = (payload[0]! >>> 4) === 6 ? 0x86dd : 0x0800;
   const words = [...tags, type];
   return concat(new Uint8Array(12), Uint8Array.from(words.flatMap((word) => [word >>> 8, word & 0xff])), payload);
+}
+
+/** The file header of a pcap file with nanosecond stamps, little-endian. */
+export function pcapHeader(linkType: number): Uint8Array {
+  const header = new Uint8Array(24);
+  const view = new DataView(header.buffer);
+  view.setUint32(0, 0xa1b2_3c4d, true);
+  view.setUint16(4, 2, true);
+  view.setUint16(6, 4, true);
+  view.setUint32(16, 0x4_0000, true);
+  view.setUint32(20, linkType, true);
+  return header;
+}
+
+/** The record of one packet, for a file that {@link pcapHeader} began. */
+export function pcapRecord(seconds: number, nanos: number, packet: Uint8Array, originalLength: number = packet.length): Uint8Array {
+  const record = new Uint8Array(16 + packet.length);
+  const view = new DataView(record.buffer);
+  view.setUint32(0, seconds, true);
+  view.setUint32(4, nanos, true);
+  view.setUint32(8, packet.length, true);
+  view.setUint32(12, originalLength, true);
+  record.set(packet, 16);
+  return record;
 }
 
 /** A pcap file of packets a millisecond apart. */

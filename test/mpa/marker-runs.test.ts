@@ -77,7 +77,7 @@ describe.each(engines.map((engine) => [engine.name, engine] as const))('runs of 
       const stage = createStage(own ? engine.allocate(66_000) : new Uint8Array(66_000));
       let got: Uint8Array | null = null;
       const sink = { handleUlpdu: (bytes: Uint8Array, start: number, length: number): number => ((got = bytes.slice(start, start + length)), FINE) };
-      const deframer = createDeframer(engine.runs, engine, sink, new FreeListSlabPool());
+      const deframer = createDeframer(engine.runs, engine, sink, new FreeListSlabPool(engine));
       for (const [i, octets] of lengths(2).entries()) {
         const ulpdu = ulpduOf(octets, i);
         put(framer, stage, ulpdu);
@@ -107,7 +107,7 @@ describe.each(engines.map((engine) => [engine.name, engine] as const))('runs of 
     const check = createStage(new Uint8Array(70_000));
     const got: Uint8Array[] = [];
     const sink = { handleUlpdu: (bytes: Uint8Array, start: number, length: number): number => (got.push(bytes.slice(start, start + length)), FINE) };
-    const deframer = createDeframer(counted, full, sink, new FreeListSlabPool());
+    const deframer = createDeframer(counted, full, sink, new FreeListSlabPool(engine));
     for (const [i, octets] of [64_000, 1018, 2030, 30_000, 64_004].entries()) {
       const ulpdu = ulpduOf(octets, i);
       expect(Buffer.compare(put(fast, stage, ulpdu), put(slow, check, ulpdu)), `${octets} octets`).toBe(0);
@@ -126,7 +126,7 @@ describe.each(engines.map((engine) => [engine.name, engine] as const))('runs of 
       put(framer, stage, ulpduOf(4000, 3));
       stage.bytes[wrong * MARKER_SPACING + 3]! ^= 4;
       let told = 0;
-      const deframer = createDeframer(engine.runs, null, { handleUlpdu: () => (told++, FINE) }, new FreeListSlabPool());
+      const deframer = createDeframer(engine.runs, null, { handleUlpdu: () => (told++, FINE) }, new FreeListSlabPool(engine));
       expect(deframer.handleBytes(stage.bytes, 0, stage.end), `marker ${wrong}`).toBe(TERM.MPA_MARKER);
       expect(told).toBe(0);
     }
@@ -148,7 +148,7 @@ describe('a read that lands after the beginning of its FPDU', () => {
     for (const pieces of [[wire.length], [2, 40_000, wire.length], [1000, 1001, 50_000, wire.length]]) {
       let got: Uint8Array | null = null;
       const sink = { handleUlpdu: (bytes: Uint8Array, start: number, length: number): number => ((got = bytes.slice(start, start + length)), FINE) };
-      const deframer = createDeframer(null, engine, sink, new FreeListSlabPool());
+      const deframer = createDeframer(null, engine, sink, new FreeListSlabPool(engine));
       let at = 0;
       for (const [i, to] of pieces.entries()) {
         const target = deframer.readTarget();

@@ -55,7 +55,7 @@ interface Deframed {
  */
 export function deframe(stream: Uint8Array, options: FramingOptions, cuts: readonly number[] = []): Deframed {
   const sink = new Collector();
-  const pool = new FreeListSlabPool();
+  const pool = new FreeListSlabPool(engine);
   const deframer = createDeframer(options.markers ? engine.runs : null, options.crc ? engine : null, sink, pool);
   deframer.phase = markerPhase(options.streamOffset ?? 0);
   let code: number = FINE;
