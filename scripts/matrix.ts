@@ -78,7 +78,6 @@ async function probe(configuration: Configuration): Promise<RnicSettings> {
 interface SuiteReport {
   readonly numPassedTests: number;
   readonly numPendingTests: number;
-  readonly success: boolean;
   readonly testResults: readonly {
     readonly name: string;
     readonly status: string;

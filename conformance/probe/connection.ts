@@ -19,8 +19,8 @@ export type Role = 'initiator' | 'responder';
 
 /** One line of what happened, with its octets. */
 export interface LogEntry {
-  readonly from: 'probe' | 'peer' | 'note';
-  readonly what: 'startup' | 'fpdu' | 'octets' | 'end' | 'note';
+  readonly from: 'probe' | 'peer';
+  readonly what: 'startup' | 'fpdu' | 'octets' | 'end';
   readonly text: string;
   readonly octets: Uint8Array;
   readonly markers: boolean;

@@ -101,11 +101,6 @@ export class Trial {
     return this.#context.session.tester !== null;
   }
 
-  /** A word in the log. */
-  note(text: string): void {
-    this.log.push({ from: 'note', what: 'note', text, octets: new Uint8Array(0), markers: false });
-  }
-
   // ------------------------------------------------------------------------------------------------------ connecting
 
   /** A TCP connection in the probe's role: made by the probe, or awaited from the peer. */

@@ -103,7 +103,6 @@ export interface Operations {
   connect: { request: { host: string; port: number; options: EndpointOptions }; answer: { endpoint: number } };
   region: { request: RegionOptions; answer: { region: number; stag: number; to: string } };
   peek: { request: { region: number; offset?: number; length?: number }; answer: { data: string } };
-  poke: { request: { region: number; offset: number; data: string }; answer: Record<string, never> };
   deregister: { request: { region: number }; answer: Record<string, never> };
   receive: { request: { endpoint: number; count: number; size: number }; answer: Record<string, never> };
   post: { request: { endpoint: number } & PostOptions; answer: Record<string, never> };

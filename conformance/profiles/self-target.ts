@@ -90,10 +90,6 @@ export class SelfTarget implements TesterPort {
       const { bytes } = this.#regions[region]!;
       return { data: toHex(bytes.subarray(offset, length === undefined ? bytes.length : offset + length)) };
     },
-    poke: ({ region, offset, data }) => {
-      this.#regions[region]!.bytes.set(fromHex(data), offset);
-      return {};
-    },
     deregister: ({ region }) => {
       this.#regions[region]!.deregister();
       return {};

@@ -107,13 +107,6 @@ export class SiwGuest {
     }
   }
 
-  /** A file of the guest. */
-  async readFile(path: string): Promise<Buffer> {
-    const { status, output } = await this.run(`base64 < ${path}`, { timeoutMs: 120_000 });
-    if (status !== 0) throw new Error(`cannot read ${path} in the guest: ${output}`);
-    return Buffer.from(output, 'base64');
-  }
-
   /** What the guest's kernel said if it fell over, from the first such line on; null if all is well. */
   crash(): string | null {
     const log = readFileSync(this.#serial, 'latin1');

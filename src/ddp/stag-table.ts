@@ -141,10 +141,6 @@ export class StagTable {
     this.#limit = limit;
   }
 
-  get size(): number {
-    return this.#byIndex.size;
-  }
-
   /**
    * A new entry under a fresh, unpredictable STag, with the caller's key if there is one (VERBS-138); ERR_LIMIT when the table is full.
    * Index 0 is never given out (VERBS-139).

@@ -61,11 +61,6 @@ export class StartupFrameReader {
     this.#key = kind === 'request' ? REQUEST_KEY : REPLY_KEY;
   }
 
-  /** True once any octet has come. */
-  get started(): boolean {
-    return this.#have > 0;
-  }
-
   /** Take octets up to the end of the frame; returns the index after the last one taken. Stops at the first octet that is wrong. */
   push(bytes: Uint8Array, start: number, end: number): number {
     frameBytes.set(this.#kept);

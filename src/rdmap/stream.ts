@@ -70,10 +70,6 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
     return this.#state;
   }
 
-  get negotiated(): Negotiated | null {
-    return this.#negotiated;
-  }
-
   /** The ORD in force; a user may lower it (VERBS-024). */
   get ord(): number {
     return this.#operation?.sender.ord ?? 0;

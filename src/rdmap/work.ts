@@ -441,10 +441,6 @@ export class ReceiveQueue {
     return this.#head - this.#tail;
   }
 
-  get room(): number {
-    return this.#depth - this.#used;
-  }
-
   /** A blank entry to fill, or null when the queue is full. `push` makes it count. */
   peekFree(): ReceiveWqe | null {
     if (this.#used >= this.#depth) return null;
