@@ -1,4 +1,4 @@
-/** A child process and the answers it owes, in their order: what the benches of two processes talk to. */
+/** A child process and the answers it owes, in their order: what a bench of two processes talks to. */
 import { fork, type ChildProcess } from 'node:child_process';
 
 /** `Order` is what it can be told. */
