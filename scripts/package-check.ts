@@ -1,6 +1,6 @@
 /**
  * Proves the package as its users get it: packs it, installs the tarball into an empty project, and uses every entry from ESM, from
- * require() and from strict TypeScript; then publint and attw look at the tarball. Needs the registry for the one dependency.
+ * require(), in a bundle and from strict TypeScript; then publint and attw look at the tarball. Needs the registry for the one dependency.
  *
  *   npm run package-check               builds first
  *   npm run package-check -- --built    takes dist as it is
@@ -27,6 +27,8 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
   ],
   // Further entries of package.json are imported and must export something.
 };
+/** The program of the worker thread, which bundlers ask for by this name. */
+const ENGINE = 'iwarp/engine';
 
 interface Manifest {
   readonly name: string;
@@ -41,13 +43,14 @@ function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** The entries that hold code, as an importer writes them. */
+/** The entries that hold code to import, as an importer writes them. */
 function entries(): string[] {
   const { name, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest;
   const specifiers = Object.keys(exports).filter((key) => !key.endsWith('.json')).map((key) => name + key.slice(1));
   const missing = Object.keys(NAMES).filter((specifier) => !specifiers.includes(specifier));
+  if (!specifiers.includes(ENGINE)) missing.push(ENGINE);
   if (missing.length > 0) throw new Error(`package.json does not export ${missing.join(', ')}`);
-  return specifiers;
+  return specifiers.filter((specifier) => specifier !== ENGINE);
 }
 
 function pack(folder: string): string {
@@ -142,6 +145,18 @@ function useFromJavaScript(project: string, specifiers: readonly string[]): void
   say(`require(): ${specifiers.length} entries, and an RDMA Read with each engine`);
 }
 
+/** In one file with the program, and the worker's beside it. */
+function useInBundle(project: string): void {
+  const kinds = [['esm', '.mjs'], ['cjs', '.cjs']] as const;
+  writeFileSync(join(project, 'bundle.js'), `${EXCHANGE}import * as iwarp from 'iwarp';\nexchange(iwarp, 'thread').then(() => exchange(iwarp, 'worker'));\n`);
+  for (const [format, extension] of kinds) {
+    const options = ['--bundle', '--platform=node', `--format=${format}`, `--outdir=${format}`, `--out-extension:.js=${extension}`, '--log-level=error'];
+    run(project, join(BIN, 'esbuild'), 'bundle.js', `iwarp-engine=${ENGINE}`, ...options);
+    run(project, process.execPath, join(format, `bundle${extension}`));
+  }
+  say(`bundled as ${kinds.map(([format]) => format).join(', ')}: an RDMA Read with each engine`);
+}
+
 function useFromTypeScript(project: string, specifiers: readonly string[]): void {
   const source = specifiers.flatMap((specifier, i) => [
     `import * as entry${i} from '${specifier}';`,
@@ -198,6 +213,7 @@ function main(): void {
     run(project, 'npm', 'install', '--no-audit', '--no-fund', '--prefer-offline', tarball);
     checkFiles(join(project, 'node_modules', 'iwarp'));
     useFromJavaScript(project, specifiers);
+    useInBundle(project);
     useFromTypeScript(project, specifiers);
     useCommand(project);
     run(ROOT, join(BIN, 'publint'), '--strict', tarball);

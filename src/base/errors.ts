@@ -30,7 +30,7 @@ export const ERROR_CODES = {
   ERR_FLUSHED: 'The work request was flushed because its queue pair left the RTS state.',
   ERR_WORK_COMPLETION: 'The work request completed with an error status; the message names it.',
   ERR_NOT_SHARED: 'The device works in other threads: memory to register must be over a SharedArrayBuffer.',
-  ERR_ENGINE_FAILED: 'The worker thread that carries the connections of the device has failed or was stopped.',
+  ERR_ENGINE_FAILED: 'The worker thread that carries the connections of the device has failed, was stopped, or cannot be started.',
   ERR_ABORTED: 'The AbortSignal given to the call was aborted; the `name` is `AbortError`, as in Node, and the `cause` is the reason of the signal.',
   ERR_INTERNAL: 'Something impossible has happened, such as an input that a state machine does not list: a bug in this package.',
 } as const;

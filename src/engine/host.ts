@@ -7,8 +7,8 @@
  */
 // Held here, as in `transport/busy-poll.ts`.
 import { setImmediate } from 'node:timers';
-import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker } from 'node:worker_threads';
-import { IwarpError } from '../base/errors.ts';
+import { MessageChannel, receiveMessageOnPort, type MessagePort, type Worker, type WorkerOptions } from 'node:worker_threads';
+import { IwarpError, ownError } from '../base/errors.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import {
   COUNTER_COUNT, REPLY, REPLY_COUNT, takeCounters, unpackError, type Command, type EngineEvent, type EngineOptions, type EngineStart, type LastWords,
@@ -84,7 +84,7 @@ export class EngineHost implements PolledSource {
     const start: EngineStart = {
       submissions, completions, replies: this.#replies, counters: this.#counters, doorbell: doorbell.port2, objects: objects.port2, ...options,
     };
-    this.worker = spawnWorker({ workerData: start, transferList: [doorbell.port2, objects.port2], name: 'iwarp engine' });
+    this.worker = startThread({ workerData: start, transferList: [doorbell.port2, objects.port2], name: 'iwarp engine' });
     this.worker.on('error', (error) => this.#end(failure(error)));
     this.gone = new Promise((resolve) => this.worker.once('exit', () => resolve()));
     this.worker.on('exit', (code) => this.#end(new IwarpError('ERR_ENGINE_FAILED', `the engine's thread has ended with exit code ${code}`)));
@@ -280,6 +280,15 @@ export class EngineHost implements PolledSource {
       default:
         user.event(receiveMessageOnPort(this.#objects)!.message as EngineEvent);
     }
+  }
+}
+
+/** Node may start no thread: out of threads, or not permitted to. */
+function startThread(options: WorkerOptions): Worker {
+  try {
+    return spawnWorker(options);
+  } catch (error) {
+    throw ownError(error, 'ERR_ENGINE_FAILED', `the engine's thread cannot be started: ${(error as Error).message}`);
   }
 }
 

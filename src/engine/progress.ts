@@ -35,7 +35,14 @@ export class WorkerProgress implements Progress, StagMirror {
   constructor(device: Device, count: number, options: EngineOptions) {
     this.#device = device;
     const poll = new BusyPoll(options.busyPoll);
-    this.engines = Array.from({ length: count }, () => new Engine(this, device, options, poll));
+    const engines: Engine[] = [];
+    this.engines = engines;
+    try {
+      while (engines.length < count) engines.push(new Engine(this, device, options, poll));
+    } catch (error) {
+      this.retire(); // one thread too many: those before it are of no use to anybody
+      throw error;
+    }
     device.mirror = this;
     device.onClose = () => this.retire();
   }

@@ -1,18 +1,48 @@
 /**
  * Starts the worker thread, from compiled JavaScript, and from TypeScript source under tsx or vitest. There a worker needs the loader of
- * its own: it begins with two lines that load tsx, which is there because the source is.
+ * its own: it begins with a program that loads tsx, which is there because the source is.
+ *
+ * A bundler may have put this module into one file with a program. Then the file of the worker is looked for beside that one.
  */
-import { createRequire } from 'node:module';
-import { pathToFileURL } from 'node:url';
+import { existsSync } from 'node:fs';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
+import { IwarpError, show } from '../base/errors.ts';
 
-/** Start the worker of an engine. */
+const ENGINE = 'iwarp-engine';
+
+/** CommonJS has it. */
+declare const __filename: string | undefined;
+
+/**
+ * The file that this module is in. Where a bundler has made CommonJS of it there is no URL of a module. Its user holds it in a variable: webpack takes
+ * a path that is written out relative to `import.meta.url` for a file to be bundled, and there is no TypeScript in the package.
+ */
+function ownUrl(): string {
+  const url = import.meta.url as string | undefined;
+  return url ?? (typeof __filename === 'string' ? pathToFileURL(__filename).href : '');
+}
+
+/** Start the worker of an engine. @throws ERR_ENGINE_FAILED if its file is not there; what Node throws if it starts no threads */
 export function spawnWorker(options: WorkerOptions): Worker {
-  if (!import.meta.url.endsWith('.ts')) return startCompiled(new URL('./worker.js', import.meta.url), options);
-  const entry = new URL('./worker.ts', import.meta.url).href;
-  const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx/esm/api')).href.replace(/\.cjs$/, '.mjs');
-  const code = `import { register } from ${JSON.stringify(loader)}; register(); await import(${JSON.stringify(entry)});`;
-  return new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), { ...options, execArgv: [] });
+  const own = ownUrl();
+  if (!own.endsWith('.ts')) return startCompiled(engineBeside(own), options);
+  const entry = new URL(`./${ENGINE}.ts`, own).href;
+  const code = `Promise.all([import('node:module'), import('node:url')])
+    .then(([{ createRequire }, { pathToFileURL }]) => pathToFileURL(createRequire(${JSON.stringify(own)}).resolve('tsx/esm/api')).href)
+    .then((loader) => import(loader.replace(/\\.cjs$/, '.mjs')))
+    .then(({ register }) => register())
+    .then(() => import(${JSON.stringify(entry)}));`;
+  return new Worker(code, { ...options, eval: true, execArgv: [] });
+}
+
+/** The file of the worker, of the same kind as the compiled or bundled one at `url`. */
+function engineBeside(url: string): URL {
+  if (!url.startsWith('file:')) throw new IwarpError('ERR_ENGINE_FAILED', `a worker thread needs a file to begin with, and this code is not in one (${show(url)})`);
+  const file = new URL(`./${ENGINE}${/\.[cm]js$/.exec(url)?.[0] ?? '.js'}`, url);
+  if (existsSync(file)) return file;
+  const missing = `${fileURLToPath(file)} is not there: a program that was bundled needs the entry iwarp/engine as a file of this name, or iwarp left out of the bundle`;
+  throw new IwarpError('ERR_ENGINE_FAILED', missing);
 }
 
 /**

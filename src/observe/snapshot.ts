@@ -101,9 +101,10 @@ function connectionSnapshot(connection: CmConnection): ConnectionSnapshot {
 
 /** The version in package.json, which is one folder further up for compiled files. */
 export function packageVersion(): string {
+  const own = import.meta.url; // written out below, webpack would look for files to bundle; nothing in CommonJS that was bundled
   for (const path of ['../../package.json', '../../../package.json']) {
     try {
-      const found = JSON.parse(readFileSync(new URL(path, import.meta.url), 'utf8')) as { name?: string; version?: string };
+      const found = JSON.parse(readFileSync(new URL(path, own), 'utf8')) as { name?: string; version?: string };
       if (found.name === 'iwarp' && found.version !== undefined) return found.version;
     } catch {
       // not there
