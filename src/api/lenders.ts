@@ -2,7 +2,7 @@
  * How any view becomes memory that the device can use, for the time of one operation. Registrations are kept for the next operation: making
  * one costs more than all the rest of a small Read, and where the device works in other threads a hand-shake.
  */
-import { putBytes } from '../base/copy.ts';
+import { isShared, putBytes } from '../base/copy.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import type { MemoryRegion, Sge } from '../verbs/memory.ts';
 import type { ProtectionDomain } from '../verbs/pd.ts';
@@ -88,7 +88,7 @@ class Bounce implements Lender {
 
   lend(bytes: Uint8Array, access: number): Local {
     const { length } = bytes;
-    if (bytes.buffer instanceof SharedArrayBuffer) {
+    if (isShared(bytes)) {
       const region = this.#pd.registerMemory(bytes, access);
       return { sge: { mr: region, offset: 0, length }, length, bytes, cleanup: () => region.deregister() };
     }

@@ -1,4 +1,5 @@
 /** Local memory as the promise layer takes it (regions, parts of them, or any view), and what the peer may do with it. */
+import { isShared } from '../base/copy.ts';
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
 import { SgeList } from '../rdmap/work.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
@@ -98,7 +99,7 @@ export function sourceMemory(own: Own, name: string, memory: LocalMemory, kinds?
     const bytes = checkBytes(name, memory);
     const { length } = bytes;
     const short = length <= own.inline;
-    if (short || (own.lender.inThread && !(bytes.buffer instanceof SharedArrayBuffer))) {
+    if (short || (own.lender.inThread && !isShared(bytes))) {
       return { sges: undefined, inline: new GivenMemory(bytes, short), length, cleanup: null };
     }
   }

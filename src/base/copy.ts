@@ -29,7 +29,11 @@ const fill = ((): Fill | null => {
   return probe.join() === '0,7,7,0' ? found : null;
 })();
 
-const isShared = (bytes: Uint8Array): boolean => bytes.buffer instanceof SharedArrayBuffer;
+/** True over memory that threads share, also if it is another realm's: a context of node:vm, where test runners run tests, has classes of its own. */
+export function isShared({ buffer }: ArrayBufferView): boolean {
+  if (buffer instanceof ArrayBuffer) return false;
+  return buffer instanceof SharedArrayBuffer || Object.prototype.toString.call(buffer) === '[object SharedArrayBuffer]';
+}
 
 /** Octets, and a view of the same ones. */
 export interface Octets {

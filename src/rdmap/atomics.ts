@@ -3,6 +3,8 @@
  * on shared memory the exchange is done with Atomics, so it is atomic towards the application's own threads too. Within one thread
  * JavaScript runs to completion, which makes it atomic among all streams of the device (EXT-036).
  */
+import { isShared } from '../base/copy.ts';
+
 const LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
 const MASK_64 = (1n << 64n) - 1n;
 
@@ -39,7 +41,7 @@ export function isAligned(bytes: Uint8Array, offset: number): boolean {
 /** Do the operation on the aligned word at `offset`; returns the original value. */
 export function executeAtomic(bytes: Uint8Array, offset: number, operands: AtomicOperands): bigint {
   const { buffer } = bytes;
-  if (typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer) {
+  if (isShared(bytes)) {
     const word = new BigUint64Array(buffer, bytes.byteOffset + offset, 1);
     for (;;) {
       const original = Atomics.load(word, 0);

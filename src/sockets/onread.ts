@@ -1,4 +1,5 @@
 /** Reading into the program's own memory, as `onread` of `node:net` does it: no memory for each piece, and no copy more than for a piece. */
+import { types } from 'node:util';
 import { checkFunction, checkObject, IwarpError, show } from '../base/errors.ts';
 
 /** Where received octets go, in place of the readable side of the stream. The same as `onread` of `net.connect`. */
@@ -21,7 +22,7 @@ export function checkOnRead(name: string, onread: OnReadOptions): OnReadOptions 
 }
 
 function checkPlace(name: string, place: unknown): Uint8Array {
-  if (place instanceof Uint8Array && place.length > 0) return place;
+  if (types.isUint8Array(place) && place.length > 0) return place;
   throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a Uint8Array of one octet at least, got ${show(place)}`);
 }
 

@@ -1,6 +1,7 @@
 /**
  * The device: owns protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
+import { isShared } from '../base/copy.ts';
 import { checkInteger, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { checkCrc32cName, createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
@@ -282,7 +283,7 @@ export class Device {
 
   /** @internal Threads can only share memory that was made for it. */
   checkMemory(name: string, bytes: Uint8Array): void {
-    if (this.mirror === null || bytes.length === 0 || bytes.buffer instanceof SharedArrayBuffer) return;
+    if (this.mirror === null || bytes.length === 0 || isShared(bytes)) return;
     throw new IwarpError('ERR_NOT_SHARED', `${name} must be over a SharedArrayBuffer: the device works in other threads`);
   }
 
