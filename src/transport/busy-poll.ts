@@ -14,7 +14,7 @@
  */
 import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
-// Held here: somebody who replaces the global timers for a test must not leave a ring without its reader.
+// Held here: somebody who replaces the global timers for a test must not leave a ring without its reader, or a connection without its next turn.
 import { setImmediate } from 'node:timers';
 import { checkInteger } from '../base/errors.ts';
 

@@ -5,8 +5,8 @@
  */
 
 import { performance } from 'node:perf_hooks';
-// Held here, as in `busy-poll.ts`.
-import { setImmediate } from 'node:timers';
+// Held here, as in `busy-poll.ts`; and where the global ones are a browser's, they make numbers.
+import { clearTimeout, setImmediate, setTimeout } from 'node:timers';
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
 
 /** The longest delay `setTimeout` takes; a longer one is reached in several steps. */

@@ -4,6 +4,8 @@
  * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork; one chunk is one write.
  */
 import type { OnReadOpts, Socket } from 'node:net';
+// Held here, as in `busy-poll.ts`.
+import { setImmediate } from 'node:timers';
 import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';

@@ -10,6 +10,8 @@
 
 import { connect, createServer } from 'node:net';
 import type { ListenOptions, OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
+// Held here, as in `busy-poll.ts`.
+import { setImmediate } from 'node:timers';
 import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
 import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
