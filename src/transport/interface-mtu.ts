@@ -15,8 +15,7 @@ export function interfaceMtu(address: string): number | undefined {
   const now = performance.now();
   const known = kept.get(address);
   if (known !== undefined && known.until > now) return known.mtu;
-  const name = process.platform === 'linux' ? interfaceOf(address) : undefined;
-  const mtu = name === undefined ? undefined : readMtu(name);
+  const mtu = process.platform === 'linux' ? readMtu(address) : undefined;
   if (kept.size >= 64) kept.clear();
   kept.set(address, { mtu, until: now + KEEP_MS });
   return mtu;
@@ -27,11 +26,13 @@ function interfaceOf(address: string): string | undefined {
   return Object.entries(networkInterfaces()).find(([, list]) => list?.some((one) => one.address === plain))?.[0];
 }
 
-function readMtu(name: string): number | undefined {
+function readMtu(address: string): number | undefined {
   try {
+    const name = interfaceOf(address);
+    if (name === undefined) return undefined;
     const mtu = Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'));
     return Number.isInteger(mtu) && mtu > 0 ? mtu : undefined;
   } catch {
-    return undefined; // no sysfs in this container
+    return undefined; // no sysfs in this container, or a sandbox that does not tell the interfaces
   }
 }
