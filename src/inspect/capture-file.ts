@@ -124,14 +124,19 @@ export function readCaptureFile(path: string, sink: CaptureSink, afterPiece?: ()
   }
 }
 
-/** A terminal or a pipe that another process made non-blocking says that there is nothing yet: ask again until there is. */
+/**
+ * A terminal or a pipe that another process made non-blocking says that there is nothing yet: ask again until there is. On Windows the end of a pipe is
+ * an error.
+ */
 function readSome(descriptor: number, piece: Uint8Array): number {
   const pause = new Int32Array(new SharedArrayBuffer(4));
   for (;;) {
     try {
       return readSync(descriptor, piece);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'EOF') return 0;
+      if (code !== 'EAGAIN') throw error;
       Atomics.wait(pause, 0, 0, POLL_MS);
     }
   }
