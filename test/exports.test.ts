@@ -127,3 +127,7 @@ it('exports and imports of every form are seen', () => {
     ...['four', 'Five', 'eight'].map((name) => `a/a.ts: ${name}`), ...['Fifteen', 'sixteen', 'Seventeen'].map((name) => `d.ts: ${name}`), 'e/e.ts: zehn',
   ]);
 });
+
+it('no type needs a newer TypeScript than the README says: typed arrays have no parameter before 5.7', () => {
+  expect(sourceFiles('src').filter((path) => /\b(Uint8|Int32|Float64|BigUint64)Array</.test(textOf(path)))).toEqual([]);
+});

@@ -266,7 +266,7 @@ export class ModuleBuilder {
     this.#exports.push([text(name), 0x00, unsigned(reference.index)]);
   }
 
-  toBytes(): Uint8Array<ArrayBuffer> {
+  toBytes(): Uint8Array {
     const section = (id: number, items: readonly Code[]): Code => {
       const content = flatten(vector(items));
       return [id, unsigned(content.length), content];

@@ -12,8 +12,8 @@ export interface WebAssemblyModule {
 }
 
 interface WebAssemblyInterface {
-  validate(bytes: Uint8Array<ArrayBuffer>): boolean;
-  readonly Module: new (bytes: Uint8Array<ArrayBuffer>) => WebAssemblyModule;
+  validate(bytes: Uint8Array): boolean;
+  readonly Module: new (bytes: Uint8Array) => WebAssemblyModule;
   readonly Memory: new (limits: { initial: number; maximum: number }) => WebAssemblyMemory;
   readonly Instance: new (
     module: WebAssemblyModule,

@@ -86,7 +86,7 @@ const UNROLL = 2;
 const ROUND = 16 * UNROLL;
 
 /** The module with SIMD: one export, crc32c(register, address, octets) -> register. */
-export function emitSimdModule(): Uint8Array<ArrayBuffer> {
+export function emitSimdModule(): Uint8Array {
   const module = new ModuleBuilder('env', 'memory');
   const slicing = defineSlicing(module);
   const swizzle = defineSwizzleFold(module, slicing);

@@ -81,7 +81,7 @@ function lookUp(table: number, place: Code): Code {
 }
 
 /** The module without SIMD: one export, crc32c(register, address, octets) -> register. */
-function emitWasmModule(): Uint8Array<ArrayBuffer> {
+function emitWasmModule(): Uint8Array {
   const module = new ModuleBuilder('env', 'memory');
   module.export('crc32c', defineSlicing(module));
   defineRuns(module, false);

@@ -255,7 +255,7 @@ function withIndex(error: IwarpError, name: string, index: number): IwarpError {
  */
 export class GivenMemory implements ArrayBufferView {
   readonly copied: boolean;
-  readonly #bytes: Uint8Array<ArrayBufferLike>;
+  readonly #bytes: Uint8Array;
   readonly #octets: number;
 
   constructor(bytes: Uint8Array, copied: boolean) {
