@@ -3,9 +3,12 @@ import { main } from '../dist/src/tools/main.js';
 
 // Whoever reads may have seen enough (`iwarp … | head`): there is nobody left to tell, and that is no failure.
 process.stdout.on('error', (error) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit();
+  if (error.code === 'EPIPE') process.exit();
+  process.stderr.write(`iwarp: standard output: ${error.message}\n`);
+  process.exit(1);
 });
+// What went wrong may have nobody who reads it: the status tells it all the same.
+process.stderr.on('error', () => undefined);
 
 process.exitCode = await main(process.argv.slice(2), [
   ['conformance', 'the wire conformance suite, against any peer', async () => (await import('../dist/conformance/cli.js')).run],

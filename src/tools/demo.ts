@@ -20,8 +20,7 @@ import { numberFlag } from './support/policy-flags.ts';
 import { printFpdus } from './support/print-fpdus.ts';
 
 const USAGE = `usage: iwarp demo [--seconds N]
-  --seconds N   how long each throughput run takes (2)
-`;
+  --seconds N   how long each throughput run takes (2)`;
 
 /** Octets of the server's memory: enough for many Writes to be under way, small enough to hash in a blink. */
 const REGION_OCTETS = 16 * 1024 * 1024;
@@ -46,7 +45,7 @@ export async function run(args: string[]): Promise<number> {
     if (values.server === true) return await serve();
     seconds = numberFlag('--seconds', values.seconds ?? '2', 1, 3600);
   } catch (error) {
-    process.stderr.write(`demo: ${(error as Error).message}\n${USAGE}`);
+    process.stderr.write(`demo: ${(error as Error).message}\n${USAGE}\n`);
     return 2;
   }
   const { child, port } = await startServer();
@@ -72,9 +71,14 @@ class Difference extends Error {}
 
 /** The server process: offers one region to each client and answers "hash" with the SHA-256 of what lies in it. */
 async function serve(): Promise<number> {
-  const server = await createServer({}, (connection) => void attend(connection)).listen({ host: '127.0.0.1', port: 0 });
-  process.send?.({ port: server.address.port });
-  await new Promise((resolve) => process.once('disconnect', resolve));
+  const server = await createServer({}, attend).listen({ host: '127.0.0.1', port: 0 });
+  await new Promise<void>((resolve) => {
+    process.once('disconnect', resolve);
+    // The client may be gone already, and then there is nothing more to hear of it.
+    process.send?.({ port: server.address.port }, (error: Error | null) => {
+      if (error !== null) resolve();
+    });
+  });
   await server.close();
   return 0;
 }

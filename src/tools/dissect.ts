@@ -52,12 +52,9 @@ interface Output {
 
 /** Run `iwarp dissect`; the result is the exit status. */
 export async function run(args: string[]): Promise<number> {
-  let gone = false;
   let waiting = '';
-  // A reader such as `head` may leave early: that is no error of ours.
-  process.stdout.on('error', () => (gone = true));
   const flush = (): void => {
-    if (!gone && waiting !== '') process.stdout.write(waiting);
+    if (waiting !== '') process.stdout.write(waiting);
     waiting = '';
   };
   const status = dissect(args, {

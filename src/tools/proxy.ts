@@ -43,18 +43,12 @@ export async function run(args: string[]): Promise<number> {
   }
 }
 
-/** Standard output in few writes. A reader that has gone is no error of ours; one that is too slow loses events, and is told. */
+/** Standard output in few writes. A reader that is too slow loses events, and is told. */
 class GatheredOutput {
   #waiting = '';
-  #gone = false;
   #lost = 0;
 
-  constructor() {
-    process.stdout.on('error', () => (this.#gone = true));
-  }
-
   write(text: string): void {
-    if (this.#gone) return;
     if (process.stdout.writableLength > OUTPUT_LIMIT) {
       this.#lost++;
       return;
@@ -71,7 +65,7 @@ class GatheredOutput {
   }
 
   flush(): void {
-    if (this.#gone || this.#waiting === '') return;
+    if (this.#waiting === '') return;
     process.stdout.write(this.#waiting);
     this.#waiting = '';
     if (this.#lost > 0) process.stderr.write(`iwarp proxy: ${this.#lost} events not shown: the reader is too slow\n`);

@@ -1,9 +1,11 @@
 // The program itself, as npm ci has built it: what it has said is out before it ends, however slowly it is read, and its status is the command's.
-import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { fork, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
+import { connect } from '../../src/index.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -20,6 +22,10 @@ function iwarp(...args: string[]): Promise<Ended> {
   child.stderr.on('data', (text: Buffer) => (err += text.toString()));
   child.stdout.once('readable', () => setImmediate(() => child.stdout.on('data', (text: Buffer) => (out += text.toString()))));
   return new Promise((resolve, reject) => child.on('error', reject).on('close', (status) => resolve({ status, out, err })));
+}
+
+function statusOf(child: ReturnType<typeof spawn>): Promise<number | null> {
+  return new Promise((resolve, reject) => child.on('error', reject).on('close', resolve));
 }
 
 it('a long listing arrives whole', async () => {
@@ -40,4 +46,61 @@ it('the status is that of the command', async () => {
   expect(await iwarp('rping')).toMatchObject({ status: 22, err: expect.stringContaining('exactly one of -s and -c') as string });
   expect(await iwarp('no-such-command')).toMatchObject({ status: 2 });
   expect(await iwarp('dissect', join(ROOT, 'README.md'))).toMatchObject({ status: 1, out: '' });
+});
+
+/** Run `iwarp args` with these for its standard output and its standard error. */
+function spawned(args: readonly string[], out: 'pipe' | number, err: 'pipe' | number): ReturnType<typeof spawn> {
+  return spawn(process.execPath, [join(ROOT, 'bin/iwarp.js'), ...args], { stdio: ['ignore', out, err] });
+}
+
+it('who has seen enough ends it without a word', async () => {
+  const child = spawned(['conformance', 'list'], 'pipe', 'pipe');
+  let err = '';
+  child.stderr!.on('data', (text: Buffer) => (err += text.toString()));
+  child.stdout!.once('data', () => child.stdout!.destroy());
+  expect([await statusOf(child), err]).toEqual([0, '']);
+});
+
+it('the status is that of the command although nobody reads what it says', async () => {
+  const child = spawned(['rping'], 'pipe', 'pipe');
+  child.stdout!.destroy();
+  child.stderr!.destroy();
+  expect(await statusOf(child)).toBe(22);
+});
+
+it('output that cannot be written is told in one line', async () => {
+  const readOnly = openSync(join(ROOT, 'package.json'), 'r');
+  const child = spawned(['conformance', 'list'], readOnly, 'pipe');
+  let err = '';
+  child.stderr!.on('data', (text: Buffer) => (err += text.toString()));
+  expect(await statusOf(child)).toBe(1);
+  expect(err).toBe('iwarp: standard output: EBADF: bad file descriptor, write\n');
+  closeSync(readOnly);
+});
+
+/** The server process of a demo, without its client; and how it ended, with what it said. */
+function demoServer(): { readonly child: ReturnType<typeof fork>; readonly ended: Promise<readonly [number | null, string]> } {
+  const child = fork(join(ROOT, 'bin/iwarp.js'), ['demo', '--server'], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+  let err = '';
+  child.stderr!.on('data', (text: Buffer) => (err += text.toString()));
+  const ended = Promise.all([once(child, 'exit'), once(child.stderr!, 'close')]);
+  return { child, ended: ended.then(() => [child.exitCode, err] as const) };
+}
+
+it('the server of a demo outlives a client that breaks off, and ends without a word when the demo is gone', async () => {
+  const { child, ended } = demoServer();
+  const [{ port }] = (await once(child, 'message')) as [{ port: number }];
+  for (let round = 0; round < 2; round++) {
+    const connection = await connect({ host: '127.0.0.1', port });
+    (await connection.receive())!.release();
+    connection.destroy();
+  }
+  child.disconnect();
+  expect(await ended).toEqual([0, '']);
+});
+
+it('the server of a demo that is gone before there is a port ends without a word', async () => {
+  const { child, ended } = demoServer();
+  child.disconnect();
+  expect(await ended).toEqual([0, '']);
 });
