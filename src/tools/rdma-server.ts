@@ -1,6 +1,6 @@
 /** `iwarp rdma_server`: librdmacm's smallest server. Takes one connection, receives 16 octets, sends 16, says how it ended. */
 import { IwarpError } from '../base/errors.ts';
-import { COMMON_USAGE, parseOptions, portOption, textOption, UsageError } from './support/options.ts';
+import { COMMON_USAGE, hostOption, parseOptions, portOption, UsageError } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
 
@@ -39,7 +39,7 @@ export async function runSmallTool(
       io.out(`${usage}${COMMON_USAGE}${POLICY_USAGE}`);
       return 0;
     }
-    host = textOption(options, 's') ?? defaultHost;
+    host = hostOption(options, 's') ?? defaultHost;
     port = portOption(options, 7471, role);
     tool = new Tool(io, options);
   } catch (error) {

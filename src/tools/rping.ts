@@ -7,7 +7,7 @@ import { RemoteBuffer } from '../api/remote-buffer.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { PassiveConnection } from '../cm/manager.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
-import { addressOption, atoi, COMMON_USAGE, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { addressOption, atoi, COMMON_USAGE, hostOption, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import type { Session } from './support/session.ts';
 import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
@@ -98,7 +98,7 @@ function readSettings(options: ParsedOptions): Settings {
   const size = number('S', DEFAULT_SIZE, MIN_SIZE, MAX_SIZE, (value) => `Invalid size ${value} (valid range is ${MIN_SIZE} to ${MAX_SIZE})`);
   return {
     server: flags.has('s'),
-    address: textOption(options, 'a'),
+    address: hostOption(options, 'a'),
     source: flags.has('c') ? addressOption(options, 'I') : undefined,
     port: portOption(options, DEFAULT_PORT, flags.has('c') ? 'connect' : 'listen'),
     size,

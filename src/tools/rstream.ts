@@ -5,7 +5,7 @@
  */
 import { IwarpError } from '../base/errors.ts';
 import { SOCKET_RANGES } from '../sockets/options.ts';
-import { addressOption, atoi, COMMON_USAGE, parseOptions, patience, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { addressOption, atoi, COMMON_USAGE, hostOption, parseOptions, patience, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { checkAddressFormat } from './support/address-format.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { bandwidthTest, latencyTest, Pattern, sayColumns, sayFigures, testSizes, type StreamTest } from './support/stream-test.ts';
@@ -77,8 +77,8 @@ function readStreamSettings(options: ParsedOptions, testOptions: string): Stream
   const buffer = bufferSize(options);
   const keepAlive = number(options, 'k', 0, 1_000_000);
   return {
-    server: textOption(options, 's'),
-    bind: flags.has('s') ? addressOption(options, 'b') : textOption(options, 'b'),
+    server: hostOption(options, 's'),
+    bind: flags.has('s') ? addressOption(options, 'b') : hostOption(options, 'b'),
     port: portOption(options, 7471, flags.has('s') ? 'connect' : 'listen'),
     custom: custom
       ? { name: 'custom', size: all ? 1000 : number(options, 'S', 1000, MAX_SIZE), count: number(options, 'C', 1000, MAX_COUNT, 1), iterations: number(options, 'I', 1, MAX_COUNT, 1) }

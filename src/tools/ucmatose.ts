@@ -6,7 +6,7 @@
  */
 import { IwarpError } from '../base/errors.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
-import { addressOption, atoi, COMMON_USAGE, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
+import { addressOption, atoi, COMMON_USAGE, hostOption, parseOptions, portOption, textOption, UsageError, type ParsedOptions } from './support/options.ts';
 import { checkAddressFormat } from './support/address-format.ts';
 import { POLICY_USAGE } from './support/policy-flags.ts';
 import { OWN_WORK, type Session } from './support/session.ts';
@@ -57,8 +57,8 @@ function readSettings(options: ParsedOptions): Settings {
   const size = number('S', 100, MAX_SIZE);
   const messages = size === 0 ? 0 : number('C', 10, MAX_MESSAGES);
   return {
-    server: textOption(options, 's'),
-    bind: options.flags.has('s') ? addressOption(options, 'b') : textOption(options, 'b'),
+    server: hostOption(options, 's'),
+    bind: options.flags.has('s') ? addressOption(options, 'b') : hostOption(options, 'b'),
     port: portOption(options, 7471, options.flags.has('s') ? 'connect' : 'listen'),
     connections: number('c', 1, MAX_CONNECTIONS),
     messages,

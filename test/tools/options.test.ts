@@ -1,6 +1,13 @@
 /** Command lines are read as getopt_long reads them. */
 import { describe, expect, it } from 'vitest';
+import { run as rdmaClient } from '../../src/tools/rdma-client.ts';
+import { run as rdmaServer } from '../../src/tools/rdma-server.ts';
+import { run as riostream } from '../../src/tools/riostream.ts';
+import { run as rping } from '../../src/tools/rping.ts';
+import { run as rstream } from '../../src/tools/rstream.ts';
 import { atoi, parseOptions, UsageError } from '../../src/tools/support/options.ts';
+import { run as ucmatose } from '../../src/tools/ucmatose.ts';
+import { runAlone } from './pair.ts';
 
 const longs = { size: { short: 's', value: true }, all: { short: 'a' }, report_gbits: {}, 'report-both': {} } as const;
 const parse = (...args: string[]): ReturnType<typeof parseOptions> => parseOptions(args, 's:ab', longs);
@@ -43,5 +50,23 @@ describe('parseOptions', () => {
 
   it('atoi reads leading digits', () => {
     expect([atoi('12'), atoi(' -3x'), atoi('x'), atoi('')]).toEqual([12, -3, 0, 0]);
+  });
+});
+
+describe('an address that is empty, as that of a shell variable that is not set', () => {
+  it.each([
+    ['rping', ['-c', '-a', ''], rping, '-a', 22],
+    ['rping', ['-s', '-a', ''], rping, '-a', 22],
+    ['ucmatose', ['-s', ''], ucmatose, '-s', 1],
+    ['ucmatose', ['-b', ''], ucmatose, '-b', 1],
+    ['rdma_client', ['-s', ''], rdmaClient, '-s', 1],
+    ['rdma_server', ['-s', ''], rdmaServer, '-s', 1],
+    ['rstream', ['-s', ''], rstream, '-s', 1],
+    ['riostream', ['-b', ''], riostream, '-b', 1],
+  ] as const)('%s %j', async (name, args, run, flag, status) => {
+    const side = await runAlone(run, [...args]);
+    expect(side.code).toBe(status);
+    expect(side.err).toBe(`${name}: ${flag} must be a host name or address, got ''\n`);
+    expect(side.out).toContain(name);
   });
 });

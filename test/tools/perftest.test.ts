@@ -142,6 +142,9 @@ describe('perftest flags', () => {
     ['send_bw', ['-c', 'UD'], 'Invalid Connection type'],
     ['send_lat', ['--output=bandwidth'], 'Output verbosity level for LAT can be: latency'],
     ['write_bw', ['a', 'b'], 'Invalid Command line'],
+    ['write_bw', [''], 'The host must not be empty'],
+    ['read_lat', ['-p', '0', '127.0.0.1'], 'Port should be between 1 and 65535'],
+    ['read_lat', ['-p', '65536'], 'Port should be between 0 and 65535'],
     ['write_bw', ['-w', 'abc'], 'Invalid Minimum BW Limit'],
     ['write_bw', ['-y', '-1'], 'Invalid Minimum msgRate Limit'],
     ['write_bw', ['-s', '10foo'], 'Invalid Message Size value'],
@@ -164,7 +167,10 @@ describe('perftest flags', () => {
 
   it('-V and -h answer as the stock programs do', async () => {
     expect(await runAlone(PROGRAMS.send_lat, ['-V'])).toMatchObject({ out: 'Version: 6.06\n', code: 1 });
-    expect((await runAlone(PROGRAMS.send_lat, ['-h'])).out).toContain('--rx-depth');
+    const help = (await runAlone(PROGRAMS.send_lat, ['-h'])).out;
+    expect(help).toContain('--rx-depth');
+    expect(help).toContain('Print one figure: latency\n');
+    expect((await runAlone(PROGRAMS.send_bw, ['-h'])).out).toContain('Print one figure: bandwidth, message_rate\n');
   });
 });
 

@@ -163,6 +163,8 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
   const { flags } = options;
   checkFit(options, program);
   if (options.rest.length > 1) throw new UsageError('Invalid Command line. Please check command rerun');
+  const [host] = options.rest;
+  if (host === '') throw new UsageError('The host must not be empty');
   const bandwidth = kind === 'bw';
   const notes: string[] = [];
   const all = flags.has('a');
@@ -191,10 +193,11 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
   checkOutput(output, kind);
   return {
     program,
-    host: options.rest[0],
-    port: ranged(options, 'p', 'Port', 18_515, 0, 65_535),
+    host,
+    // A server may have the system pick one.
+    port: ranged(options, 'p', 'Port', 18_515, host === undefined ? 0 : 1, 65_535),
     device: textOption(options, 'd') ?? 'iwarp0',
-    sourceAddress: options.rest[0] === undefined ? textOption(options, 'source_ip') : addressOption(options, 'source_ip'),
+    sourceAddress: host === undefined ? textOption(options, 'source_ip') : addressOption(options, 'source_ip'),
     size,
     all,
     iterations,
@@ -224,12 +227,12 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
   };
 }
 
+/** What `--output` can print alone. */
+const OUTPUTS: Readonly<Record<Kind, readonly string[]>> = { bw: ['bandwidth', 'message_rate'], lat: ['latency'] };
+
 function checkOutput(output: string, kind: Kind): void {
-  const allowed = kind === 'bw' ? ['full', 'bandwidth', 'message_rate'] : ['full', 'latency'];
-  if (allowed.includes(output)) return;
-  throw new UsageError(
-    kind === 'bw' ? 'Output verbosity level for BW can be: bandwidth, message_rate' : 'Output verbosity level for LAT can be: latency',
-  );
+  if (output === 'full' || OUTPUTS[kind].includes(output)) return;
+  throw new UsageError(`Output verbosity level for ${kind.toUpperCase()} can be: ${OUTPUTS[kind].join(', ')}`);
 }
 
 interface CompletionFacts {
@@ -299,7 +302,7 @@ export function usage({ name, verb, kind }: Program, more: string): string {
     [true, '      --out_json  Save the report in a json file'],
     [true, '      --out_json_file=<file>  Name of the report json file (default perftest_out.json)'],
     [true, '      --dont_xchg_versions  Do not exchange versions and MTU with other side'],
-    [true, '      --output=<units>  Print one figure: bandwidth, message_rate, latency'],
+    [true, `      --output=<units>  Print one figure: ${OUTPUTS[kind].join(', ')}`],
     [kind === 'bw', '      --report-both  Report RX & TX results separately on Bidirectional BW tests'],
     [kind === 'bw', '      --report_gbits  Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)'],
     [true, '      --run_infinitely  Run test forever, print results every <duration> seconds'],

@@ -142,6 +142,13 @@ export function portOption(options: ParsedOptions, fallback: number, role: 'conn
   return numberOption(options, 'p', fallback, role === 'connect' ? 1 : 0, 65_535);
 }
 
+/** The value of an option as a host name or address. @throws UsageError */
+export function hostOption(options: ParsedOptions, flag: string): string | undefined {
+  const host = textOption(options, flag);
+  if (host !== '') return host;
+  throw new UsageError(`${dashed(flag)} must be a host name or address, got ''`);
+}
+
 /** The value of an option as an IP address. @throws UsageError */
 export function addressOption(options: ParsedOptions, flag: string): string | undefined {
   const address = textOption(options, flag);
