@@ -186,7 +186,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
 
   /** Where the server listens; null while it does not. */
   address(): PortAddress | null {
-    return this.#listener?.address ?? null;
+    return this.#state === 'listening' ? this.#listener!.address : null;
   }
 
   /** Connections that are open now. */

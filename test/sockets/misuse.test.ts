@@ -129,6 +129,18 @@ describe('forms of the calls, as in node:net', () => {
     await own[Symbol.asyncDispose]();
   });
 
+  it('the address of a server is there while it listens', async () => {
+    const own = createServer();
+    expect(own.address()).toBeNull();
+    own.listen(0, '127.0.0.1');
+    await once(own, 'listening');
+    expect(own.address()).toMatchObject({ address: '127.0.0.1', family: 'IPv4' });
+    own.close();
+    expect(own.address()).toBeNull();
+    await once(own, 'close');
+    expect(own.address()).toBeNull();
+  });
+
   it('a server whose address is taken says so and may listen elsewhere; one that is closed meanwhile closes', async () => {
     const { port } = server.address()!;
     const second = createServer().listen(port, '127.0.0.1');
