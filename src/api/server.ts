@@ -166,9 +166,13 @@ export class Server {
     await this.close();
   }
 
-  /** Wait for the next connection, in a server without a function. Resolves with null when the server is closed. Rejects with ERR_ENGINE_FAILED if none can come any more. */
+  /**
+   * Wait for the next connection, in a server without a function. Resolves with null when the server is closed. Rejects with ERR_INVALID_STATE if the
+   * server has a function, which gets them all, with ERR_ENGINE_FAILED if none can come any more, and with ERR_ABORTED.
+   */
   async accept(options: OperationOptions = {}): Promise<Connection | null> {
     const signal = signalOf(options);
+    if (this.#onConnection !== null) throw new IwarpError('ERR_INVALID_STATE', 'the server gives its connections to the function that createServer was given');
     if (signal?.aborted === true) throw abortError(signal);
     const next = this.#accepted.shift();
     if (next !== undefined) return next;

@@ -142,6 +142,14 @@ describe('waiting for connections', () => {
     expect(await server.accept()).toBeNull();
   });
 
+  it('a server with a function gives its connections to it alone: who asks for one is told, and does not wait for ever', async () => {
+    const server = await createServer({ rnic: memory() }, () => undefined).listen({ port: 4711 });
+    closing.push(server);
+    const told = { code: 'ERR_INVALID_STATE', message: expect.stringContaining('function') as string };
+    await expect(server.accept()).rejects.toMatchObject(told);
+    await expect(server[Symbol.asyncIterator]().next()).rejects.toMatchObject(told);
+  });
+
   it('connections that nobody has taken are closed with the server, and accept gives none of them', async () => {
     const rnic = memory();
     const { server } = await serve(rnic);
