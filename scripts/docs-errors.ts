@@ -26,6 +26,9 @@ Misuse fails in the call itself, before anything is sent: a function throws, an 
 a rejected promise. Two errors carry what the peer said: \`TerminateError\` (\`ERR_TERMINATED\`) in \`terminate\`, \`RejectedError\` (\`ERR_REJECTED\`) in
 \`privateData\`. If another error caused it, \`cause\` has that one.
 
+Byte streams (\`iwarp/sockets\`) are streams of Node, and have its errors too: \`ERR_STREAM_WRITE_AFTER_END\` for a write after \`end()\`, \`ABORT_ERR\` when their
+\`signal\` is aborted.
+
 | Code | Meaning |
 |---|---|
 `;

@@ -4,7 +4,7 @@
  * A call that returns a promise rejects if its arguments are wrong. Other calls throw.
  */
 import { abortError, signalOf } from '../base/abort.ts';
-import { checkBoolean, checkInteger, IwarpError, type Names } from '../base/errors.ts';
+import { checkBoolean, checkInteger, IwarpError, orNoMemory, type Names } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -223,6 +223,8 @@ export class Connection {
   /**
    * Allocate zeroed memory and register it. `region.bytes` is the memory.
    *
+   * @throws as {@link Connection.register}
+   *
    * @example
    * const region = connection.allocate(1 << 20, 'read-write');
    */
@@ -285,11 +287,11 @@ export class Connection {
   }
 
   /**
-   * RDMA Write: copy local octets into the peer's memory. Resolves when the octets have been handed to TCP. They may not be in place yet:
-   * to be sure, send a message after them, or read.
+   * RDMA Write: copy all octets of `local` into the peer's memory, from the first of `remote` on; `remote` may have more. Resolves when the octets have
+   * been handed to TCP. They may not be in place yet: to be sure, send a message after them, or read.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
-   * connection's error if the connection ends first
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE if `local` has more octets than `remote`, ERR_WRONG_PD, ERR_INVALID_REGION for wrong arguments,
+   * ERR_ABORTED, and the connection's error if the connection ends first
    *
    * @example
    * await connection.write(new Uint8Array(64).fill(1), remote.slice(128, 64));
@@ -302,8 +304,7 @@ export class Connection {
   /**
    * RDMA Write followed by Immediate Data: the peer gets a message when the octets are in place.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong arguments, ERR_ABORTED, and the
-   * connection's error if the connection ends first
+   * @throws as {@link Connection.write} and {@link Connection.sendImmediate}
    *
    * @example
    * await connection.writeImmediate(block, remote, 7n); // the peer receives a message whose immediate is 7n
@@ -315,8 +316,13 @@ export class Connection {
   }
 
   /**
-   * RDMA Read: copy the peer's memory into local memory, and resolve with it when the octets have arrived. Without `local`, `remote.length` octets
-   * are allocated: check the length of a ticket that an untrusted peer has sent. If the peer refuses the Read, it rejects with an {@link OperationError}.
+   * RDMA Read: copy the peer's memory into local memory, and resolve with it when the octets have arrived. As many octets are read as `local` has,
+   * from the first of `remote` on; `remote` may have more. Without `local`, `remote.length` octets are allocated: check the length of a ticket that an
+   * untrusted peer has sent.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE if `local` has more octets than `remote`, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_ACCESS for wrong
+   * arguments, ERR_LIMIT if the process has no memory for it, ERR_ABORTED, {@link OperationError} if the peer refuses, and the connection's error if the
+   * connection ends first
    *
    * @example
    * const bytes = await connection.read(remote.slice(0, 64));
@@ -324,7 +330,8 @@ export class Connection {
   async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
-    const { sge, bytes, cleanup } = sinkFor(this.#r, local === undefined ? new Uint8Array(remote.length) : local, remote);
+    const sink = local === undefined ? orNoMemory(remote.length, () => new Uint8Array(remote.length)) : local;
+    const { sge, bytes, cleanup } = sinkFor(this.#r, sink, remote);
     const { rkey, at } = remote;
     await this.#operations.submit({ opcode: 'rdma-read', wrId: IN_LINE, sges: [sge], rkey, remoteAddr: at }, false, cleanup, signal);
     return bytes;
@@ -519,7 +526,7 @@ export class Connection {
 
   async #atomic(remote: RemoteBuffer, make: (sges: readonly Sge[]) => OperationRequest, signal: AbortSignal | undefined): Promise<bigint> {
     checkRemote('remote', remote);
-    if (remote.length < ATOMIC_OCTETS) throw new IwarpError('ERR_OUT_OF_RANGE', `an atomic needs 8 octets, the remote buffer has ${remote.length}`);
+    if (remote.length < ATOMIC_OCTETS) throw new IwarpError('ERR_OUT_OF_RANGE', `remote: an atomic needs 8 octets, the buffer has ${remote.length}`);
     if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
     const result = new BigUint64Array(1);
     const { sge, cleanup } = localMemory(this.#r, 'result', result, ACCESS.LOCAL_WRITE);

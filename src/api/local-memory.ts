@@ -1,6 +1,6 @@
 /** Local memory as the promise layer takes it (regions, parts of them, or any view), and what the peer may do with it. */
 import { isShared } from '../base/copy.ts';
-import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, show } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkInteger, checkObject, checkOneOf, IwarpError, orNoMemory, show } from '../base/errors.ts';
 import { SgeList } from '../rdmap/work.ts';
 import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../verbs/index.ts';
 import { addSge, ELEMENT, MemoryRegion, WHOLE_REGION, type RegisterOptions, type Sge } from '../verbs/memory.ts';
@@ -40,7 +40,7 @@ export function allocateBytes(device: Device, octets: number, options: AllocateO
   checkObject('options', options);
   const { sharedMemory = false, ...rest } = options;
   checkBoolean('options.sharedMemory', sharedMemory);
-  return { bytes: sharedMemory ? new Uint8Array(new SharedArrayBuffer(octets)) : device.newMemory(octets), options: rest };
+  return { bytes: sharedMemory ? new Uint8Array(orNoMemory(octets, () => new SharedArrayBuffer(octets))) : device.newMemory(octets), options: rest };
 }
 
 /** @internal The ticket to a region or window of this domain, or to part of it. */

@@ -58,6 +58,16 @@ export class IwarpError extends Error {
   }
 }
 
+/** @internal Memory that the host refuses is a limit of the process: ERR_LIMIT, with the host's RangeError as the cause. */
+export function orNoMemory<T>(octets: number, allocate: () => T): T {
+  try {
+    return allocate();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new IwarpError('ERR_LIMIT', `no memory for ${octets} octets`, { cause: error });
+  }
+}
+
 /** An error of ours as it is; anything else as the cause of one. */
 export function ownError(error: unknown, code: IwarpErrorCode, message: string): IwarpError {
   return error instanceof IwarpError ? error : new IwarpError(code, message, { cause: error });

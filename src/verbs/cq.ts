@@ -117,7 +117,8 @@ export class CompletionQueue {
   }
 
   /**
-   * Take up to `max` completions into `out`, oldest first, and return how many. Missing elements of `out` are created.
+   * Take up to `max` completions into `out`, oldest first, and return how many. Without `max`, as many as `out` has elements: none into an empty array.
+   * With it, missing elements of `out` are created.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_DESTROYED
    */

@@ -2,7 +2,7 @@
  * The device: owns protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
 import { isShared } from '../base/copy.ts';
-import { checkInteger, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
+import { checkInteger, checkOptions, IwarpError, orNoMemory, show, type Names } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { checkCrc32cName, createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
 import { TERM } from '../base/terminate-codes.ts';
@@ -271,14 +271,14 @@ export class Device {
    * Allocate zeroed memory that can be registered on this device: over a SharedArrayBuffer if its streams run in other threads, else over an
    * ArrayBuffer.
    *
-   * @throws ERR_INVALID_ARGUMENT
+   * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT if the process has no memory for it
    *
    * @example
    * const mr = pd.registerMemory(device.newMemory(4096), ACCESS.LOCAL_WRITE);
    */
   newMemory(octets: number): Uint8Array {
     checkInteger('octets', octets, 0, MAX_MEMORY); // not what a message has at most: a region holds many
-    return new Uint8Array(this.mirror === null ? new ArrayBuffer(octets) : new SharedArrayBuffer(octets));
+    return new Uint8Array(orNoMemory(octets, () => (this.mirror === null ? new ArrayBuffer(octets) : new SharedArrayBuffer(octets))));
   }
 
   /** @internal Threads can only share memory that was made for it. */
