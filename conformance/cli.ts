@@ -56,7 +56,7 @@ export async function run(args: readonly string[]): Promise<number> {
       case 'vectors': return vectors(rest);
       case undefined: case 'help': case '--help': case '-h':
         process.stdout.write(USAGE);
-        return 0;
+        return command === undefined ? 2 : 0;
       default: throw new UsageError(`no command ${JSON.stringify(command)}`);
     }
   } catch (error) {

@@ -148,6 +148,10 @@ describe('the command line', () => {
     close();
   });
 
+  it('without a command it prints the usage, and has done nothing', async () => {
+    expect(await command()).toMatchObject({ status: 2, out: expect.stringContaining('Usage: iwarp conformance <command>') as string, err: '' });
+  });
+
   it.each([[], ['run'], ['list'], ['coverage'], ['vectors']])('%s --help is the usage', async (...args) => {
     for (const help of ['--help', '-h']) {
       const { status, out, err } = await command(...args, help);
