@@ -156,10 +156,11 @@ function othersText(others: readonly CapturedConnection[]): string {
   return `No iWARP seen in connection${others.length === 1 ? '' : 's'} ${named}${more}`;
 }
 
-function countsText({ counts, began }: CaptureDissector): string {
+function countsText({ counts, began, connections }: CaptureDissector): string {
   const parts = [`${counts.packets} packets`, `${counts.tcp} of TCP`, `${counts.connections} connections`];
+  const forgotten = counts.connections - connections.length;
   const more: [number, string][] = [
-    [counts.fragments, 'fragments'], [counts.malformed, 'malformed'], [counts.undecodedLinkType, 'of a link type not decoded'],
+    [forgotten, 'of them not kept'], [counts.fragments, 'fragments'], [counts.malformed, 'malformed'], [counts.undecodedLinkType, 'of a link type not decoded'],
     [counts.truncated, 'cut short by the capture'],
   ];
   for (const [count, what] of more) if (count > 0) parts.push(`${count} ${what}`);

@@ -4,9 +4,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MAX_SUMMARIES } from '../../src/inspect/limits.ts';
+import { LINK_TYPE } from '../../src/inspect/pcap.ts';
 import { dissect } from '../../src/tools/dissect.ts';
 import { encodeFpdus, untaggedUlpdu } from '../support/naive/encoder.ts';
-import { Wire, bytesOf, conversation, pcapOf, wireOf } from './support.ts';
+import { Wire, bytesOf, conversation, ipv4, pcapOf, tcp, wireOf } from './support.ts';
 
 let folder = '';
 let file = '';
@@ -98,6 +100,18 @@ describe('iwarp dissect', () => {
   );
 
   it('prints usage when asked', () => expect(call('--help')).toMatchObject({ status: 0, err: '' }));
+
+  it('counts the connections that it has no room to keep', () => {
+    const many = join(folder, 'many.pcap');
+    const greeting = (who: number): Uint8Array => {
+      const octets = ipv4(0, tcp({ from: 0, seq: 1, payload: Uint8Array.of(1, 2, 3, 4) }));
+      octets.set([11, who >>> 16, who >>> 8, who], 12);
+      return octets;
+    };
+    writeFileSync(many, pcapOf(Array.from({ length: MAX_SUMMARIES + 7 }, (_, who) => greeting(who)), LINK_TYPE.RAW));
+    expect(call(many).out).toContain(`${MAX_SUMMARIES + 7} connections, 7 of them not kept;`);
+    expect(call(file).out).not.toContain('not kept');
+  });
 
   it('says what it cannot read', () => {
     expect(call(notCapture)).toMatchObject({ status: 1, out: '', err: expect.stringContaining('not a capture file') });
