@@ -48,8 +48,11 @@ export async function run(args: string[]): Promise<number> {
     process.stderr.write(`demo: ${(error as Error).message}\n${USAGE}\n`);
     return 2;
   }
-  const { child, port } = await startServer();
+  let child: ChildProcess | undefined;
   try {
+    const server = await startServer();
+    const { port } = server;
+    child = server.child;
     say(`Server: process ${child.pid}, listening on 127.0.0.1 port ${port}. Client: process ${process.pid}.`);
     await firstExchange(port);
     await throughput(port, seconds);
@@ -60,7 +63,7 @@ export async function run(args: string[]): Promise<number> {
     process.stderr.write(`demo: ${error.message}\n`);
     return 1;
   } finally {
-    child.kill();
+    child?.kill();
   }
 }
 

@@ -99,6 +99,15 @@ it('the server of a demo outlives a client that breaks off, and ends without a w
   expect(await ended).toEqual([0, '']);
 });
 
+it('a demo whose server cannot start says why', async () => {
+  const child = spawn(process.execPath, [join(ROOT, 'bin/iwarp.js'), 'demo'], { env: { ...process.env, IWARP_ENGINE: 'none' }, stdio: ['ignore', 'ignore', 'pipe'] });
+  let err = '';
+  child.stderr.on('data', (text: Buffer) => (err += text.toString()));
+  expect(await statusOf(child)).toBe(1);
+  expect(err).toContain('IWARP_ENGINE must be one of thread, worker, got "none"\n');
+  expect(err).toMatch(/demo: the server process ended with status 2\n$/);
+});
+
 it('the server of a demo that is gone before there is a port ends without a word', async () => {
   const { child, ended } = demoServer();
   child.disconnect();
