@@ -3,6 +3,7 @@
  */
 import { NO_BYTES } from '../base/copy.ts';
 import { checkBytes, checkFunction, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
+import { TERM } from '../base/terminate-codes.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import { DEPTH_NOT_NEGOTIATED, type StartupFrame } from '../mpa/wire.ts';
 import type { ConnectionPolicy, Negotiated } from '../mpa/policy.ts';
@@ -42,6 +43,11 @@ export function checkPrivateData(name: string, data: ArrayBufferView | undefined
 /** @internal */
 export function checkDepth(name: string, depth: number | undefined, limit: number): number | undefined {
   return depth === undefined ? undefined : checkInteger(name, depth, 0, Math.min(limit, DEPTH_NOT_NEGOTIATED - 1));
+}
+
+/** @internal Layer, type and code of a Terminate fill sixteen bits; the one name of TERM that has more stands for 0. */
+export function checkTerminateCode(code: number): void {
+  if (code !== TERM.LOCAL_CATASTROPHIC) checkInteger('code', code, 0, 0xffff);
 }
 
 function known(depth: number | undefined): number | undefined {
@@ -170,8 +176,11 @@ export abstract class CmConnection {
   /**
    * End the stream with a Terminate of this code, packed as `layer << 12 | type << 8 | code` (`TERM` of `iwarp/wire`). Does nothing
    * without a connection.
+   *
+   * @throws ERR_INVALID_ARGUMENT
    */
   terminate(code: number): void {
+    checkTerminateCode(code);
     const { link } = this;
     if (link?.opened !== true) return;
     link.terminate(code);

@@ -12,7 +12,7 @@ import type { StartupFrame } from '../mpa/wire.ts';
 import type { ConnectTarget, PortAddress, PortListener, Transport } from '../transport/port.ts';
 import type { Device } from '../verbs/device.ts';
 import type { QueuePair } from '../verbs/qp.ts';
-import { checkDepth, checkPrivateData, checkQp, CmConnection, PARAM_NAMES, type ConnectionContext, type ConnParam } from './connection.ts';
+import { checkDepth, checkPrivateData, checkQp, checkTerminateCode, CmConnection, PARAM_NAMES, type ConnectionContext, type ConnParam } from './connection.ts';
 import { Census, type DeviceCounters } from './census.ts';
 import type { CmEvent } from './events.ts';
 import { ThreadProgress, type LinkHandler, type Progress, type StreamLink } from './link.ts';
@@ -198,8 +198,13 @@ export class ActiveConnection extends CmConnection {
     this.link.confirm();
   }
 
-  /** Between `connect-response` and `establish()` the Terminate is sent as the first FPDU (ENH-046). */
+  /**
+   * Between `connect-response` and `establish()` the Terminate is sent as the first FPDU (ENH-046).
+   *
+   * @throws ERR_INVALID_ARGUMENT
+   */
   override terminate(code: number): void {
+    checkTerminateCode(code);
     if (this.link?.deciding === true) this.link.confirm(code);
     else super.terminate(code);
   }
@@ -441,6 +446,7 @@ export class CmListener {
 
   /** Stop listening and drop the requests that have not been answered. Established connections go on. */
   close(done?: () => void): void {
+    if (done !== undefined) checkFunction('done', done);
     if (this.#closed) {
       done?.();
       return;

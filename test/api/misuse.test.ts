@@ -64,6 +64,19 @@ const add = (call: string, wrong: string, code: string, values: readonly unknown
   cases.push({ call, wrong, code, values, make });
 };
 
+// What closes connections and listeners of the connection manager.
+add('CmConnection.terminate', 'code', INVALID, [undefined, ...NOT_INTEGER, 0x1_0001], (v) => {
+  for (const connection of ends.rnic.cm.connections) connection.terminate(v);
+});
+add('CmListener.close', 'done', INVALID, NOT_FUNCTION, async (v) => {
+  const listener = await defaultRnic().cm.listen({ host: '127.0.0.1' }, () => undefined);
+  try {
+    listener.close(v);
+  } finally {
+    listener.close();
+  }
+});
+
 // What every call that waits has in common.
 const waits: Readonly<Record<string, (options: never) => unknown>> = {
   send: (o) => c.send('x', o), sendImmediate: (o) => c.sendImmediate(1n, o), write: (o) => c.write(region, remote, o),
