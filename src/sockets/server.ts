@@ -196,6 +196,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
 
   /** Get the number of open connections, as with `net.Server`. */
   getConnections(callback: (error: Error | null, count: number) => void): this {
+    checkFunction('callback', callback);
     process.nextTick(callback, null, this.#sockets.size);
     return this;
   }

@@ -5,7 +5,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
-import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
+import { IwarpError, checkInteger, checkObject, checkOneOf, checkOptions, show, type Names } from '../base/errors.ts';
 import { seededRandom } from '../base/random.ts';
 import { HoldingPort } from './middleware.ts';
 import type { PortMiddleware } from './middleware.ts';
@@ -50,45 +50,65 @@ export interface FaultRange {
   readonly milliseconds?: number | undefined;
 }
 
+const RANGE: Names<FaultRange> = { octets: true, count: true, kinds: true, directions: true, milliseconds: true };
+
 /**
  * Faults drawn from `seed`; the same seed gives the same faults.
+ *
+ * @throws ERR_INVALID_ARGUMENT
  *
  * @example
  * const faults = randomFaults(7, { octets: 10_000, count: 3, kinds: ['flip', 'delay'] });
  */
 export function randomFaults(seed: number, range: FaultRange): Fault[] {
+  checkInteger('seed', seed, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+  checkOptions('range', range, RANGE);
+  const { count = 1, kinds = KINDS, directions = DIRECTIONS, milliseconds = 1000 } = range;
+  const octets = checkInteger('range.octets', range.octets, 1, 0xffff_ffff);
+  checkInteger('range.count', count, 0, 0xffff_ffff);
+  checkInteger('range.milliseconds', milliseconds, 0, 0x7fff_fffe);
+  checkChoice('range.kinds', kinds, KINDS);
+  checkChoice('range.directions', directions, DIRECTIONS);
   const random = seededRandom(seed);
-  const pick = <T>(from: readonly T[], otherwise: T): T => from[random() % from.length] ?? otherwise;
-  const octets = checkInteger('octets', range.octets, 1, 0xffff_ffff);
+  const pick = <T>(from: readonly T[]): T => from[random() % from.length]!;
   const faults: Fault[] = [];
-  for (let i = range.count ?? 1; i > 0; i--) {
-    const kind = pick(range.kinds ?? KINDS, 'flip');
-    const direction = pick(range.directions ?? DIRECTIONS, 'in');
+  for (let i = count; i > 0; i--) {
+    const kind = pick(kinds);
+    const direction = pick(directions);
     const at = random() % octets;
     if (kind === 'flip') faults.push({ kind, direction, at, bit: random() % 8 });
-    else if (kind === 'delay') faults.push({ kind, direction, at, milliseconds: random() % (1 + (range.milliseconds ?? 1000)) });
+    else if (kind === 'delay') faults.push({ kind, direction, at, milliseconds: random() % (1 + milliseconds) });
     else faults.push({ kind, direction, at });
   }
   return faults;
 }
 
+function checkChoice<T extends string>(name: string, chosen: readonly T[], all: readonly T[]): void {
+  if (!Array.isArray(chosen) || chosen.length === 0) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an array that is not empty, got ${show(chosen)}`);
+  for (const [i, one] of chosen.entries()) checkOneOf(`${name}[${i}]`, one, all);
+}
+
 /**
  * Middleware that applies `faults` to every connection.
+ *
+ * @throws ERR_INVALID_ARGUMENT
  *
  * @example
  * const transport = wrapTransport(network, faulty(time, [{ kind: 'flip', direction: 'in', at: 100, bit: 0 }]));
  */
 export function faulty(scheduler: Scheduler, faults: readonly Fault[]): PortMiddleware {
-  for (const fault of faults) checkFault(fault);
+  if (!Array.isArray(faults)) throw new IwarpError('ERR_INVALID_ARGUMENT', `faults must be an array, got ${show(faults)}`);
+  for (const [i, fault] of faults.entries()) checkFault(`faults[${i}]`, fault as Fault);
   return (port) => new FaultPort(port, scheduler, faults);
 }
 
-function checkFault(fault: Fault): void {
-  checkOneOf('kind', fault.kind, KINDS);
-  checkOneOf('direction', fault.direction, DIRECTIONS);
-  checkInteger('at', fault.at, 0, Number.MAX_SAFE_INTEGER);
-  if (fault.kind === 'flip') checkInteger('bit', fault.bit, 0, 7);
-  if (fault.kind === 'delay') checkInteger('milliseconds', fault.milliseconds, 0, 0x7fff_ffff);
+function checkFault(name: string, fault: Fault): void {
+  checkObject(name, fault);
+  checkOneOf(`${name}.kind`, fault.kind, KINDS);
+  checkOneOf(`${name}.direction`, fault.direction, DIRECTIONS);
+  checkInteger(`${name}.at`, fault.at, 0, Number.MAX_SAFE_INTEGER);
+  if (fault.kind === 'flip') checkInteger(`${name}.bit`, fault.bit, 0, 7);
+  if (fault.kind === 'delay') checkInteger(`${name}.milliseconds`, fault.milliseconds, 0, 0x7fff_ffff);
 }
 
 /** One direction's faults in the order in which they strike, and how far the stream has come. */

@@ -9,7 +9,7 @@
 
 import { isIP } from 'node:net';
 import type { Scheduler } from '../base/clock.ts';
-import { IwarpError, checkInteger } from '../base/errors.ts';
+import { IwarpError, checkInteger, checkOptions, type Names } from '../base/errors.ts';
 import { Link, MemoryPort } from './memory-port.ts';
 import type { LinkOptions } from './memory-port.ts';
 import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, Transport } from './port.ts';
@@ -23,6 +23,8 @@ export interface MemoryTransportOptions extends LinkOptions {
   /** Host names besides `localhost`, and their addresses. Addresses need no declaration: every address exists. */
   readonly names?: Readonly<Record<string, string>> | undefined;
 }
+
+const OPTIONS: Names<MemoryTransportOptions> = { latency: true, bandwidth: true, buffer: true, readOctets: true, verifyWrites: true, names: true };
 
 /** Where the ports that the system hands out begin. */
 const FIRST_EPHEMERAL = 49_152;
@@ -54,6 +56,7 @@ export class MemoryTransport implements Transport {
   #ephemeral = FIRST_EPHEMERAL;
 
   constructor(time: Scheduler, options: MemoryTransportOptions = {}) {
+    checkOptions('options', options, OPTIONS);
     this.#time = time;
     this.#link = new Link(time, options);
     this.#names = new Map(Object.entries({ localhost: '127.0.0.1', ...options.names }));

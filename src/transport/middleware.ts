@@ -6,7 +6,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
-import { IwarpError } from '../base/errors.ts';
+import { checkFunction, IwarpError } from '../base/errors.ts';
 import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortHandler, Transport, WriteDone } from './port.ts';
 
 /** Which end of the connection a port is: the end that connected, or the end that accepted. */
@@ -15,8 +15,13 @@ export type PortRole = 'active' | 'passive';
 /** Wraps a port. */
 export type PortMiddleware = (port: Port, role: PortRole) => Port;
 
-/** A transport that wraps every port of `transport` in `layers`. The first layer is next to the network. */
+/**
+ * A transport that wraps every port of `transport` in `layers`. The first layer is next to the network.
+ *
+ * @throws ERR_INVALID_ARGUMENT
+ */
 export function wrapTransport(transport: Transport, ...layers: readonly PortMiddleware[]): Transport {
+  for (const [i, layer] of layers.entries()) checkFunction(`layers[${i}]`, layer);
   const wrap = (port: Port, role: PortRole): Port => {
     let outer = port;
     for (let i = 0; i < layers.length; i++) outer = layers[i]!(outer, role);

@@ -8,7 +8,7 @@
  */
 
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { IwarpError, checkInteger } from '../base/errors.ts';
+import { IwarpError, checkFunction, checkInteger, checkOptions, type Names } from '../base/errors.ts';
 import { mappedIpv6, ipOctets } from './ip-address.ts';
 import type { PortMiddleware } from './middleware.ts';
 import type { PortAddress } from './port.ts';
@@ -52,9 +52,13 @@ export interface PcapTapOptions {
   readonly cut?: ((direction: TapDirection, bytes: Uint8Array, start: number, end: number) => number) | undefined;
 }
 
+const OPTIONS: Names<PcapTapOptions> = { mss: true, epoch: true, firstSequence: true, cut: true };
+
 /**
  * Make tap sinks that all write to one capture; its header is written at once. Put the tap on one end of a connection only: with both
  * ends every packet is written twice.
+ *
+ * @throws ERR_INVALID_ARGUMENT
  *
  * @example
  * const file = openPcapFile('run.pcap');
@@ -63,7 +67,9 @@ export interface PcapTapOptions {
  * file.close();
  */
 export function pcapTap(output: (bytes: Uint8Array) => void, options: PcapTapOptions = {}): (info: TapInfo) => TapSink {
-  const mss = checkInteger('mss', options.mss ?? MAX_SEGMENT, 1, MAX_SEGMENT);
+  checkFunction('output', output);
+  checkOptions('options', options, OPTIONS);
+  const mss = checkInteger('options.mss', options.mss ?? MAX_SEGMENT, 1, MAX_SEGMENT);
   output(fileHeader());
   return (info) => new PcapSink(output, info, mss, options);
 }
@@ -76,7 +82,7 @@ export interface PcapFile {
   close(): void;
 }
 
-/** Open a capture file for {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in the file. */
+/** Open a capture file for {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in the file. Throws the system's error if it cannot be opened. */
 export function openPcapFile(path: string): PcapFile {
   const file = openSync(path, 'w');
   let state: 'open' | 'closed' = 'open';

@@ -5,7 +5,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
-import { checkInteger } from '../base/errors.ts';
+import { checkInteger, checkObject, checkOneOf } from '../base/errors.ts';
 import { seededRandom } from '../base/random.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { HoldingPort } from './middleware.ts';
@@ -28,22 +28,29 @@ export type Segmentation =
   | { readonly kind: 'random'; readonly seed: number; readonly max?: number }
   | { readonly kind: 'coalesce' };
 
+const KINDS: readonly Segmentation['kind'][] = ['asIs', 'every', 'random', 'coalesce'];
+
 /**
  * Middleware that re-segments the inbound stream. `coalesce` needs the scheduler. So do the others if a handler pauses in
  * the middle of a chunk: then the rest follows in a separate call after `resume`.
+ *
+ * @throws ERR_INVALID_ARGUMENT
  *
  * @example
  * const transport = wrapTransport(network, segmenting(time, { kind: 'random', seed: 7 }));
  */
 export function segmenting(scheduler: Scheduler, segmentation: Segmentation): PortMiddleware {
+  checkObject('segmentation', segmentation);
+  checkOneOf('segmentation.kind', segmentation.kind, KINDS);
   if (segmentation.kind === 'coalesce') return (port) => new CoalescingPort(port, scheduler);
   if (segmentation.kind === 'random') {
-    const max = checkInteger('max', segmentation.max ?? 2000, 1, 0x7fff_ffff);
+    const max = checkInteger('segmentation.max', segmentation.max ?? 2000, 1, 0x7fff_ffff);
+    const seed = checkInteger('segmentation.seed', segmentation.seed, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
     let connections = 0;
-    return (port) => new CuttingPort(port, scheduler, randomPieces(seededRandom(segmentation.seed + connections++), max));
+    return (port) => new CuttingPort(port, scheduler, randomPieces(seededRandom(seed + connections++), max));
   }
   if (segmentation.kind === 'asIs') return (port) => new CuttingPort(port, scheduler, () => Number.POSITIVE_INFINITY);
-  const octets = checkInteger('octets', segmentation.octets, 1, 0x7fff_ffff);
+  const octets = checkInteger('segmentation.octets', segmentation.octets, 1, 0x7fff_ffff);
   return (port) => new CuttingPort(port, scheduler, () => octets);
 }
 

@@ -5,6 +5,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
+import { checkFunction } from '../base/errors.ts';
 import { PassingPort } from './middleware.ts';
 import type { PortMiddleware, PortRole } from './middleware.ts';
 import type { Port, PortAddress, WriteDone } from './port.ts';
@@ -42,6 +43,8 @@ export interface TapSink {
 /**
  * Middleware that shows each connection to a sink of its own.
  *
+ * @throws ERR_INVALID_ARGUMENT
+ *
  * @example
  * const transport = wrapTransport(network, tap(time, () => ({
  *   open: () => undefined,
@@ -51,6 +54,7 @@ export interface TapSink {
  * })));
  */
 export function tap(scheduler: Scheduler, makeSink: (info: TapInfo) => TapSink): PortMiddleware {
+  checkFunction('makeSink', makeSink);
   return (port, role) => {
     const info: TapInfo = { localAddress: port.localAddress, remoteAddress: port.remoteAddress, role, time: scheduler.now() };
     return new TapPort(port, scheduler, makeSink(info), info);

@@ -12,7 +12,7 @@ import { connect, createServer } from 'node:net';
 import type { ListenOptions, OnReadOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
 // Held here, as in `busy-poll.ts`.
 import { setImmediate } from 'node:timers';
-import { IwarpError, checkInteger, checkOneOf } from '../base/errors.ts';
+import { IwarpError, checkFunction, checkInteger, checkOneOf, checkOptions, type Names } from '../base/errors.ts';
 import { acceptHandles, adopt, socketOver, type StreamHandle } from './adopt.ts';
 import { BusyPoll, resolveBusyPoll } from './busy-poll.ts';
 import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortListener, Transport } from './port.ts';
@@ -48,6 +48,8 @@ export interface TcpTransportOptions {
   readonly busyPoll?: number | undefined;
 }
 
+const OPTIONS: Names<TcpTransportOptions> = { receive: true, allocate: true, busyPoll: true };
+
 /**
  * {@link Transport} over the operating system's TCP.
  *
@@ -63,6 +65,8 @@ export class TcpTransport implements Transport {
   #buffer: Uint8Array | undefined;
 
   constructor(options: TcpTransportOptions = {}) {
+    checkOptions('options', options, OPTIONS);
+    if (options.allocate !== undefined) checkFunction('options.allocate', options.allocate);
     this.receive = resolveReceive(options.receive);
     this.poll = new BusyPoll(resolveBusyPoll(options.busyPoll));
     this.#allocate = options.allocate ?? ((octets) => new Uint8Array(octets));
