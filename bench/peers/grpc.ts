@@ -1,7 +1,7 @@
 /** Bidirectional streams of @grpc/grpc-js, one on each connection, messages as plain octets. */
 import * as grpc from '@grpc/grpc-js';
 import type { CaseSpec } from '../types.ts';
-import { depthOf, filling, HOST, keepUnderWay, PingPong, together, type Place, type Sender, type Side, type Tally } from './peer.ts';
+import { depthOf, HOST, keepUnderWay, PingPong, together, untilStopped, type Place, type Side, type Tally } from './peer.ts';
 
 const MAX_PAYLOAD = 1 << 27;
 const PATH = '/bench/Stream';
@@ -53,17 +53,7 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
   const depth = depthOf(spec);
-  const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, message, tally) : keepUnderWay(depth, tally, (done) => call.write(message, done))));
+  const senders = calls.map((call) => (spec.inFlight === 0 ? untilStopped(call, tally, message) : keepUnderWay(depth, tally, (done) => call.write(message, done))));
   for (const call of calls) call.on('data', quiet);
   return { ...together(senders), close };
-}
-
-function untilStopped(call: Call, message: Buffer, tally: Tally): Sender {
-  const sender = filling(tally, () => {
-    let posts = 0;
-    for (; !call.writableNeedDrain; posts++) call.write(message);
-    return posts;
-  });
-  call.on('drain', sender.more);
-  return sender;
 }

@@ -1,5 +1,6 @@
 /** What the two sides of every transport look like to the program that measures them. */
 import { performance } from 'node:perf_hooks';
+import type { Writable } from 'node:stream';
 import { latencySlice } from '../stats.ts';
 import type { CaseSpec, LatencySlice } from '../types.ts';
 
@@ -118,6 +119,17 @@ export function keepUnderWay(depth: number, tally: Tally, send: (done: () => voi
     return posts;
   };
   const sender = filling(tally, fill, timing);
+  return sender;
+}
+
+/** Writes to a stream until it says stop, and again when it has drained. */
+export function untilStopped(stream: Writable, tally: Tally, message: Uint8Array): Sender {
+  const sender = filling(tally, () => {
+    let posts = 0;
+    for (; !stream.writableNeedDrain; posts++) stream.write(message);
+    return posts;
+  });
+  stream.on('drain', sender.more);
   return sender;
 }
 

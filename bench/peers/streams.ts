@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect as connectTo, createServer, type ConnectOptions, type OnReadOptions, type RdmaSocket } from '../../src/sockets/index.ts';
 import type { CaseSpec } from '../types.ts';
-import { counter, filling, HOST, PingPong, together, type Place, type Side, type Tally } from './peer.ts';
+import { counter, HOST, PingPong, together, untilStopped, type Place, type Side, type Tally } from './peer.ts';
 import { open, policy } from './stack.ts';
 
 const READ_OCTETS = 65_536;
@@ -61,14 +61,5 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
     if (!isOnread(spec)) sockets[0]!.on('data', (chunk: Uint8Array) => arrived(chunk.length));
     return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
   }
-  const senders = sockets.map((socket) => {
-    const sender = filling(tally, () => {
-      let posts = 0;
-      for (; !socket.writableNeedDrain; posts++) socket.write(message);
-      return posts;
-    });
-    socket.on('drain', sender.more);
-    return sender;
-  });
-  return { ...together(senders), close };
+  return { ...together(sockets.map((socket) => untilStopped(socket, tally, message))), close };
 }

@@ -154,13 +154,13 @@ async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promis
   socket.on('error', quiet);
   const write = writer(spec, socket);
   // What has been sent once counts as under way for ever.
-  const sender = spec.inFlight === 0 ? untilStopped(spec, socket, write, tally) : keepUnderWay(depthOf(spec), tally, (done) => write(spec.once ? undefined : done), 'timed');
+  const sender = spec.inFlight === 0 ? untilFull(spec, socket, write, tally) : keepUnderWay(depthOf(spec), tally, (done) => write(spec.once ? undefined : done), 'timed');
   await once(socket, 'connect');
   return { ...sender, close: () => socket.destroy() };
 }
 
-/** Until the socket says stop, but not more than the event loop can wait for. */
-function untilStopped(spec: CaseSpec, socket: Socket, write: () => boolean, tally: Tally): Sender {
+/** Until the socket says stop, which it may never do: not more than the event loop can wait for. */
+function untilFull(spec: CaseSpec, socket: Socket, write: () => boolean, tally: Tally): Sender {
   // A batch is whole or not begun.
   const step = spec.gather === 'batch' ? spec.batch : 1;
   const fill = (): number => {
