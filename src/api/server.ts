@@ -340,7 +340,7 @@ export type ConnectionFunction = (connection: Connection) => void | Promise<void
 
 /** Codes with which a connection's calls fail because it has ended, or because the peer ended it by refusing them. */
 const CONNECTION_ENDS: ReadonlySet<string> = new Set([
-  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_FLUSHED', 'ERR_WORK_COMPLETION', 'ERR_ENGINE_FAILED',
+  'ERR_CONNECTION_CLOSED', 'ERR_CONNECTION_RESET', 'ERR_TERMINATED', 'ERR_TIMEOUT', 'ERR_WORK_COMPLETION', 'ERR_ENGINE_FAILED',
 ]);
 
 /** Looked at again after a wait: the compiler takes the first look for good. */

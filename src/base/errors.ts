@@ -27,7 +27,6 @@ export const ERROR_CODES = {
   ERR_TERMINATED: 'A Terminate message ended the stream; `terminate` carries it decoded.',
   ERR_CONNECTION_CLOSED: 'The connection was closed before the operation completed.',
   ERR_CONNECTION_RESET: 'The connection was reset or lost.',
-  ERR_FLUSHED: 'The work request was flushed because its queue pair left the RTS state.',
   ERR_WORK_COMPLETION: 'The work request completed with an error status; the message names it.',
   ERR_NOT_SHARED: 'The device works in other threads: memory to register must be over a SharedArrayBuffer.',
   ERR_ENGINE_FAILED: 'The worker thread that carries the connections of the device has failed, was stopped, or cannot be started.',

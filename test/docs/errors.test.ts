@@ -23,3 +23,10 @@ it('no error is made without a code', () => {
   const bare = sourceFiles('src').filter((path) => /\bnew (?:Type|Range|Syntax)?Error\(/.test(textOf(path).replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, '')));
   expect(bare.toSorted()).toEqual(Object.keys(lawful).toSorted());
 });
+
+it('every code is that of some error', () => {
+  // A set of codes compares; all else that names one makes an error of it.
+  const made = sourceFiles('src').filter((path) => path !== 'src/base/errors.ts').map((path) => textOf(path).replaceAll(/new Set\(\[[^\]]*\]\)/g, '')).join('\n');
+  const used = new Set([...made.matchAll(/'(ERR_\w+)'/g)].map((match) => match[1]!));
+  expect(Object.keys(ERROR_CODES).filter((code) => !used.has(code))).toEqual([]);
+});
