@@ -121,21 +121,24 @@ function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | n
   });
 }
 
-/** Ask every process of this user that serves a control socket. */
-export async function askAll(): Promise<ProcessSnapshot[]> {
+/** Ask every process of this user that serves a control socket. `silent` is told the numbers of those that do not answer in time. */
+export async function askAll(silent: (pid: number) => void = () => undefined): Promise<ProcessSnapshot[]> {
   const folder = controlFolder();
   const names = readdirSync(folder).filter((name) => /^[\d.-]+\.sock$/.test(name));
-  const answers = await Promise.all(names.map((name) => ask(join(folder, name))));
+  const answers = await Promise.all(names.map((name) => ask(join(folder, name), () => silent(Number.parseInt(name)))));
   return answers.filter((one) => one !== null).sort((a, b) => a.pid - b.pid);
 }
 
-/** One process's state; null if nobody serves the socket, which is then cleared away, or if it does not answer in time. */
-function ask(path: string): Promise<ProcessSnapshot | null> {
+/** One process's state; null if nobody serves the socket, which is then cleared away, or if it is `silent`. */
+function ask(path: string, silent: () => void = () => undefined): Promise<ProcessSnapshot | null> {
   return new Promise((resolve) => {
     const parts: Buffer[] = [];
     let octets = 0;
     const socket = connect(path);
-    socket.setTimeout(PATIENCE_MS, () => socket.destroy());
+    socket.setTimeout(PATIENCE_MS, () => {
+      silent();
+      socket.destroy();
+    });
     socket.on('data', (part) => {
       parts.push(part);
       octets += part.length;

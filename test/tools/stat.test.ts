@@ -1,9 +1,12 @@
 /** `iwarp stat` and `iwarp devinfo` against a running process (this one), over the control socket. */
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { serveControl, type ControlServer } from '../../src/index.ts';
+import { controlFolder } from '../../src/observe/control-socket.ts';
 import { run as devinfo } from '../../src/tools/devinfo.ts';
 import { run as stat } from '../../src/tools/stat.ts';
 import { pairOf, pattern, type Ends } from '../api/support.ts';
@@ -132,5 +135,28 @@ describe('iwarp devinfo', () => {
     expect(output.err).toContain("IB device 'siw0' wasn't found\n");
     expect(await devinfo(['--colour'])).toBe(2);
     expect(await devinfo(['-i', '2'])).toBe(2);
+  });
+});
+
+describe('a process that is too busy to answer', () => {
+  it('is named, whether others answer or not, unless another is asked for', async () => {
+    const heard: Socket[] = [];
+    const busy = createServer((socket) => void heard.push(socket)).listen(join(controlFolder(), '999999.sock'));
+    await once(busy, 'listening');
+    for (const run of [stat, devinfo]) {
+      const tool = run === stat ? 'stat' : 'devinfo';
+      output.err = '';
+      expect(await run([])).toBe(1);
+      expect(output.err).toBe(`${tool}: process 999999 does not answer: its program may be computing\n`);
+    }
+    control = await serveControl();
+    output.err = '';
+    expect(await stat(['--pid', String(process.pid)])).toBe(0);
+    expect(output.err).toBe('');
+    expect(await stat([])).toBe(0);
+    expect(output.err).toContain('process 999999 does not answer');
+    for (const socket of heard) socket.destroy();
+    busy.close();
+    await once(busy, 'close');
   });
 });
