@@ -20,6 +20,8 @@ const PATIENCE_MS = 2_000;
 const MAX_ANSWER_OCTETS = 256 * 1024 * 1024;
 /** Processes of one number that share a folder: containers. More of them than this is somebody's mistake. */
 const MAX_NAMESAKES = 16;
+/** What the address of a local socket holds besides its end; of a longer one Node 20 takes a part, which names another place. */
+const MAX_PATH_OCTETS = process.platform === 'linux' ? 107 : 103;
 
 /** An open control socket. */
 export interface ControlServer {
@@ -96,6 +98,8 @@ async function bind(server: Server, folder: string): Promise<string> {
   const name = threadId === 0 ? `${process.pid}` : `${process.pid}.${threadId}`;
   for (let namesake = 0; namesake < MAX_NAMESAKES; namesake++) {
     const path = join(folder, namesake === 0 ? `${name}.sock` : `${name}-${namesake}.sock`);
+    const octets = Buffer.byteLength(path);
+    if (octets > MAX_PATH_OCTETS) throw new IwarpError('ERR_CONNECT', `${path} has ${octets} octets, more than the path of a local socket may have`);
     let error = await listen(server, path);
     if (error?.code === 'EADDRINUSE' && (await ask(path)) === null) error = await listen(server, path);
     if (error === null) return path;
@@ -106,9 +110,11 @@ async function bind(server: Server, folder: string): Promise<string> {
 
 function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | null> {
   return new Promise((resolve) => {
-    const failed = (error: Error): void => resolve(error);
-    server.once('error', failed);
-    server.listen(path, () => {
+    const failed = (error: Error): void => {
+      server.off('listening', bound); // the next name's must not be taken for this one's
+      resolve(error);
+    };
+    const bound = (): void => {
       server.off('error', failed);
       try {
         chmodSync(path, 0o600); // the folder guards it already
@@ -117,7 +123,9 @@ function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | n
         server.close();
         resolve(error as Error);
       }
-    });
+    };
+    server.once('error', failed);
+    server.listen(path, bound);
   });
 }
 

@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -90,7 +90,25 @@ describe('the control socket', () => {
     const long = join(runtime, 'x'.repeat(120));
     mkdirSync(long);
     vi.stubEnv('XDG_RUNTIME_DIR', long);
-    await expect(serveControl()).rejects.toMatchObject({ code: 'ERR_CONNECT' });
+    await expect(serveControl()).rejects.toMatchObject({ code: 'ERR_CONNECT', message: expect.stringMatching(/\.sock has \d+ octets, more than/) as string });
+    // Nor is there one under a shortened name, outside of the folder that guards it.
+    expect(readdirSync(long)).toEqual(['iwarp']);
+    expect(readdirSync(join(long, 'iwarp'))).toEqual([]);
+    expect(readdirSync(runtime)).toEqual(['x'.repeat(120)]);
+  });
+
+  it('passes over the names of others who have its number, and then listens once', async () => {
+    const folder = controlFolder();
+    const others = await Promise.all(['', '-1'].map(async (suffix) => {
+      const other = createServer((socket) => socket.end('{}'));
+      await new Promise<void>((resolve) => other.listen(join(folder, `${process.pid}${suffix}.sock`), resolve));
+      return other;
+    }));
+    chmodSync(join(folder, `${process.pid}.sock`), 0o644);
+    control = await serveControl();
+    expect(control.path).toBe(join(folder, `${process.pid}-2.sock`));
+    expect(statSync(join(folder, `${process.pid}.sock`)).mode & 0o777).toBe(0o644);
+    for (const other of others) other.close();
   });
 
   it('a name left by a dead process is passed over and cleared away, or taken over by the next process of that number', async () => {
