@@ -121,12 +121,9 @@ export class TcpTransport implements Transport {
       process.nextTick(ready, undefined, new IwarpError('ERR_NOT_SUPPORTED', `reusePort is known from Node 22.12 on, this is ${process.versions.node}`));
       return;
     }
-    const unbound = (error: Error): void => {
-      ready(undefined, connectError(`cannot listen on ${target.host ?? '*'}:${port}`, error));
-    };
-    const denied = networkDenied();
-    if (denied !== null) {
-      process.nextTick(unbound, denied);
+    if (networkDenied()) {
+      const where = `${target.host ?? '*'}:${port}`;
+      process.nextTick(ready, undefined, new IwarpError('ERR_CONNECT', `cannot listen on ${where}: Node is not permitted to use the network, start it with --allow-net`));
       return;
     }
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
@@ -143,6 +140,9 @@ export class TcpTransport implements Transport {
       socket.setNoDelay(true);
       if (opened(port, socket, local, port.asked)) accept(port);
       return true;
+    };
+    const unbound = (error: Error): void => {
+      ready(undefined, connectError(`cannot listen on ${target.host ?? '*'}:${port}`, error));
     };
     server.once('error', unbound);
     server.once('listening', () => {
@@ -186,13 +186,12 @@ export class TcpTransport implements Transport {
 }
 
 /**
- * What listening would fail with in a Node that was started with --permission, and not --allow-net. It throws that from the event loop, if it is
- * given an address, where nobody can catch it. Before Node 25 the network is not among what it permits, and `has` is false for all that is not.
+ * Whether this Node was started with --permission, and not with --allow-net. Then a server that shall listen on an address throws from the event loop,
+ * where nobody can catch it. Before Node 25 the network is not among what is permitted, and `has` is false for all that is not.
  */
-function networkDenied(): Error | null {
+function networkDenied(): boolean {
   const { permission } = process as { readonly permission?: { has(scope: string): boolean } };
-  if (permission === undefined || permission.has('net') || !process.allowedNodeEnvironmentFlags.has('--allow-net')) return null;
-  return Object.assign(new Error('Node is not permitted to use the network: start it with --allow-net'), { code: 'ERR_ACCESS_DENIED' });
+  return permission !== undefined && !permission.has('net') && process.allowedNodeEnvironmentFlags.has('--allow-net');
 }
 
 /** How sockets are read if this is asked for: IWARP_RECEIVE decides where nothing is. @throws ERR_INVALID_ARGUMENT for an unknown way */
