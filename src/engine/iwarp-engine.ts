@@ -6,6 +6,6 @@ import type { EngineStart } from './messages.ts';
 
 const start = workerData as Partial<EngineStart> | null;
 if (!(start?.submissions instanceof Int32Array)) {
-  throw new IwarpError('ERR_INVALID_STATE', 'iwarp/engine is the program of a worker thread that the package starts by itself: it is there to be bundled, not to be imported');
+  throw new IwarpError('ERR_INVALID_STATE', 'iwarp/engine is the program of the worker threads: it is there to be bundled, not to be imported');
 }
 runEngine(start as EngineStart);

@@ -38,11 +38,13 @@ export function spawnWorker(options: WorkerOptions): Worker {
 
 /** The file of the worker, of the same kind as the compiled or bundled one at `url`. */
 function engineBeside(url: string): URL {
-  if (!url.startsWith('file:')) throw new IwarpError('ERR_ENGINE_FAILED', `a worker thread needs a file to begin with, and this code is not in one (${show(url)})`);
+  if (!url.startsWith('file:')) {
+    throw new IwarpError('ERR_ENGINE_FAILED', `a worker thread needs a file to begin with, and this code is not in one (${show(url)})`);
+  }
   const file = new URL(`./${ENGINE}${/\.[cm]js$/.exec(url)?.[0] ?? '.js'}`, url);
   if (existsSync(file)) return file;
-  const missing = `${fileURLToPath(file)} is not there: a program that was bundled needs the entry iwarp/engine as a file of this name, or iwarp left out of the bundle`;
-  throw new IwarpError('ERR_ENGINE_FAILED', missing);
+  const way = 'a program that was bundled needs the entry iwarp/engine as a file of this name, or iwarp left out of the bundle';
+  throw new IwarpError('ERR_ENGINE_FAILED', `${fileURLToPath(file)} is not there: ${way}`);
 }
 
 /**

@@ -122,8 +122,8 @@ export class TcpTransport implements Transport {
       return;
     }
     if (networkDenied()) {
-      const where = `${target.host ?? '*'}:${port}`;
-      process.nextTick(ready, undefined, new IwarpError('ERR_CONNECT', `cannot listen on ${where}: Node is not permitted to use the network, start it with --allow-net`));
+      const why = 'Node is not permitted to use the network, start it with --allow-net';
+      process.nextTick(ready, undefined, new IwarpError('ERR_CONNECT', `cannot listen on ${target.host ?? '*'}:${port}: ${why}`));
       return;
     }
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
