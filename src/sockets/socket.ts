@@ -239,7 +239,10 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** End both directions, and destroy the socket when everything has been written. */
+  /**
+   * End both directions, and destroy the socket when everything has been written. What a slow link or a stopped peer has not let go from the system's
+   * buffers by then has 2 s and `policy.closeTimeout` (5 s) to get there; then the connection is reset, where a socket of `node:net` goes on (VERBS-044).
+   */
   destroySoon(): void {
     this.#endsBoth = true;
     if (this.writable) this.end();
