@@ -45,11 +45,12 @@ const DEFAULT_CREDITS = 384;
 const SPARE_RECEIVES = 64;
 const MAX_CONTROLS = 4;
 /**
- * How long the connection outlives our DISCONNECT, if the peer does not end it. librdmacm goes on to Write windows until its program has
- * read our last data and that message (27 ms on an emulated machine, many times that on a busy one); if our FIN comes in between, siw loses
- * the Send after such a Write and the program waits for ever. A peer that reads ends within this; one that does not, not at all.
+ * How long the connection outlives our DISCONNECT, if the peer does not end it: a minute, as Linux waits for the FIN of a peer (tcp_fin_timeout). Until
+ * then our last data may be on its way through a slow link, or to a program that is busy. If our FIN came in between, a window that such a peer offers
+ * for what it has read would find the queue pair in Closing, which is a reset (VERBS-043), and with siw librdmacm's program would wait for ever: siw
+ * loses the Send behind a Write then. A peer that reads ends by itself.
  */
-export const LINGER_MS = 2000;
+export const LINGER_MS = 60_000;
 
 const ID = { RECEIVE: 0x1_0000_0000, DATA: 1, CONTROL: 2, LAST_CONTROL: 3, DIRECT: 4, IOMAP: 5 } as const;
 

@@ -5,6 +5,7 @@
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
+import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
@@ -17,6 +18,12 @@ import { Pieces } from './pieces.ts';
 import { IdleTimer, KeepAliveTimer } from './timers.ts';
 import type { ConnectionData } from './wire.ts';
 
+/**
+ * How long 'close' waits for the peer's end after `destroy`. Then the connection goes on alone, with octets that have not reached a slow or busy peer yet,
+ * as the system does for a socket of node:net. It keeps the process alive as long as that takes if the stream was ended before: a peer that finds nobody
+ * when it offers the window for what it has read would lose the rest.
+ */
+export const CLOSE_MS = 2000;
 /** Largest piece given to the reader at once. */
 const READ_OCTETS = 65_536;
 
@@ -87,10 +94,12 @@ export class RdmaSocket extends Duplex {
   #callback: ((error?: Error | null) => void) | null = null;
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
+  #cancelWait: CancelTimer | null = null;
   readonly #mappedWaiters = new Waiters<void>();
   #endGiven = false;
   /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
   #endsBoth = false;
+  readonly #scheduler: Scheduler;
   readonly #idle: IdleTimer;
   readonly #keepAlive: KeepAliveTimer;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
@@ -105,6 +114,7 @@ export class RdmaSocket extends Duplex {
     super({
       allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true, ...(highWaterMark === undefined ? {} : { highWaterMark }),
     });
+    this.#scheduler = rnic.scheduler;
     this.#idle = new IdleTimer(rnic.scheduler, () => this.emit('timeout'));
     this.#keepAlive = new KeepAliveTimer(rnic.scheduler, () => this.#channel.keepAlive());
     this.#channel = new Channel(rnic, options, {
@@ -240,8 +250,8 @@ export class RdmaSocket extends Duplex {
   }
 
   /**
-   * End both directions, and destroy the socket when everything has been written. What a slow link or a stopped peer has not let go from the system's
-   * buffers by then has 2 s and `policy.closeTimeout` (5 s) to get there; then the connection is reset, where a socket of `node:net` goes on (VERBS-044).
+   * End both directions, and destroy the socket when everything has been written. What has not reached a slow or busy peer then goes on to it: the
+   * connection and the process wait a minute for the peer's end, `close` 2 s.
    */
   destroySoon(): void {
     this.#endsBoth = true;
@@ -451,6 +461,18 @@ export class RdmaSocket extends Duplex {
     else channel.close();
     if (error !== null) callback(error); // a peer that answers nothing keeps nobody waiting for it
     else this.#onGone = () => callback(null);
+    this.#cancelWait = this.#scheduler.at(this.#scheduler.now() + CLOSE_MS, () => {
+      if (!this.writableFinished) this.#channel.connection?.unref();
+      this.#tellGone();
+    });
+  }
+
+  /** False if nobody waits to hear that the connection is gone. */
+  #tellGone(): boolean {
+    const gone = this.#onGone;
+    this.#onGone = null;
+    gone?.();
+    return gone !== null;
   }
 
   /** `close` says, as with `net.Socket`, whether there was an error. */
@@ -472,11 +494,10 @@ export class RdmaSocket extends Duplex {
   }
 
   #closed(error: IwarpError | undefined): void {
-    const gone = this.#onGone;
-    this.#onGone = null;
-    if (gone !== null) {
-      gone();
-    } else if (error !== undefined) {
+    this.#cancelWait?.();
+    this.#cancelWait = null;
+    if (this.#tellGone()) return;
+    if (error !== undefined) {
       this.destroy(error);
     } else {
       this.#fill();

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LINGER_MS } from '../../src/sockets/channel.ts';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
 import { connect, createServer, type RdmaSocket } from '../../src/sockets/index.ts';
+import { CLOSE_MS } from '../../src/sockets/socket.ts';
 import { CONTROL, encodeSge, OP } from '../../src/sockets/wire.ts';
 import type { VirtualTime } from '../../src/testing.ts';
 import type { Scripted } from './scripted.ts';
@@ -53,7 +54,7 @@ describe('a socket that has said DISCONNECT', () => {
     await running(offerWindow(s));
     await running(s.session.execute({ opcode: 'rdma-write', inline: Buffer.from('late'), rkey: s.peer.dataBuffer.key, remoteAddr: s.peer.dataBuffer.addr }));
     await running(s.send(OP.DATA, 4));
-    time.advance(LINGER_MS / 2);
+    time.advance(CLOSE_MS / 2);
     await running(s.send(OP.CONTROL, CONTROL.KEEPALIVE));
     expect(gone).toBe(false);
     const from = time.now();
@@ -81,10 +82,12 @@ describe('a socket that has said DISCONNECT', () => {
       }
     })().catch((error: Error) => error);
     await running(closed(s.socket));
-    expect(time.now() - from).toBeGreaterThanOrEqual(LINGER_MS - AT_ONCE);
-    expect(time.now() - from).toBeLessThan(LINGER_MS + AT_ONCE);
+    expect(time.now() - from).toBeGreaterThanOrEqual(CLOSE_MS - AT_ONCE);
+    expect(time.now() - from).toBeLessThan(CLOSE_MS + AT_ONCE);
     expect(s.socket.errored).toBeNull();
     expect(await running(chatter)).toBeInstanceOf(Error);
+    expect(time.now() - from).toBeGreaterThanOrEqual(LINGER_MS - AT_ONCE);
+    expect(time.now() - from).toBeLessThan(LINGER_MS + AT_ONCE);
   });
 
   it('is closed without an error by a reset', async () => {
@@ -142,8 +145,37 @@ describe('a socket does not wait', () => {
     s.socket.destroy();
     const from = time.now();
     await running(gone);
-    expect(time.now() - from).toBeLessThan(LINGER_MS + DEFAULT_POLICY.closeTimeout + AT_ONCE);
-    expect(time.now() - from).toBeGreaterThanOrEqual(LINGER_MS);
+    expect(time.now() - from).toBeLessThan(CLOSE_MS + AT_ONCE);
+    expect(time.now() - from).toBeGreaterThanOrEqual(CLOSE_MS);
+    // What is left of it ends too, and the process does not wait for that.
+    expect(network.held).toBe(false);
+    const { qp } = network.socketRnic.device.objects;
+    expect(qp.size).toBe(1);
+    time.advance(LINGER_MS + DEFAULT_POLICY.closeTimeout);
+    expect(qp.size).toBe(0);
+  });
+
+  it.each([300_000, 900_000])('for a peer behind a slow link: its last %d octets arrive all the same', async (octets) => {
+    const server = createServer({ rnic: network.socketRnic }).listen(0, '127.0.0.1');
+    await running(once(server, 'listening'));
+    const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
+    const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: network.peerRnic });
+    await running(once(far, 'connect'));
+    const [near] = await running(accepted);
+    near!.resume();
+    let arrived = 0;
+    const ended = once(far, 'end');
+    far.on('data', (data: Buffer) => (arrived += data.length));
+    network.pieceTakes = 3000;
+    near!.end(Buffer.alloc(octets, 1));
+    near!.destroySoon();
+    await running(closed(near!));
+    expect(arrived).toBeLessThan(octets);
+    expect(network.held).toBe(true);
+    await running(ended);
+    await running(closed(far));
+    expect([arrived, far.errored, near!.errored]).toEqual([octets, null, null]);
+    server.close();
   });
 
   it('after a half close of each side that crossed: it says DISCONNECT, since the peer may not have read all yet', async () => {

@@ -12,18 +12,37 @@ export class VirtualNetwork {
   readonly peerRnic: Rnic;
   /** The network takes nothing more of the socket's, as after a peer that has been stopped. */
   stuck = false;
+  /** Milliseconds after each piece of octets until the next one comes to the peer, as over a slow link. The system's buffers take what waits. */
+  pieceTakes = 0;
+  /** The socket's connection keeps the process alive. */
+  held = true;
   readonly #cleanup: (() => Promise<unknown>)[] = [];
 
   constructor() {
-    const transport = new MemoryTransport(this.time, { latency: 1 });
+    const transport = new MemoryTransport(this.time, { latency: 1, buffer: 4 << 20 });
     const taking = (): boolean => !this.stuck;
+    const hold = (on: boolean): void => void (this.held = on);
+    const afterPiece = (next: () => void): void => void this.time.at(this.time.now() + this.pieceTakes, next);
+    const slow = (): boolean => this.pieceTakes > 0;
+    class Trickling extends PassingPort {
+      override onData(bytes: Uint8Array, start: number, end: number): void {
+        super.onData(bytes, start, end);
+        if (!slow()) return;
+        this.inner.pause();
+        afterPiece(() => this.inner.resume());
+      }
+    }
     class Sticking extends PassingPort {
       override write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
         return taking() && super.write(chunks, count, done);
       }
+
+      override setRef(on: boolean): void {
+        hold(on);
+      }
     }
     this.socketRnic = openRnic({ transport: wrapTransport(transport, (port) => new Sticking(port)), scheduler: this.time });
-    this.peerRnic = openRnic({ transport, scheduler: this.time });
+    this.peerRnic = openRnic({ transport: wrapTransport(transport, (port) => new Trickling(port)), scheduler: this.time });
   }
 
   /** Move the clock, a task at a time, until `promise` has settled. */
