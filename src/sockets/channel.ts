@@ -6,7 +6,7 @@
  */
 import { engineOf, type Rnic } from '../api/environment.ts';
 import { closeError, startupError } from '../api/errors.ts';
-import type { CancelTimer, Scheduler } from '../base/clock.ts';
+import type { Scheduler } from '../base/clock.ts';
 import { IwarpError, ownError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -20,6 +20,7 @@ import { findMapped, Mappings } from './iomap.ts';
 import type { Pieces } from './pieces.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
+import { Alarm } from './timers.ts';
 import {
   CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeIomap, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
   messageOp, messageValue, OP, putMessage, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,
@@ -94,7 +95,7 @@ export class Channel {
   #controls = 0;
   #said: 'nothing' | 'shutdown' | 'disconnect' = 'nothing';
   #onLastControl: (() => void) | null = null;
-  #cancelLinger: CancelTimer | null = null;
+  readonly #lingering: Alarm;
 
   // Mapped buffers.
   readonly #maps = new Mappings();
@@ -102,6 +103,7 @@ export class Channel {
   constructor(rnic: Rnic, options: ChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
     this.#scheduler = rnic.scheduler;
+    this.#lingering = new Alarm(rnic.scheduler);
     const usual = engineOf(rnic) === 'worker' ? DEFAULT_WORKER_RECEIVE : DEFAULT_BUFFER;
     const size = (options.receiveBuffer ?? usual) & ~1;
     this.#credits = options.credits ?? DEFAULT_CREDITS;
@@ -119,7 +121,6 @@ export class Channel {
       this.#send = this.#register(options.sendBuffer ?? DEFAULT_BUFFER, 0);
     } catch (error) {
       this.#giveBack();
-      if (error instanceof RangeError) throw new IwarpError('ERR_LIMIT', 'no memory for the buffers of another connection', { cause: error });
       throw error;
     }
     this.#inbound = new ReceiveWindow(this.#receive.bytes, this.#credits);
@@ -365,7 +366,7 @@ export class Channel {
       done?.();
     }
     // Somebody who has ended the connection waits for this to leave: it does.
-    if (this.#cancelLinger !== null) this.#linger();
+    if (this.#lingering.isSet) this.#linger();
     this.#giveCredits();
     this.#handler.onWritable();
   }
@@ -509,21 +510,15 @@ export class Channel {
   }
 
   #linger(): void {
-    this.#stopLinger();
-    this.#cancelLinger = this.#scheduler.at(this.#scheduler.now() + LINGER_MS, () => this.#leave());
+    this.#lingering.set(LINGER_MS, () => this.#leave());
   }
 
   #leave(): void {
     if (this.#state === 'closed') return;
     this.#state = 'closing';
-    this.#stopLinger();
+    this.#lingering.stop();
     if (this.#connection === null) this.#closed(undefined);
     else this.#connection.disconnect();
-  }
-
-  #stopLinger(): void {
-    this.#cancelLinger?.();
-    this.#cancelLinger = null;
   }
 
   /** Drop the connection. */
@@ -538,7 +533,7 @@ export class Channel {
     if (this.#state === 'closed') return;
     this.#poll();
     this.#state = 'closed';
-    this.#stopLinger();
+    this.#lingering.stop();
     if (this.#ended === 'no') this.#ended = 'disconnect';
     const done = this.#onLastControl;
     this.#onLastControl = null;

@@ -5,7 +5,6 @@
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
-import type { CancelTimer, Scheduler } from '../base/clock.ts';
 import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
@@ -15,7 +14,7 @@ import { Channel } from './channel.ts';
 import { placeOf, type OnReadOptions } from './onread.ts';
 import type { RdmaSocketOptions } from './options.ts';
 import { Pieces } from './pieces.ts';
-import { IdleTimer, KeepAliveTimer } from './timers.ts';
+import { Alarm, IdleTimer, KeepAliveTimer } from './timers.ts';
 import type { ConnectionData } from './wire.ts';
 
 /**
@@ -94,14 +93,14 @@ export class RdmaSocket extends Duplex {
   #callback: ((error?: Error | null) => void) | null = null;
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
-  #cancelWait: CancelTimer | null = null;
   readonly #mappedWaiters = new Waiters<void>();
   #endGiven = false;
   /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
   #endsBoth = false;
-  readonly #scheduler: Scheduler;
   readonly #idle: IdleTimer;
   readonly #keepAlive: KeepAliveTimer;
+  /** The wait for the peer's end. */
+  readonly #wait: Alarm;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
   /** Octets given to the reader so far. */
   bytesRead = 0;
@@ -114,9 +113,9 @@ export class RdmaSocket extends Duplex {
     super({
       allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true, ...(highWaterMark === undefined ? {} : { highWaterMark }),
     });
-    this.#scheduler = rnic.scheduler;
     this.#idle = new IdleTimer(rnic.scheduler, () => this.emit('timeout'));
     this.#keepAlive = new KeepAliveTimer(rnic.scheduler, () => this.#channel.keepAlive());
+    this.#wait = new Alarm(rnic.scheduler);
     this.#channel = new Channel(rnic, options, {
       onOpen: () => this.#opened(options),
       onReadable: () => this.#fill(),
@@ -461,7 +460,7 @@ export class RdmaSocket extends Duplex {
     else channel.close();
     if (error !== null) callback(error); // a peer that answers nothing keeps nobody waiting for it
     else this.#onGone = () => callback(null);
-    this.#cancelWait = this.#scheduler.at(this.#scheduler.now() + CLOSE_MS, () => {
+    this.#wait.set(CLOSE_MS, () => {
       if (!this.writableFinished) this.#channel.connection?.unref();
       this.#tellGone();
     });
@@ -494,8 +493,7 @@ export class RdmaSocket extends Duplex {
   }
 
   #closed(error: IwarpError | undefined): void {
-    this.#cancelWait?.();
-    this.#cancelWait = null;
+    this.#wait.stop();
     if (this.#tellGone()) return;
     if (error !== undefined) {
       this.destroy(error);

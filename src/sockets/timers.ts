@@ -1,17 +1,53 @@
-/** The timers of a socket: how long nothing has happened, and when to send a sign of life. */
+/** The timers of a socket: how long nothing has happened, when to send a sign of life, and the alarm that they and its end are made of. */
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
+
+/** One call in the future. To set it again takes the call back that was set before. */
+export class Alarm {
+  readonly #scheduler: Scheduler;
+  #cancel: CancelTimer | null = null;
+
+  constructor(scheduler: Scheduler) {
+    this.#scheduler = scheduler;
+  }
+
+  now(): number {
+    return this.#scheduler.now();
+  }
+
+  get isSet(): boolean {
+    return this.#cancel !== null;
+  }
+
+  /** `ring` at this time of {@link Alarm.now}. */
+  setAt(time: number, ring: () => void): void {
+    this.stop();
+    this.#cancel = this.#scheduler.at(time, () => {
+      this.#cancel = null;
+      ring();
+    });
+  }
+
+  /** `ring` after so many milliseconds. */
+  set(ms: number, ring: () => void): void {
+    this.setAt(this.now() + ms, ring);
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = null;
+  }
+}
 
 /** Tells when there have been no octets for a time. One timer for all that happens: when it fires it looks how long ago the last of that was. */
 export class IdleTimer {
-  readonly #scheduler: Scheduler;
+  readonly #alarm: Alarm;
   readonly #idle: () => void;
   #ms = 0;
-  #cancel: CancelTimer | null = null;
   #lastActive = 0;
   #ended = false;
 
   constructor(scheduler: Scheduler, idle: () => void) {
-    this.#scheduler = scheduler;
+    this.#alarm = new Alarm(scheduler);
     this.#idle = idle;
   }
 
@@ -23,34 +59,28 @@ export class IdleTimer {
   /** Begin again, with this time. */
   set(ms: number): void {
     this.#ms = ms;
-    this.#stop();
+    this.#alarm.stop();
     this.active();
   }
 
   /** Octets have come, or have gone. */
   active(): void {
     if (this.#ms === 0 || this.#ended) return;
-    this.#lastActive = this.#scheduler.now();
-    if (this.#cancel === null) this.#from(this.#lastActive);
+    this.#lastActive = this.#alarm.now();
+    if (!this.#alarm.isSet) this.#from(this.#lastActive);
   }
 
   /** Nothing is told any more. */
   end(): void {
     this.#ended = true;
-    this.#stop();
+    this.#alarm.stop();
   }
 
   #from(start: number): void {
-    this.#cancel = this.#scheduler.at(start + this.#ms, () => {
-      this.#cancel = null;
+    this.#alarm.setAt(start + this.#ms, () => {
       if (this.#lastActive > start) this.#from(this.#lastActive);
       else this.#idle();
     });
-  }
-
-  #stop(): void {
-    this.#cancel?.();
-    this.#cancel = null;
   }
 }
 
@@ -59,28 +89,25 @@ const DEFAULT_KEEP_ALIVE_MS = 7_200_000;
 
 /** Calls `send` again and again. */
 export class KeepAliveTimer {
-  readonly #scheduler: Scheduler;
+  readonly #alarm: Alarm;
   readonly #send: () => void;
-  #cancel: CancelTimer | null = null;
 
   constructor(scheduler: Scheduler, send: () => void) {
-    this.#scheduler = scheduler;
+    this.#alarm = new Alarm(scheduler);
     this.#send = send;
   }
 
   /** Every `ms`, from now on; 0 for the default. */
   start(ms: number): void {
-    this.stop();
     this.#next(ms === 0 ? DEFAULT_KEEP_ALIVE_MS : ms);
   }
 
   stop(): void {
-    this.#cancel?.();
-    this.#cancel = null;
+    this.#alarm.stop();
   }
 
   #next(ms: number): void {
-    this.#cancel = this.#scheduler.at(this.#scheduler.now() + ms, () => {
+    this.#alarm.set(ms, () => {
       this.#send();
       this.#next(ms);
     });
