@@ -7,16 +7,22 @@ import { RUN_OCTETS, RUN_SCRATCH_OCTETS, RUN_SPACING, type RunKernel } from './r
 const GAP = RUN_SPACING - RUN_OCTETS;
 
 export class JsRuns implements RunKernel {
+  readonly #allocate: (octets: number) => Uint8Array;
   // Made when markers first ask for them.
   #spreadScratch: Uint8Array | undefined;
   #collectScratch: Uint8Array | undefined;
 
+  /** `allocate` makes the scratch memory. */
+  constructor(allocate: (octets: number) => Uint8Array = (octets) => new Uint8Array(octets)) {
+    this.#allocate = allocate;
+  }
+
   spreadScratch(): Uint8Array {
-    return (this.#spreadScratch ??= new Uint8Array(RUN_SCRATCH_OCTETS));
+    return (this.#spreadScratch ??= this.#allocate(RUN_SCRATCH_OCTETS));
   }
 
   collectScratch(): Uint8Array {
-    return (this.#collectScratch ??= new Uint8Array(RUN_SCRATCH_OCTETS));
+    return (this.#collectScratch ??= this.#allocate(RUN_SCRATCH_OCTETS));
   }
 
   /** The runs begin at the far end of their place: then none is moved onto one that has not been moved yet. */

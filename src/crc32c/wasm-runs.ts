@@ -1,39 +1,28 @@
 /**
- * Run moving in WebAssembly, where the octets go to an arena of the engine; runs.ts says what for.
+ * Run moving in WebAssembly, where the octets go to an arena of the engine, and in JavaScript where they go elsewhere; runs.ts says what for.
  *
  * Octets from elsewhere, 'data' events for instance, are copied to the place first, in one piece; the runs are then moved inside of it, each to where
  * nothing stands that is still needed.
  */
 import { JsRuns } from './js-runs.ts';
 import { checkRange } from './memory.ts';
-import { RUN_OCTETS, RUN_SCRATCH_OCTETS, RUN_SPACING, type RunKernel } from './runs.ts';
+import { RUN_OCTETS, RUN_SPACING } from './runs.ts';
 import type { WasmMemory } from './wasm-memory.ts';
 
-export class WasmRuns implements RunKernel {
+export class WasmRuns extends JsRuns {
   readonly #memory: WasmMemory;
-  readonly #elsewhere = new JsRuns();
-  // Made when markers first ask for them.
-  #spreadScratch: Uint8Array | undefined;
-  #collectScratch: Uint8Array | undefined;
 
   constructor(memory: WasmMemory) {
+    super((octets) => memory.allocate(octets));
     this.#memory = memory;
   }
 
-  spreadScratch(): Uint8Array {
-    return (this.#spreadScratch ??= this.#memory.allocate(RUN_SCRATCH_OCTETS));
-  }
-
-  collectScratch(): Uint8Array {
-    return (this.#collectScratch ??= this.#memory.allocate(RUN_SCRATCH_OCTETS));
-  }
-
-  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
+  override spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
     checkRange(source, from, from + RUN_OCTETS * runs);
     checkRange(target, to, to + RUN_SPACING * runs);
     const instance = this.#memory.instanceOf(target);
     if (instance === undefined) {
-      this.#elsewhere.spread(source, from, target, to, runs, pointer);
+      super.spread(source, from, target, to, runs, pointer);
       return;
     }
     let at = source.byteOffset + from;
@@ -45,12 +34,12 @@ export class WasmRuns implements RunKernel {
     instance.spread(target.byteOffset + to, at, runs, pointer);
   }
 
-  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
+  override collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
     checkRange(source, from, from + RUN_SPACING * runs);
     checkRange(target, to, to + RUN_SPACING * runs);
     const instance = this.#memory.instanceOf(target);
     if (instance === undefined) {
-      this.#elsewhere.collect(source, from, target, to, runs);
+      super.collect(source, from, target, to, runs);
       return;
     }
     let at = source.byteOffset + from;
