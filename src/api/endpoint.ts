@@ -177,8 +177,6 @@ export function createResources(endpoint: Endpoint): Resources {
     return resources;
   } catch (error) {
     for (const step of undo) step();
-    // A process that has no memory left for another connection is at a limit, like a device that has no queue pair left.
-    if (error instanceof RangeError) throw new IwarpError('ERR_LIMIT', `no memory for ${total} receives of ${maxMessage} octets`, { cause: error });
     throw error;
   }
 }

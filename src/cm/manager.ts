@@ -204,9 +204,12 @@ export class ActiveConnection extends CmConnection {
    * @throws ERR_INVALID_ARGUMENT
    */
   override terminate(code: number): void {
+    if (this.link?.deciding !== true) {
+      super.terminate(code);
+      return;
+    }
     checkTerminateCode(code);
-    if (this.link?.deciding === true) this.link.confirm(code);
-    else super.terminate(code);
+    this.link.confirm(code);
   }
 
   /** @internal */
