@@ -10,6 +10,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { EXCHANGE } from './exchange-program.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const BIN = join(ROOT, 'node_modules', '.bin');
@@ -109,22 +110,8 @@ function useCommand(project: string): void {
   say('the installed command lists its tools, and runs the conformance suite');
 }
 
-/** An exchange over 127.0.0.1, in plain JavaScript, with whatever `load` makes of the package. */
-const EXCHANGE = `
-async function exchange({ connect, createServer, RemoteBuffer }, engine) {
-  const server = await createServer({ engine }, (c) => {
-    const region = c.allocate(64);
-    region.bytes.fill(42);
-    void c.send(c.share(region).toBytes());
-  }).listen({ host: '127.0.0.1', port: 0 });
-  const connection = await connect({ engine, host: '127.0.0.1', port: server.address.port });
-  const message = await connection.receive();
-  const back = new Uint8Array(64);
-  await connection.read(RemoteBuffer.fromBytes(message.data), back);
-  await connection.close();
-  await server.close();
-  if (!back.every((octet) => octet === 42)) throw new Error('what was read is not what lies there');
-}
+/** The exchange, and a look at what a module exports. */
+const USE = `${EXCHANGE}
 function look(specifier, names, module) {
   if (Object.keys(module).length === 0) throw new Error(specifier + ' exports nothing');
   for (const name of names) if (module[name] === undefined) throw new Error(specifier + ' does not export ' + name);
@@ -134,12 +121,12 @@ function look(specifier, names, module) {
 function useFromJavaScript(project: string, specifiers: readonly string[]): void {
   const looks = (load: (specifier: string) => string): string =>
     specifiers.map((specifier) => `look('${specifier}', ${JSON.stringify(NAMES[specifier] ?? [])}, ${load(specifier)});\n`).join('');
-  const esm = `${EXCHANGE}${looks((specifier) => `await import('${specifier}')`)}for (const engine of ['thread', 'worker']) await exchange(await import('iwarp'), engine);\n`;
+  const esm = `${USE}${looks((specifier) => `await import('${specifier}')`)}for (const engine of ['thread', 'worker']) await exchange(await import('iwarp'), engine);\n`;
   writeFileSync(join(project, 'use.mjs'), esm);
   run(project, process.execPath, 'use.mjs');
   say(`import: ${specifiers.length} entries, and an RDMA Read with each engine`);
   // Node 20.19 and later load ESM with require() where there is no top-level await.
-  const cjs = `${EXCHANGE}${looks((specifier) => `require('${specifier}')`)}exchange(require('iwarp'), 'thread').then(() => exchange(require('iwarp'), 'worker'));\n`;
+  const cjs = `${USE}${looks((specifier) => `require('${specifier}')`)}exchange(require('iwarp'), 'thread').then(() => exchange(require('iwarp'), 'worker'));\n`;
   writeFileSync(join(project, 'use.cjs'), cjs);
   run(project, process.execPath, '--disable-warning=ExperimentalWarning', 'use.cjs');
   say(`require(): ${specifiers.length} entries, and an RDMA Read with each engine`);

@@ -3,25 +3,14 @@ import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Format } from 'esbuild';
 import { describe, expect, it } from 'vitest';
+import { EXCHANGE } from '../../scripts/exchange-program.ts';
 import { bundle as bundleOf, runNode } from '../support/bundle.ts';
 import { sourceFiles, textOf } from '../support/modules.ts';
 
 const PROGRAM = `
-import { connect, createServer, RemoteBuffer } from './src/index.ts';
-async function main(engine) {
-  const server = await createServer({ engine }, (c) => {
-    const region = c.allocate(64);
-    region.bytes.fill(42);
-    void c.send(c.share(region).toBytes());
-  }).listen({ host: '127.0.0.1', port: 0 });
-  const connection = await connect({ engine, host: '127.0.0.1', port: server.address.port });
-  const back = new Uint8Array(64);
-  await connection.read(RemoteBuffer.fromBytes((await connection.receive()).data), back);
-  await connection.close();
-  await server.close();
-  console.log('read', back[63]);
-}
-main(process.argv[2]).catch((error) => console.log(error.name, error.code, error.message));
+import * as iwarp from './src/index.ts';
+${EXCHANGE}
+exchange(iwarp, process.argv[2]).then((octet) => console.log('read', octet)).catch((error) => console.log(error.name, error.code, error.message));
 `;
 const bundle = (format: Format, extension: string, withEngine: boolean): Promise<string> => bundleOf(PROGRAM, { format, extension, withEngine });
 const run = (file: string, ...args: string[]): Promise<string> => runNode([file, ...args]);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LINGER_MS } from '../../src/sockets/channel.ts';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
-import { connect, createServer, type RdmaSocket } from '../../src/sockets/index.ts';
+import { connect, createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
 import { CLOSE_MS } from '../../src/sockets/socket.ts';
 import { CONTROL, encodeSge, OP } from '../../src/sockets/wire.ts';
 import type { VirtualTime } from '../../src/testing.ts';
@@ -27,6 +27,17 @@ beforeEach(() => {
 afterEach(() => network.close());
 
 const closed = (socket: RdmaSocket): Promise<unknown> => (socket.closed ? Promise.resolve() : once(socket, 'close'));
+
+/** Two of a kind: `near`, which the server has accepted, ends first. */
+async function pair(): Promise<{ server: RdmaServer; near: RdmaSocket; far: RdmaSocket }> {
+  const server = createServer({ rnic: network.socketRnic }).listen(0, '127.0.0.1');
+  await running(once(server, 'listening'));
+  const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
+  const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: network.peerRnic });
+  await running(once(far, 'connect'));
+  const [near] = await running(accepted);
+  return { server, near: near!, far };
+}
 
 /** What the peer says when half of its buffer is free again. */
 function offerWindow({ session, peer, buffer, send }: Scripted): Promise<unknown> {
@@ -156,25 +167,20 @@ describe('a socket does not wait', () => {
   });
 
   it.each([300_000, 900_000])('for a peer behind a slow link: its last %d octets arrive all the same', async (octets) => {
-    const server = createServer({ rnic: network.socketRnic }).listen(0, '127.0.0.1');
-    await running(once(server, 'listening'));
-    const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
-    const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: network.peerRnic });
-    await running(once(far, 'connect'));
-    const [near] = await running(accepted);
-    near!.resume();
+    const { server, near, far } = await pair();
+    near.resume();
     let arrived = 0;
     const ended = once(far, 'end');
     far.on('data', (data: Buffer) => (arrived += data.length));
     network.pieceTakes = 3000;
-    near!.end(Buffer.alloc(octets, 1));
-    near!.destroySoon();
-    await running(closed(near!));
+    near.end(Buffer.alloc(octets, 1));
+    near.destroySoon();
+    await running(closed(near));
     expect(arrived).toBeLessThan(octets);
     expect(network.held).toBe(true);
     await running(ended);
     await running(closed(far));
-    expect([arrived, far.errored, near!.errored]).toEqual([octets, null, null]);
+    expect([arrived, far.errored, near.errored]).toEqual([octets, null, null]);
     server.close();
   });
 
@@ -219,22 +225,17 @@ describe('a socket does not wait', () => {
       near.destroy();
     }],
   ])('for another of its kind: %s', async (what, act) => {
-    const server = createServer({ rnic: network.socketRnic }).listen(0, '127.0.0.1');
-    await running(once(server, 'listening'));
-    const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
-    const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: network.peerRnic });
-    await running(once(far, 'connect'));
-    const [near] = await running(accepted);
+    const { server, near, far } = await pair();
     const from = time.now();
     server.close();
     const over = once(server, 'close');
-    act(near!, far);
+    act(near, far);
     await running(over);
     expect(time.now() - from).toBeLessThan(AT_ONCE);
     if (what.endsWith('does not read')) expect(String(far.read())).toBe('unread');
     far.resume();
     await running(closed(far));
-    expect([time.now() - from < AT_ONCE, far.errored, near!.errored]).toEqual([true, null, null]);
+    expect([time.now() - from < AT_ONCE, far.errored, near.errored]).toEqual([true, null, null]);
   });
 });
 
