@@ -117,24 +117,23 @@ export function emitSimdModule(): Uint8Array {
  * (register, address, octets) -> octets left: removes all but n to n + 31 octets and writes those to stage.tail.
  *
  * `at` is the address in scratch from which s[i-n] of the vector at hand is loaded, so that the distances become immediate offsets
- * n - d of loads, and s[i] is stored at offset n.
+ * n - d of loads, and s[i] is stored at offset n. Zeros stand before the first s only as far back as the first gathering looks,
+ * and behind the last one only as far on as that of the tail does.
  */
 function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionReference {
   const { distances, scratch, block } = stage;
   const reach = Math.max(...distances);
+  const nearest = Math.min(...distances);
+  // No octet that is removed reaches these: their s is the message itself.
+  const head = nearest - (nearest % ROUND);
   return module.define(3, (f, register, address, octets) => {
     const [at, blockEnd, left, rest] = f.locals('i32', 4) as [Local, Local, Local, Local];
-    const carry = f.local('v128');
     const vectors = f.locals('v128', UNROLL);
     const gather = (index: number): Code =>
       tree(v128.xor, distances.map((distance) => v128.load(at.get, reach - distance + 16 * index)));
 
     const round = sequence(
-      ...vectors.map((vector, index) => vector.set(v128.load(address.get, 16 * index))),
-      // (1) of polynomial.ts: the register goes into the first four octets, once.
-      (vectors[0] as Local).set(v128.xor((vectors[0] as Local).get, carry.get)),
-      carry.set(v128.zero),
-      ...vectors.map((vector, index) => vector.set(v128.xor(vector.get, gather(index)))),
+      ...vectors.map((vector, index) => vector.set(v128.xor(v128.load(address.get, 16 * index), gather(index)))),
       ...vectors.map((vector, index) => v128.store(at.get, vector.get, reach + 16 * index)),
       address.advance(ROUND),
       at.advance(ROUND),
@@ -143,33 +142,43 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
     return sequence(
       left.set(i32.and(i32.sub(octets.get, i32.const(reach)), i32.const(-ROUND))),
       rest.set(i32.sub(octets.get, left.get)),
-      clear(i32.const(scratch), i32.const(reach), reach),
-      carry.set(v128.firstLane(v128.zero, register.get)),
+      at.set(i32.const(scratch)),
+      clear(at.get, head, reach - head),
+      copy({ target: at.get, offset: reach, source: address.get, octets: head }),
+      // (1) of polynomial.ts: the register goes into the first four octets.
+      v128.store(at.get, v128.xor(v128.load(at.get, reach), v128.firstLane(v128.zero, register.get)), reach),
+      address.advance(head),
+      at.advance(head),
       doWhile(
         left.get,
-        at.set(i32.const(scratch)),
-        blockEnd.set(
-          i32.add(i32.const(scratch), select(left.get, i32.const(block), i32.below(left.get, i32.const(block)))),
-        ),
-        left.set(i32.add(left.get, i32.sub(at.get, blockEnd.get))),
+        blockEnd.set(select(left.get, i32.const(block), i32.below(left.get, i32.const(block)))),
+        left.set(i32.sub(left.get, blockEnd.get)),
+        blockEnd.set(i32.add(blockEnd.get, i32.const(scratch))),
         doWhile(i32.below(at.get, blockEnd.get), round),
-        when(left.get, copyMemory(i32.const(scratch), at.get, i32.const(reach))),
+        when(left.get, copyMemory(i32.const(scratch), at.get, i32.const(reach)), at.set(i32.const(scratch))),
       ),
-      clear(i32.add(at.get, i32.const(reach)), rest.get, reach + ROUND),
-      writeTail(stage, { at, address, out: left, rest }, gather(0)),
+      clear(at.get, reach, reach - nearest + ROUND),
+      writeTail(stage, { at, address, out: left, rest }, gather),
       rest.get,
     );
   });
 }
 
-/**
- * Zero `octets`, at most `limit`, from an address on. In the short stage this is a row of stores up to the limit: the call after
- * memory.fill takes a tenth of the whole time at 1000 octets.
- */
-function clear(address: Code, octets: Code, limit: number): Code {
-  if (limit > 512) return fillMemory(address, i32.const(0), octets);
-  const stores = Array.from({ length: Math.ceil(limit / 16) }, (_, index) => v128.store(address, v128.zero, 16 * index));
-  return sequence(...stores);
+/** Beyond this many octets memory.fill and memory.copy; up to it a row of stores, for such a call takes a tenth of the whole time at 1000 octets. */
+const ROW = 512;
+const row = (octets: number, one: (offset: number) => Code): Code =>
+  sequence(...Array.from({ length: Math.ceil(octets / 16) }, (_, index) => one(16 * index)));
+
+/** Zero `octets` from `target` + `offset` on; in a row of stores up to 15 more. */
+function clear(target: Code, offset: number, octets: number): Code {
+  if (octets > ROW) return fillMemory(i32.add(target, i32.const(offset)), i32.const(0), i32.const(octets));
+  return row(octets, (index) => v128.store(target, v128.zero, offset + index));
+}
+
+/** Copy whole vectors from `source` to `target` + `offset`. */
+function copy({ target, offset, source, octets }: { target: Code; offset: number; source: Code; octets: number }): Code {
+  if (octets > ROW) return copyMemory(i32.add(target, i32.const(offset)), source, i32.const(octets));
+  return row(octets, (index) => v128.store(target, v128.load(source, index), offset + index));
 }
 
 interface TailLocals {
@@ -179,19 +188,19 @@ interface TailLocals {
   readonly rest: Local;
 }
 
-/** tail[i] = m[i] ^ gathered s, by vectors; the last vector steps back so as to end with the input, and writes some octets again. */
-function writeTail(stage: SparseStage, { at, address, out, rest }: TailLocals, gathered: Code): Code {
-  const one = v128.store(out.get, v128.xor(v128.load(address.get), gathered));
+/** tail[i] = m[i] ^ gathered s, a round at a time; the last one steps back so as to end with the input, and writes some octets again. */
+function writeTail(stage: SparseStage, { at, address, out, rest }: TailLocals, gather: (index: number) => Code): Code {
+  const one = row(ROUND, (index) => v128.store(out.get, v128.xor(v128.load(address.get, index), gather(index / 16)), index));
   const locals = [at, address, out];
-  const odd = i32.and(rest.get, i32.const(15));
-  const whole = i32.and(rest.get, i32.const(-16));
-  const stepBack = i32.sub(i32.const(16), odd);
+  const odd = i32.and(rest.get, i32.const(ROUND - 1));
+  const whole = i32.and(rest.get, i32.const(-ROUND));
+  const stepBack = i32.sub(i32.const(ROUND), odd);
   return sequence(
     out.set(i32.const(stage.tail)),
     doWhile(
       i32.below(out.get, i32.add(i32.const(stage.tail), whole)),
       one,
-      ...locals.map((local) => local.advance(16)),
+      ...locals.map((local) => local.advance(ROUND)),
     ),
     when(odd, ...locals.map((local) => local.set(i32.sub(local.get, stepBack))), one),
   );
