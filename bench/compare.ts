@@ -1,5 +1,6 @@
 /** The committed ratios, and which of them have moved. Speeds belong to a machine; ratios inside a round are what may be compared. */
 import { isOurs } from './cases.ts';
+import { isSameProcessor } from './machine.ts';
 import { NATIVE_OCTETS } from './method.ts';
 import { partsOfCases } from './scenarios.ts';
 import type { Better, GoalResult, RunResult, Spread } from './types.ts';
@@ -27,12 +28,12 @@ export interface BaselineRun extends Pick<RunResult, 'started' | 'seconds' | 'mo
 }
 
 /** Of several baselines that of this processor. */
-export function ofProcessor<T extends { readonly run?: BaselineRun | undefined }>(baselines: readonly T[], CPU: string | undefined): T | undefined {
-  return baselines.find(({ run }) => run?.machine['CPU'] === CPU);
+export function ofProcessor<T extends { readonly run?: BaselineRun | undefined }>(baselines: readonly T[], CPU: string): T | undefined {
+  return baselines.find(({ run }) => isSameProcessor(run?.machine['CPU'], CPU));
 }
 
 /** Of several baselines that of the same processor, for ratios differ from one kind to the other; the first if there is none. */
-export function sameProcessor<T extends { readonly run?: BaselineRun | undefined }>(baselines: readonly T[], { CPU }: RunResult['machine']): T | undefined {
+export function sameProcessor<T extends { readonly run?: BaselineRun | undefined }>(baselines: readonly T[], CPU: string): T | undefined {
   return ofProcessor(baselines, CPU) ?? baselines[0];
 }
 

@@ -30,7 +30,23 @@ export function foreignShare(from: Ticks, to: Ticks, ownUs: number, ns: number):
 
 /** Ratios belong to a kind of processor: what a baseline is known by. */
 export function processor(): string {
-  return `${availableParallelism()} x ${cpus()[0]?.model.trim() ?? 'unknown'} (${arch()})`;
+  return `${availableParallelism()} x ${cpus()[0]?.model.trim() ?? 'unknown'} (${arch()})${generation()}`;
+}
+
+/** A virtual machine names its processors alike from one generation to the next; these numbers of x86 tell them apart. */
+function generation(): string {
+  try {
+    const info = readFileSync('/proc/cpuinfo', 'latin1');
+    const [family, model] = ['cpu family', 'model'].map((name) => new RegExp(`^${name}\\s*: (\\d+)$`, 'm').exec(info)?.[1]);
+    return family === undefined || model === undefined ? '' : `, family ${family} model ${model}`;
+  } catch {
+    return '';
+  }
+}
+
+/** Whether figures of processor `kept` are of processor `now`. Those from before the generation was told are of any. */
+export function isSameProcessor(kept: string | undefined, now: string): boolean {
+  return kept !== undefined && (now === kept || now.startsWith(`${kept}, family `));
 }
 
 /** For the head of a report. */

@@ -9,7 +9,7 @@ import { withFile } from '../src/tools/support/system-errors.ts';
 import { baselineOf, compare, compareText, ofProcessor, sameProcessor, type Baseline, type BaselineRun } from './compare.ts';
 import { custom, goals } from './experiments.ts';
 import { goalsTable, judgeGoals } from './goals.ts';
-import { describeMachine, processor } from './machine.ts';
+import { describeMachine, isSameProcessor, processor } from './machine.ts';
 import { buildNative } from './native.ts';
 import { parseBench, partNames, USAGE, type BenchOptions } from './options.ts';
 import { reasonOf } from './reason.ts';
@@ -33,7 +33,7 @@ function committed(): { readonly path: string; readonly run?: BaselineRun | unde
 }
 
 /** Where the ratios of this machine are kept: told before half an hour of measuring, for they may not take the place of another processor's. */
-function placeToKeep({ baseline }: BenchOptions, CPU: string | undefined): string {
+function placeToKeep({ baseline }: BenchOptions, CPU: string): string {
   if (baseline !== undefined) return baseline;
   const own = ofProcessor(committed(), CPU);
   if (own === undefined) throw new Error(`no baseline is of this processor, ${CPU}: name a file for it with --baseline`);
@@ -57,7 +57,7 @@ const readBaseline = (path: string): Baseline => readJson<Baseline>(path, 'iwarp
 
 /** What a run is compared with. */
 function baselineFor({ baseline }: BenchOptions, CPU: string): Baseline {
-  const path = baseline ?? sameProcessor(committed(), { CPU })?.path;
+  const path = baseline ?? sameProcessor(committed(), CPU)?.path;
   if (path === undefined || !existsSync(path)) throw new Error(`there is no baseline${path === undefined ? '' : ` at ${path}`}: make one with --save-baseline`);
   return readBaseline(path);
 }
@@ -244,7 +244,7 @@ async function measure(options: BenchOptions, shown: (text: string) => void, wri
 function judge(run: RunResult, against: Baseline | null, place: string | null): number {
   if (against !== null) {
     const cpu = against.run?.machine['CPU'];
-    if (cpu !== run.machine['CPU']) say(`The baseline is of another processor, ${cpu ?? 'which it does not name'}: what has moved may be the machine's doing.`);
+    if (!isSameProcessor(cpu, run.machine['CPU'] ?? '')) say(`The baseline is of another processor, ${cpu ?? 'which it does not name'}: what has moved may be the machine's doing.`);
     const moves = compare(against, run);
     say(compareText(moves));
     if (moves.some(({ verdict }) => verdict === 'worse' || verdict === 'gone')) return 1;

@@ -1,6 +1,6 @@
 /** Which ratios count as moved, and the arithmetic under them. */
 import { describe, expect, it } from 'vitest';
-import { baselineOf, compare, compareText, sameProcessor, type Baseline, type BaselineRun } from '../../bench/compare.ts';
+import { baselineOf, compare, compareText, ofProcessor, sameProcessor, type Baseline, type BaselineRun } from '../../bench/compare.ts';
 import { spec } from '../../bench/experiments.ts';
 import { ratioOf } from '../../bench/probes/probe.ts';
 import { latencySlice, mergeLatency, ratios, spread } from '../../bench/stats.ts';
@@ -34,10 +34,17 @@ describe('comparing with the baseline', () => {
 
   it('takes the baseline of the same processor, or the first', () => {
     const [amd, intel] = ['2 x AMD', '2 x Intel'].map((CPU) => ({ run: { machine: { CPU } } as unknown as BaselineRun })) as [Baseline, Baseline];
-    expect(sameProcessor([amd, intel], { CPU: '2 x Intel' })).toBe(intel);
-    expect(sameProcessor([amd, intel], { CPU: '4 x Intel' })).toBe(amd);
-    expect(sameProcessor([old('bulk'), intel], { CPU: '2 x Intel' })).toBe(intel);
-    expect(sameProcessor([], { CPU: '2 x Intel' })).toBeUndefined();
+    expect(sameProcessor([amd, intel], '2 x Intel')).toBe(intel);
+    expect(sameProcessor([amd, intel], '4 x Intel')).toBe(amd);
+    expect(sameProcessor([old('bulk'), intel], '2 x Intel')).toBe(intel);
+    expect(sameProcessor([], '2 x Intel')).toBeUndefined();
+  });
+
+  it('knows generations of one name apart, and takes a baseline without one for any', () => {
+    const named = ['2 x AMD, family 25 model 17', '2 x AMD, family 26 model 2', '2 x Intel'];
+    const baselines = named.map((CPU) => ({ run: { machine: { CPU } } as unknown as BaselineRun }));
+    expect([...named, '2 x Intel, family 6 model 207', '2 x AMD, family 25 model 1', '2 x Intel II'].map((now) => baselines.findIndex((one) => one === ofProcessor(baselines, now))))
+      .toEqual([0, 1, 2, 2, -1, -1]);
   });
 
   it('misses what its part should have given, and only that', () => {
