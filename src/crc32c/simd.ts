@@ -129,11 +129,10 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
   return module.define(3, (f, register, address, octets) => {
     const [at, blockEnd, left, rest] = f.locals('i32', 4) as [Local, Local, Local, Local];
     const vectors = f.locals('v128', UNROLL);
-    const gather = (index: number): Code =>
-      tree(v128.xor, distances.map((distance) => v128.load(at.get, reach - distance + 16 * index)));
+    const gather = (offset: number): Code => tree(v128.xor, distances.map((distance) => v128.load(at.get, reach - distance + offset)));
 
     const round = sequence(
-      ...vectors.map((vector, index) => vector.set(v128.xor(v128.load(address.get, 16 * index), gather(index)))),
+      ...vectors.map((vector, index) => vector.set(v128.xor(v128.load(address.get, 16 * index), gather(16 * index)))),
       ...vectors.map((vector, index) => v128.store(at.get, vector.get, reach + 16 * index)),
       address.advance(ROUND),
       at.advance(ROUND),
@@ -172,13 +171,13 @@ const row = (octets: number, one: (offset: number) => Code): Code =>
 /** Zero `octets` from `target` + `offset` on; in a row of stores up to 15 more. */
 function clear(target: Code, offset: number, octets: number): Code {
   if (octets > ROW) return fillMemory(i32.add(target, i32.const(offset)), i32.const(0), i32.const(octets));
-  return row(octets, (index) => v128.store(target, v128.zero, offset + index));
+  return row(octets, (at) => v128.store(target, v128.zero, offset + at));
 }
 
 /** Copy whole vectors from `source` to `target` + `offset`. */
 function copy({ target, offset, source, octets }: { target: Code; offset: number; source: Code; octets: number }): Code {
   if (octets > ROW) return copyMemory(i32.add(target, i32.const(offset)), source, i32.const(octets));
-  return row(octets, (index) => v128.store(target, v128.load(source, index), offset + index));
+  return row(octets, (at) => v128.store(target, v128.load(source, at), offset + at));
 }
 
 interface TailLocals {
@@ -189,8 +188,8 @@ interface TailLocals {
 }
 
 /** tail[i] = m[i] ^ gathered s, a round at a time; the last one steps back so as to end with the input, and writes some octets again. */
-function writeTail(stage: SparseStage, { at, address, out, rest }: TailLocals, gather: (index: number) => Code): Code {
-  const one = row(ROUND, (index) => v128.store(out.get, v128.xor(v128.load(address.get, index), gather(index / 16)), index));
+function writeTail(stage: SparseStage, { at, address, out, rest }: TailLocals, gather: (offset: number) => Code): Code {
+  const one = row(ROUND, (offset) => v128.store(out.get, v128.xor(v128.load(address.get, offset), gather(offset)), offset));
   const locals = [at, address, out];
   const odd = i32.and(rest.get, i32.const(ROUND - 1));
   const whole = i32.and(rest.get, i32.const(-ROUND));
