@@ -8,6 +8,7 @@ import { Bench, caseTitle, DRIVERS, type DriverName, type InteropCase } from './
 import { CASES } from './cases.ts';
 import { crcTwiceIn } from './crc-twice.ts';
 import type { OpenPeer } from './interop-types.ts';
+import { kernelWords } from './kernel-words.ts';
 import { ourSettings, type OurSettings } from './our-settings.ts';
 import { openGuest, openRemote } from './peers.ts';
 import { told, type InteropRecord } from './report.ts';
@@ -92,7 +93,7 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
     const outcomes: Outcome[] = [];
     for (const testCase of cases) outcomes.push(await runWithRetries(bench, peer, testCase, retries));
     const crash = await peer.crash();
-    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: crash, seconds: 0, before: [] });
+    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: kernelWords(crash) || crash, seconds: 0, before: [] });
     return { peer: peer.description, outcomes };
   } finally {
     await peer.close();

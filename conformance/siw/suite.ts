@@ -19,9 +19,10 @@ import type { Result, RunOptions } from '../runner/runner.ts';
 import { selectCases } from '../runner/select.ts';
 import { readWaivers } from '../runner/waivers.ts';
 import type { Waivers } from '../runner/waivers.ts';
+import { kernelWords } from './kernel-words.ts';
 import { SiwGuest } from './lab-guest.ts';
 import { RpingPeer } from './rping-peer.ts';
-import { kernelWords, merge, tables, updateReport, type FatalRun, type Part, type SuiteRun } from './suite-tables.ts';
+import { merge, tables, updateReport, type FatalRun, type Part, type SuiteRun } from './suite-tables.ts';
 
 const USAGE = `usage: npm run conformance:siw -- [case or prefix...] [options]
   --role initiator|responder   the probe's part (both, one after the other)
