@@ -3,7 +3,8 @@
  * So between our own endpoints the one that wants to leave says so, and the other one, which then starts nothing more, closes when its work
  * is done. Towards a foreign peer the connection is closed when our own work is done.
  */
-import type { CancelTimer, Scheduler } from '../base/clock.ts';
+import { Alarm } from '../base/alarm.ts';
+import type { Scheduler } from '../base/clock.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { Operations } from './operations.ts';
@@ -11,18 +12,17 @@ import type { Operations } from './operations.ts';
 export class Farewell {
   readonly #cm: CmConnection;
   readonly #operations: Operations;
-  readonly #scheduler: Scheduler;
   readonly #timeout: number;
   /** The peer has said farewell. */
   #peerLeaves = false;
   /** Set from our own farewell on. */
-  #cancelPatience: CancelTimer | null = null;
+  readonly #patience: Alarm;
 
   /** `timeout`: milliseconds of silence after which a peer that owes us the close is not waited for any more. */
   constructor(cm: CmConnection, operations: Operations, scheduler: Scheduler, timeout: number) {
     this.#cm = cm;
     this.#operations = operations;
-    this.#scheduler = scheduler;
+    this.#patience = new Alarm(scheduler);
     this.#timeout = timeout;
   }
 
@@ -39,7 +39,7 @@ export class Farewell {
   /** As long as something comes, the peer is at work; silence for the close time-out ends the wait. */
   #waitForPeer(): void {
     const before = this.#cm.counters().octetsIn;
-    this.#cancelPatience = this.#scheduler.at(this.#scheduler.now() + this.#timeout, () => {
+    this.#patience.set(this.#timeout, () => {
       if (this.#cm.counters().octetsIn === before) this.#cm.disconnect();
       else this.#waitForPeer();
     });
@@ -51,11 +51,11 @@ export class Farewell {
     this.#operations.stop(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer is closing the connection'));
     await this.#operations.whenIdle(undefined);
     // If a close of our own is under way and has not come to its farewell, it sees that the peer leaves.
-    if (!closing || this.#cancelPatience !== null) this.#cm.disconnect();
+    if (!closing || this.#patience.isSet) this.#cm.disconnect();
   }
 
   /** The connection is gone. */
   end(): void {
-    this.#cancelPatience?.();
+    this.#patience.stop();
   }
 }

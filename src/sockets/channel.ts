@@ -6,6 +6,7 @@
  */
 import { engineOf, type Rnic } from '../api/environment.ts';
 import { closeError, startupError } from '../api/errors.ts';
+import { Alarm } from '../base/alarm.ts';
 import type { Scheduler } from '../base/clock.ts';
 import { IwarpError, ownError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
@@ -20,7 +21,6 @@ import { findMapped, Mappings } from './iomap.ts';
 import type { Pieces } from './pieces.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { MAX_TRANSFERS, SendWindow } from './send-window.ts';
-import { Alarm } from './timers.ts';
 import {
   CONTROL, decodeConnectionData, decodeSge, encodeConnectionData, encodeIomap, encodeSge, IOMAP_OCTETS, MESSAGE_OCTETS,
   messageOp, messageValue, OP, putMessage, SGE_OCTETS, SGL_ENTRIES, type ConnectionData,

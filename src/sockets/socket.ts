@@ -5,6 +5,7 @@
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
+import { Alarm } from '../base/alarm.ts';
 import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
@@ -14,7 +15,7 @@ import { Channel } from './channel.ts';
 import { placeOf, type OnReadOptions } from './onread.ts';
 import type { RdmaSocketOptions } from './options.ts';
 import { Pieces } from './pieces.ts';
-import { Alarm, IdleTimer, KeepAliveTimer } from './timers.ts';
+import { IdleTimer, KeepAliveTimer } from './timers.ts';
 import type { ConnectionData } from './wire.ts';
 
 /**

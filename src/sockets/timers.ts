@@ -1,42 +1,6 @@
-/** The timers of a socket: how long nothing has happened, when to send a sign of life, and the alarm that they and its end are made of. */
-import type { CancelTimer, Scheduler } from '../base/clock.ts';
-
-/** One call in the future. To set it again takes the call back that was set before. */
-export class Alarm {
-  readonly #scheduler: Scheduler;
-  #cancel: CancelTimer | null = null;
-
-  constructor(scheduler: Scheduler) {
-    this.#scheduler = scheduler;
-  }
-
-  now(): number {
-    return this.#scheduler.now();
-  }
-
-  get isSet(): boolean {
-    return this.#cancel !== null;
-  }
-
-  /** `ring` at this time of {@link Alarm.now}. */
-  setAt(time: number, ring: () => void): void {
-    this.stop();
-    this.#cancel = this.#scheduler.at(time, () => {
-      this.#cancel = null;
-      ring();
-    });
-  }
-
-  /** `ring` after so many milliseconds. */
-  set(ms: number, ring: () => void): void {
-    this.setAt(this.now() + ms, ring);
-  }
-
-  stop(): void {
-    this.#cancel?.();
-    this.#cancel = null;
-  }
-}
+/** The timers of a socket: how long nothing has happened, and when to send a sign of life. */
+import { Alarm } from '../base/alarm.ts';
+import type { Scheduler } from '../base/clock.ts';
 
 /** Tells when there have been no octets for a time. One timer for all that happens: when it fires it looks how long ago the last of that was. */
 export class IdleTimer {

@@ -4,7 +4,8 @@
  *
  * Read first: transport/port.ts.
  */
-import type { CancelTimer, Scheduler } from '../../base/clock.ts';
+import { Alarm } from '../../base/alarm.ts';
+import type { Scheduler } from '../../base/clock.ts';
 import { IwarpError } from '../../base/errors.ts';
 import type { Direction } from '../../inspect/types.ts';
 import type { Port, PortHandler } from '../../transport/port.ts';
@@ -57,8 +58,8 @@ class Lane {
   /** Octets in `waiting`, and given to the sink but not yet to the network. */
   #queued = 0;
   #unsent = 0;
-  #cancelDelay: CancelTimer | undefined;
-  #cancelPatience: CancelTimer | undefined;
+  readonly #delayed: Alarm;
+  readonly #patience: Alarm;
   #whenSent: (() => void) | undefined;
 
   constructor(relay: Relay, direction: Direction, script: FaultScript, source: Port, sink: Port) {
@@ -67,6 +68,8 @@ class Lane {
     this.#script = script;
     this.#source = source;
     this.#sink = sink;
+    this.#delayed = new Alarm(relay.scheduler);
+    this.#patience = new Alarm(relay.scheduler);
   }
 
   take(bytes: Uint8Array, start: number, end: number): void {
@@ -107,8 +110,8 @@ class Lane {
     this.#state = 'ended';
     this.#waiting.length = 0;
     this.#queued = 0;
-    this.#cancelDelay?.();
-    this.#cancelPatience?.();
+    this.#delayed.stop();
+    this.#patience.stop();
     this.#setPause();
   }
 
@@ -160,8 +163,7 @@ class Lane {
 
   #delay(ms: number): void {
     this.#state = 'delayed';
-    const { scheduler } = this.#relay;
-    this.#cancelDelay = scheduler.at(scheduler.now() + ms, () => {
+    this.#delayed.set(ms, () => {
       this.#state = 'flowing';
       this.#pump();
       this.#setPause();
@@ -171,12 +173,8 @@ class Lane {
   /** An FPDU that waits for others to overtake it goes after a while without them. */
   #watchPatience(): void {
     const { patience } = this.#script;
-    if (patience === undefined || this.#cancelPatience !== undefined) return;
-    const { scheduler } = this.#relay;
-    this.#cancelPatience = scheduler.at(scheduler.now() + patience, () => {
-      this.#cancelPatience = undefined;
-      this.#add(this.#script.release());
-    });
+    if (patience === undefined || this.#patience.isSet) return;
+    this.#patience.set(patience, () => this.#add(this.#script.release()));
   }
 
   /**
@@ -201,7 +199,7 @@ export class Relay {
   readonly #closed: [boolean, boolean] = [false, false];
   #how: 'ended' | 'broken' | 'quiet' = 'ended';
   #told = false;
-  #cancelQuiet: CancelTimer | undefined;
+  readonly #quiet: Alarm;
   #lastActive: number;
 
   /** `client` is the accepted port, `server` the connected one. */
@@ -211,6 +209,7 @@ export class Relay {
     this.#options = options;
     this.#ports = [client, server];
     this.#lanes = [new Lane(this, 0, options.scripts[0], client, server), new Lane(this, 1, options.scripts[1], server, client)];
+    this.#quiet = new Alarm(this.scheduler);
     this.#lastActive = this.scheduler.now();
   }
 
@@ -252,7 +251,7 @@ export class Relay {
   #portClosed(direction: Direction, error: Error | undefined): void {
     this.#closed[direction] = true;
     if (this.#closed[0] && this.#closed[1]) {
-      this.#cancelQuiet?.();
+      this.#quiet.stop();
       if (error !== undefined && this.#how === 'ended') this.#how = 'broken';
       this.#tellOver(error, direction);
       this.#options.done(this.#how);
@@ -267,7 +266,7 @@ export class Relay {
 
   #watchQuiet(ms: number): void {
     if (this.#options.quietMs === 0) return;
-    this.#cancelQuiet = this.scheduler.at(this.scheduler.now() + ms, () => {
+    this.#quiet.set(ms, () => {
       const left = this.#lastActive + this.#options.quietMs - this.scheduler.now();
       if (left > 0) {
         this.#watchQuiet(left);
