@@ -34,6 +34,7 @@ interface Case {
 }
 
 interface Ends {
+  readonly ports: Ports;
   readonly connection: Connection;
   readonly remote: RemoteBuffer;
   readonly socket: WebSocket;
@@ -49,6 +50,7 @@ interface Ports {
   readonly net: number;
 }
 
+const HOST = '127.0.0.1';
 const view = (octets: number): Uint8Array => new Uint8Array(octets).fill(7);
 
 function cases(): Case[] {
@@ -85,7 +87,25 @@ function cases(): Case[] {
       made.push({ name: `${kind} write ${octets}`, depth: 1, burst: BURST, make: (ends) => writes(ends[kind], view(octets)) });
     }
   }
+  const connects = (name: string, make: (ports: Ports) => () => Promise<unknown>): void => {
+    made.push({ name: `${name} connects and closes`, depth: 1, burst: 1, make: ({ ports }) => make(ports) });
+  };
+  connects('ws', ({ ws }) => async () => {
+    const socket = new WebSocket(`ws://${HOST}:${ws}`, { perMessageDeflate: false });
+    await once(socket, 'open');
+    socket.close();
+    await once(socket, 'close');
+  });
+  connects('connection', ({ verbs }) => async () => await (await connect({ host: HOST, port: verbs })).close());
+  connects('stream', ({ stream }) => async () => await used(streamConnect({ host: HOST, port: stream })));
+  connects('net', ({ net }) => async () => await used(netConnect({ host: HOST, port: net })));
   return made;
+}
+
+async function used(stream: Duplex): Promise<void> {
+  await once(stream, 'connect');
+  stream.resume().end();
+  await once(stream, 'close');
 }
 
 /** Some writes, and the wait for room after them if there has to be one. */
@@ -100,12 +120,12 @@ async function serve(): Promise<void> {
     const memory = connection.allocate(REGION_OCTETS, 'read-write');
     await connection.send(connection.share(memory).toBytes());
     for await (const message of connection) message.release();
-  }).listen({ host: '127.0.0.1' });
-  const ws = new WebSocketServer({ host: '127.0.0.1', port: 0, perMessageDeflate: false });
+  }).listen({ host: HOST });
+  const ws = new WebSocketServer({ host: HOST, port: 0, perMessageDeflate: false });
   ws.on('connection', (socket) => socket.on('message', () => undefined));
   const swallow = (stream: Duplex): void => void stream.on('error', () => undefined).resume();
-  const stream = createStreamServer(swallow).listen(0, '127.0.0.1');
-  const net = createNetServer(swallow).listen(0, '127.0.0.1');
+  const stream = createStreamServer(swallow).listen(0, HOST);
+  const net = createNetServer(swallow).listen(0, HOST);
   await Promise.all([ws, stream, net].map((each) => once(each, 'listening')));
   const ports: Ports = { verbs: server.address.port, ws: (ws.address() as AddressInfo).port, stream: stream.address()!.port, net: (net.address() as AddressInfo).port };
   process.send!(ports);
@@ -123,17 +143,16 @@ async function run({ depth, burst }: Case, once: () => Promise<unknown>, ms: num
 }
 
 async function client(ports: Ports, pattern: RegExp): Promise<void> {
-  const host = '127.0.0.1';
-  const connection = await connect({ host, port: ports.verbs });
+  const connection = await connect({ host: HOST, port: ports.verbs });
   const ticket = await connection.receive();
   const remote = RemoteBuffer.fromBytes(ticket!.data.slice());
   ticket!.release();
-  const socket = new WebSocket(`ws://${host}:${ports.ws}`, { perMessageDeflate: false });
-  const stream = streamConnect({ host, port: ports.stream });
-  const net = netConnect({ host, port: ports.net, noDelay: true });
+  const socket = new WebSocket(`ws://${HOST}:${ports.ws}`, { perMessageDeflate: false });
+  const stream = streamConnect({ host: HOST, port: ports.stream });
+  const net = netConnect({ host: HOST, port: ports.net, noDelay: true });
   await Promise.all([once(socket, 'open'), once(stream, 'connect'), once(net, 'connect')]);
   for (const each of [stream, net]) each.on('error', () => undefined).resume();
-  const ready = cases().filter(({ name }) => pattern.test(name)).map((c) => ({ c, once: c.make({ connection, remote, socket, stream, net }) }));
+  const ready = cases().filter(({ name }) => pattern.test(name)).map((c) => ({ c, once: c.make({ ports, connection, remote, socket, stream, net }) }));
   for (const { c, once } of ready) await run(c, once, WARM_MS);
   process.on('message', (index: number) => {
     const { c, once } = ready[index]!;
@@ -143,6 +162,12 @@ async function client(ports: Ports, pattern: RegExp): Promise<void> {
     })();
   });
   process.send!('ready');
+}
+
+/** Thousands a second, to three digits. */
+function rate(rates: readonly number[]): string {
+  const middle = median(rates);
+  return middle.toFixed(Math.max(0, 2 - Math.floor(Math.log10(middle)))).padStart(8);
 }
 
 async function main(rounds: number, pattern: string, other: string | undefined): Promise<void> {
@@ -172,8 +197,8 @@ async function main(rounds: number, pattern: string, other: string | undefined):
   console.log(`thousands a second, median of ${rounds}${other === undefined ? '' : '; the other build; this one over it inside a round'}`);
   for (const [index, { name }] of names.entries()) {
     const [own, theirs] = rates[index]!;
-    const more = theirs === undefined ? '' : `${median(theirs).toFixed(0).padStart(8)}${median(ratios(own!, theirs)).toFixed(2).padStart(8)}`;
-    console.log(`${name.padEnd(36)}${median(own!).toFixed(0).padStart(8)}${more}`);
+    const more = theirs === undefined ? '' : `${rate(theirs)}${median(ratios(own!, theirs)).toFixed(2).padStart(8)}`;
+    console.log(`${name.padEnd(36)}${rate(own!)}${more}`);
   }
   for (const child of children) child.end();
 }

@@ -89,6 +89,10 @@ export class Connection {
   /** What was registered through the connection; made for the first. */
   #regions: Set<MemoryRegion> | null = null;
   readonly #inbox: Message[] = [];
+  /** Messages that the program, or the inbox, has not released. */
+  #lent = 0;
+  /** Memory of the receive buffers, once the connection is gone. */
+  #spare: Uint8Array | null = null;
   readonly #readers = new Waiters<Message | null>();
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
   #state: 'open' | 'closing' | 'closed' = 'open';
@@ -491,7 +495,8 @@ export class Connection {
     this.#operations.end(error);
     if (failed) this.#readers.rejectAll(error);
     else while (this.#readers.next(null));
-    destroyResources(this.#r, this.#regions ?? []);
+    this.#spare = destroyResources(this.#r, this.#regions ?? []);
+    this.#giveMemory();
     this.#resolveClosed(this.#closeInfo);
   }
 
@@ -566,15 +571,25 @@ export class Connection {
     }
     const start = index * this.#r.endpoint.maxMessage;
     const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? wc.byteLength : 0));
+    this.#lent++;
     const message = new Message(data, wc.solicited, wc.invalidatedStag, immediate, () => this.#giveBack(index));
     if (!this.#readers.next(message)) this.#inbox.push(message);
   }
 
   /** A message has been released. */
   #giveBack(index: number): void {
+    this.#lent--;
+    this.#giveMemory();
     if (!this.#post(index) || this.#credits === null) return;
     this.#credits.released();
     if (this.#credits.due) this.#operations.pump();
+  }
+
+  /** What the program can still see in a message stays with it. */
+  #giveMemory(): void {
+    if (this.#spare === null || this.#lent > 0) return;
+    this.#r.pd.device.spare.give(this.#spare);
+    this.#spare = null;
   }
 
   /** Post a buffer again; false if the connection takes no more. */

@@ -14,8 +14,8 @@ import { lenderFor, type Lender } from './lenders.ts';
 /** Options that both sides of the promise layer share. */
 export interface EndpointOptions {
   /**
-   * Number of receive buffers: as many messages can be unread or unreleased. Default 64. With `engine: 'worker'` 256, but not more than 4 MiB of
-   * buffers unless 64 need more: a credit has to pass from thread to thread there.
+   * Number of receive buffers: as many messages can be unread or unreleased. Default 128, but not more than 2 MiB of buffers unless 64 need more. With
+   * `engine: 'worker'` 256 and 4 MiB: a credit has to pass from thread to thread there.
    */
   readonly receives?: number | undefined;
   /** Largest message that can be received, octets. Default 16 KiB. `receives` buffers of this size are allocated. */
@@ -53,10 +53,16 @@ export const ENDPOINT_NAMES: Names<EndpointOptions> = {
   preset: true, policy: true, ird: true, ord: true,
 };
 
-const DEFAULT_RECEIVES = 64;
-/** In a worker a credit takes six hand-overs there and back, between threads that sleep: as many messages as pass meanwhile. */
-const DEFAULT_WORKER_RECEIVES = 256;
-const DEFAULT_WORKER_BUFFERS = 4 << 20;
+/**
+ * Receives by default, and octets of their buffers. Half of them make a grant, so a sender that never waits needs two lots of what it sends in a turn; in a worker a credit
+ * takes six hand-overs there and back, between threads that sleep, and twice as many messages pass meanwhile.
+ */
+const DEFAULT_RECEIVES: Readonly<Record<EngineKind, { readonly receives: number; readonly octets: number }>> = {
+  thread: { receives: 128, octets: 2 << 20 },
+  worker: { receives: 256, octets: 4 << 20 },
+};
+/** With large messages too. */
+const LEAST_RECEIVES = 64;
 const DEFAULT_MAX_MESSAGE = 16_384;
 const DEFAULT_SENDS = 256;
 /** Entries of the send queue beyond `sends`: one for a grant of credits, so that two sides that only send cannot starve each other. */
@@ -122,9 +128,9 @@ export function checkEndpoint(options: EndpointOptions): Endpoint {
 
 /** Never more than the device's queues take. */
 function defaultReceives(rnic: Rnic, maxMessage: number): number {
-  const buffers = Math.floor(DEFAULT_WORKER_BUFFERS / Math.max(maxMessage, 1));
-  const wanted = engineOf(rnic) === 'worker' ? Math.min(DEFAULT_WORKER_RECEIVES, buffers) : DEFAULT_RECEIVES;
-  return Math.min(Math.max(wanted, DEFAULT_RECEIVES), rnic.device.limits.maxQpWr - RESERVED_RECEIVES);
+  const { receives, octets } = DEFAULT_RECEIVES[engineOf(rnic)];
+  const wanted = Math.min(receives, Math.floor(octets / Math.max(maxMessage, 1)));
+  return Math.min(Math.max(wanted, LEAST_RECEIVES), rnic.device.limits.maxQpWr - RESERVED_RECEIVES);
 }
 
 /** No driver behind these presets has RFC 7306 on iWARP. */
@@ -170,7 +176,8 @@ export function createResources(endpoint: Endpoint): Resources {
     undo.unshift(() => cq.destroy());
     const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, extensions });
     undo.unshift(() => qp.destroy());
-    const buffers = pd.registerMemory(device.newMemory(total * maxMessage), ACCESS.LOCAL_WRITE);
+    // Need not be cleared: a message has come whole when it is delivered (DDP-034), and shows no octets but its own.
+    const buffers = pd.registerMemory(device.connectionMemory(total * maxMessage, false), ACCESS.LOCAL_WRITE);
     const { maxInline: inline } = qp.query();
     const resources = { endpoint, pd, cq, qp, buffers, inline, lender: lenderFor(pd) };
     for (let i = 0; i < total; i++) postBuffer(resources, i);
@@ -188,17 +195,24 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
 
 /**
  * @internal Give everything back, once the connection is gone, the regions that were registered through it too. A domain in which the user still has
- * something stays until that is gone.
+ * something stays until that is gone. Returns the memory of the receive buffers; the next connection may have it when no message is shown in it any more.
  */
-export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources, regions: Iterable<MemoryRegion> = []): void {
+export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources, regions: Iterable<MemoryRegion> = []): Uint8Array {
   // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.
   if (qp.boundWindows > 0) for (const window of [...pd.device.objects.mw]) if (window.entry.binder === qp) window.deallocate();
   qp.destroy();
   cq.destroy();
   lender.close();
+  const { bytes } = buffers;
   if (!buffers.deregistered) buffers.deregister();
   for (const region of regions) region.release();
   if (endpoint.pd === null) pd.abandon();
+  return bytes;
+}
+
+/** @internal The same for a connection that has not come about: nobody has seen its buffers. */
+export function discardResources(resources: Resources): void {
+  resources.endpoint.rnic.device.spare.give(destroyResources(resources));
 }
 
 /** @internal What we announce. */

@@ -11,7 +11,7 @@
  * }
  */
 export class Message {
-  /** The octets; empty for Immediate Data. Do not use them after `release()`. */
+  /** The octets; empty for Immediate Data. Do not use them after `release()`: others take their place, of this connection or of a later one. */
   readonly data: Uint8Array;
   /** The peer asked for a solicited event. */
   readonly solicited: boolean;

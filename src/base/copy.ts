@@ -105,6 +105,14 @@ export function putBytes(source: Uint8Array, target: Uint8Array, to: number): vo
   else target.set(source, to);
 }
 
+/** Enough that a call costs little beside what it clears. */
+const ZEROS = new Uint8Array(1 << 16);
+
+/** Zeros over all of it, whatever memory it is. */
+export function clearBytes(bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.length; at += ZEROS.length) putBytes(ZEROS.subarray(0, bytes.length - at), bytes, at);
+}
+
 function copyShared(source: Uint8Array, target: Uint8Array, to: number): void {
   if (fill === null) target.set(source, to);
   else fill.call(target, source, to, to + source.length);

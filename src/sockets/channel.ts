@@ -136,7 +136,9 @@ export class Channel {
   }
 
   #register(octets: number, access: number): MemoryRegion {
-    const region = this.#pd.registerMemory(this.#pd.device.newMemory(octets), access);
+    // A peer may say that it has written what it has not, and must not get to see by our answers what another one wrote.
+    const clear = (access & ACCESS.REMOTE_WRITE) !== 0;
+    const region = this.#pd.registerMemory(this.#pd.device.connectionMemory(octets, clear), access);
     this.#regions.push(region);
     return region;
   }
@@ -547,7 +549,13 @@ export class Channel {
     (this.qp as QueuePair | undefined)?.destroy();
     (this.#cq as CompletionQueue | undefined)?.destroy();
     this.#maps.clear();
-    for (const region of this.#regions) region.deregister();
+    // What has come and has not been read can still be read.
+    const unread = (this.#inbound as ReceiveWindow | undefined)?.pending ?? 0;
+    for (const region of this.#regions) {
+      const { bytes } = region;
+      region.deregister();
+      if (region !== this.#receive || unread === 0) this.#pd.device.spare.give(bytes);
+    }
     this.#pd.deallocate();
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The device: owns protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
-import { isShared } from '../base/copy.ts';
+import { clearBytes, isShared } from '../base/copy.ts';
 import { checkInteger, checkOptions, IwarpError, orNoMemory, show, type Names } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import { checkCrc32cName, createCrc32cEngine, defaultCrc32cEngine, type Crc32cEngineName } from '../crc32c/engine.ts';
@@ -14,6 +14,7 @@ import type { AsyncEvent } from './events.ts';
 import type { MemoryRegion } from './memory.ts';
 import { ProtectionDomain } from './pd.ts';
 import type { QueuePair } from './qp.ts';
+import { SpareMemory } from './spare-memory.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import type { MemoryWindow } from './window.ts';
 
@@ -167,6 +168,8 @@ export class Device {
   readonly defer: (task: () => void) => void;
   /** Objects alive, by kind. */
   readonly objects: DeviceObjects = { pd: new Set(), cq: new Set(), qp: new Set(), srq: new Set(), mr: new Set(), mw: new Set() };
+  /** @internal Buffers of connections that are over. */
+  readonly spare: SpareMemory = new SpareMemory();
   /** @internal Sees each asynchronous event when it is raised, beside the handler. */
   observer: ((device: Device, event: AsyncEvent) => void) | null = null;
   /** @internal Streams run in other threads, and see the table through this; registered memory then has to be shared memory. */
@@ -279,6 +282,14 @@ export class Device {
   newMemory(octets: number): Uint8Array {
     checkInteger('octets', octets, 0, MAX_MEMORY); // not what a message has at most: a region holds many
     return new Uint8Array(orNoMemory(octets, () => (this.mirror === null ? new ArrayBuffer(octets) : new SharedArrayBuffer(octets))));
+  }
+
+  /** @internal Memory for a connection, which may have been an earlier one's; `clear` if somebody could get to see what that left there. */
+  connectionMemory(octets: number, clear: boolean): Uint8Array {
+    const spare = this.spare.take(octets);
+    if (spare === undefined) return this.newMemory(octets);
+    if (clear) clearBytes(spare);
+    return spare;
   }
 
   /** @internal Threads can only share memory that was made for it. */

@@ -37,10 +37,12 @@ describe('options', () => {
 
 describe('messages that can wait by default', () => {
   it.each([
-    ['in this thread', 'thread', {}, 64],
+    ['in this thread', 'thread', {}, 128],
+    ['in this thread, as many as 2 MiB hold', 'thread', { maxMessage: 20_000 }, 104],
+    ['in this thread, 64 of any size', 'thread', { maxMessage: 1 << 20 }, 64],
     ['in a worker, where a credit passes from thread to thread', 'worker', {}, 256],
     ['in a worker, as many as 4 MiB hold', 'worker', { maxMessage: 32_768 }, 128],
-    ['in a worker, no fewer than in this thread', 'worker', { maxMessage: 1 << 20 }, 64],
+    ['in a worker, 64 of any size', 'worker', { maxMessage: 1 << 20 }, 64],
     ['in a worker, no more than were asked for', 'worker', { receives: 3 }, 3],
     ['on a device with short queues, what those take', 'worker', { depth: 20 }, 16],
   ] as const)('%s', async (_name, engine, options: { maxMessage?: number; receives?: number; depth?: number }, expected) => {

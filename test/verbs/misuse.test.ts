@@ -356,7 +356,7 @@ describe('misuse', () => {
     const named = cases.map(({ call }) => call.split(' ')[0]);
     const internal = new Set([
       'use', 'checkAlive', 'queue', 'settled', 'take', 'takeQpNumber', 'forget', 'raise', 'fail', 'push', 'attach', 'detach', 'anticipate', 'capDepth',
-      'handleStreamEvent', 'checkMemory', 'sendCompleted', 'receiveTaken', 'receiveCompleted', 'receivePolled', 'counters', 'lend', 'takeBack', 'release', 'abandon', 'constructor',
+      'handleStreamEvent', 'checkMemory', 'connectionMemory', 'sendCompleted', 'receiveTaken', 'receiveCompleted', 'receivePolled', 'counters', 'lend', 'takeBack', 'release', 'abandon', 'constructor',
     ]);
     for (const type of [Device, ProtectionDomain, MemoryRegion, MemoryWindow, CompletionQueue, SharedReceiveQueue, QueuePair]) {
       for (const name of Object.getOwnPropertyNames(type.prototype)) {
