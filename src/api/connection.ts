@@ -5,7 +5,9 @@
  */
 import { abortError, signalOf } from '../base/abort.ts';
 import { checkBoolean, checkInteger, IwarpError, orNoMemory, type Names } from '../base/errors.ts';
+import { promised } from '../base/promised.ts';
 import { checkU64 } from '../base/u64.ts';
+import { Waiters } from '../base/waiters.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { Negotiated } from '../mpa/policy.ts';
@@ -25,9 +27,9 @@ import {
   allocateBytes, localMemory, rightsOf, sinkFor, sourceFor, sourceMemory, ticketTo, type AllocateOptions, type LocalMemory, type PeerAccess,
 } from './local-memory.ts';
 import { Message } from './message.ts';
+import { Messages } from './messages.ts';
 import { IN_LINE, Operations, type OperationOptions, type OperationRequest } from './operations.ts';
 import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
-import { Waiters } from '../base/waiters.ts';
 
 /** Options of {@link Connection.send}. */
 export interface SendOptions extends OperationOptions {
@@ -262,7 +264,11 @@ export class Connection {
    * await connection.send('hello');
    * await connection.send({ mr: region, offset: 64, length: 16 });
    */
-  async send(data: LocalMemory | string, options: SendOptions = {}): Promise<void> {
+  send(data: LocalMemory | string, options: SendOptions = {}): Promise<void> {
+    return promised(() => this.#send(data, options));
+  }
+
+  #send(data: LocalMemory | string, options: SendOptions): Promise<void> {
     const signal = this.#checkCall(options, SEND);
     const { solicited, invalidate } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
@@ -272,7 +278,7 @@ export class Connection {
       cleanup?.(false);
       throw new IwarpError('ERR_TOO_LARGE', `data has ${length} octets, the peer takes messages of up to ${this.#peer.maxMessage}`);
     }
-    await this.#operations.submit({ opcode: 'send', wrId: IN_LINE, sges, inline, solicited, invalidate }, true, cleanup, signal);
+    return this.#operations.submit({ opcode: 'send', wrId: IN_LINE, sges, inline, solicited, invalidate }, true, cleanup, signal, undefined);
   }
 
   /**
@@ -287,7 +293,7 @@ export class Connection {
     const { solicited } = options;
     if (solicited !== undefined) checkBoolean('options.solicited', solicited);
     this.#checkImmediate(value);
-    await this.#operations.submit({ opcode: 'immediate', wrId: IN_LINE, immediate: value, solicited }, true, null, signal);
+    await this.#operations.submit({ opcode: 'immediate', wrId: IN_LINE, immediate: value, solicited }, true, null, signal, undefined);
   }
 
   /**
@@ -300,9 +306,8 @@ export class Connection {
    * @example
    * await connection.write(new Uint8Array(64).fill(1), remote.slice(128, 64));
    */
-  async write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
-    const signal = this.#checkCall(options);
-    await this.#write(local, remote, undefined, signal);
+  write(local: LocalMemory, remote: RemoteBuffer, options: OperationOptions = {}): Promise<void> {
+    return promised(() => this.#write(local, remote, undefined, this.#checkCall(options)));
   }
 
   /**
@@ -331,14 +336,17 @@ export class Connection {
    * @example
    * const bytes = await connection.read(remote.slice(0, 64));
    */
-  async read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
+  read(remote: RemoteBuffer, local?: LocalMemory, options: OperationOptions = {}): Promise<Uint8Array> {
+    return promised(() => this.#read(remote, local, options));
+  }
+
+  #read(remote: RemoteBuffer, local: LocalMemory | undefined, options: OperationOptions): Promise<Uint8Array> {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
     const sink = local === undefined ? orNoMemory(remote.length, () => new Uint8Array(remote.length)) : local;
     const { sge, bytes, cleanup } = sinkFor(this.#r, sink, remote);
     const { rkey, at } = remote;
-    await this.#operations.submit({ opcode: 'rdma-read', wrId: IN_LINE, sges: [sge], rkey, remoteAddr: at }, false, cleanup, signal);
-    return bytes;
+    return this.#operations.submit({ opcode: 'rdma-read', wrId: IN_LINE, sges: [sge], rkey, remoteAddr: at }, false, cleanup, signal, bytes);
   }
 
   /**
@@ -402,15 +410,17 @@ export class Connection {
    *   message.release();
    * }
    */
-  async receive(options: OperationOptions = {}): Promise<Message | null> {
-    const signal = signalOf(options);
-    if (signal?.aborted === true) throw abortError(signal);
+  receive(options: OperationOptions = {}): Promise<Message | null> {
+    return promised(() => this.#receive(signalOf(options)));
+  }
+
+  #receive(signal: AbortSignal | undefined): Promise<Message | null> {
+    if (signal?.aborted === true) return Promise.reject(abortError(signal));
     const message = this.#inbox.shift();
-    if (message !== undefined) return message;
-    if (this.#state !== 'closed') return await this.#readers.wait(signal);
+    if (message !== undefined) return Promise.resolve(message);
+    if (this.#state !== 'closed') return this.#readers.wait(signal);
     const error = this.#closeInfo?.error;
-    if (error !== undefined) throw error;
-    return null;
+    return error === undefined ? Promise.resolve(null) : Promise.reject(error);
   }
 
   /**
@@ -422,8 +432,9 @@ export class Connection {
    *   message.release();
    * }
    */
-  async *messages(options: OperationOptions = {}): AsyncGenerator<Message, void, undefined> {
-    for (let message = await this.receive(options); message !== null; message = await this.receive(options)) yield message;
+  messages(options: OperationOptions = {}): AsyncGenerator<Message, void, undefined> {
+    const signal = signalOf(options);
+    return new Messages(() => (signal?.aborted === true ? undefined : this.#inbox.shift()), () => this.#receive(signal));
   }
 
   /**
@@ -525,7 +536,7 @@ export class Connection {
     const { sges, inline, cleanup } = sourceFor(this.#r, local, remote);
     const { rkey, at } = remote;
     return this.#operations.submit(
-      { opcode: 'rdma-write', wrId: IN_LINE, sges, inline, rkey, remoteAddr: at, immediate }, immediate !== undefined, cleanup, signal,
+      { opcode: 'rdma-write', wrId: IN_LINE, sges, inline, rkey, remoteAddr: at, immediate }, immediate !== undefined, cleanup, signal, undefined,
     );
   }
 
@@ -535,7 +546,7 @@ export class Connection {
     if (this.#peerExtensions === false) throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not do atomics');
     const result = new BigUint64Array(1);
     const { sge, cleanup } = localMemory(this.#r, 'result', result, ACCESS.LOCAL_WRITE);
-    await this.#operations.submit(make([sge]), false, cleanup, signal);
+    await this.#operations.submit(make([sge]), false, cleanup, signal, undefined);
     return result[0]!;
   }
 
@@ -572,18 +583,18 @@ export class Connection {
     const start = index * this.#r.endpoint.maxMessage;
     const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? wc.byteLength : 0));
     this.#lent++;
-    const message = new Message(data, wc.solicited, wc.invalidatedStag, immediate, () => this.#giveBack(index));
+    const message = new Message(data, wc.solicited, wc.invalidatedStag, immediate, this.#giveBack, index);
     if (!this.#readers.next(message)) this.#inbox.push(message);
   }
 
   /** A message has been released. */
-  #giveBack(index: number): void {
+  readonly #giveBack = (index: number): void => {
     this.#lent--;
     this.#giveMemory();
     if (!this.#post(index) || this.#credits === null) return;
     this.#credits.released();
     if (this.#credits.due) this.#operations.pump();
-  }
+  };
 
   /** What the program can still see in a message stays with it. */
   #giveMemory(): void {

@@ -19,24 +19,26 @@ export class Message {
   readonly invalidatedStag: number | undefined;
   /** The eight octets of Immediate Data as a big-endian number. */
   readonly immediate: bigint | undefined;
-  #release: (() => void) | null;
+  #release: ((place: number) => void) | null;
+  readonly #place: number;
 
-  /** @internal */
+  /** @internal `release` is called with `place`: one function does for all messages of a connection. */
   constructor(
-    data: Uint8Array, solicited: boolean, invalidatedStag: number | undefined, immediate: bigint | undefined, release: () => void,
+    data: Uint8Array, solicited: boolean, invalidatedStag: number | undefined, immediate: bigint | undefined, release: (place: number) => void, place: number,
   ) {
     this.data = data;
     this.solicited = solicited;
     this.invalidatedStag = invalidatedStag;
     this.immediate = immediate;
     this.#release = release;
+    this.#place = place;
   }
 
   /** Give the buffer back. Calling it again does nothing. */
   release(): void {
     const release = this.#release;
     this.#release = null;
-    release?.();
+    release?.(this.#place);
   }
 
   /** The same as `release()`, for `using`. */

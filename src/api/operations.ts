@@ -31,7 +31,9 @@ class Operation {
   readonly message: boolean;
   /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
   readonly cleanup: ((ok: boolean) => void) | null;
-  readonly resolve: () => void;
+  /** What the promise resolves with. */
+  readonly value: unknown;
+  readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
   stopListening: (() => void) | null = null;
   /** When it was posted, for the latency histograms; NaN if nobody records. */
@@ -41,11 +43,13 @@ class Operation {
   next: Operation | null = null;
 
   constructor(
-    request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, resolve: () => void, reject: (error: Error) => void,
+    request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null,
+    value: unknown, resolve: (value: unknown) => void, reject: (error: Error) => void,
   ) {
     this.request = request;
     this.message = message;
     this.cleanup = cleanup;
+    this.value = value;
     this.resolve = resolve;
     this.reject = reject;
   }
@@ -130,14 +134,14 @@ export class Operations {
     return this.#line.size;
   }
 
-  /** Start an operation, at once or when its turn comes. An abort takes it out of the line; once posted it can only be left alone. */
-  submit(request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, signal: AbortSignal | undefined): Promise<void> {
+  /** Start an operation, at once or when its turn comes, and resolve with `value`. An abort takes it out of the line; once posted it can only be left alone. */
+  submit<T>(request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, signal: AbortSignal | undefined, value: T): Promise<T> {
     if (signal?.aborted === true) {
       cleanup?.(false);
       return Promise.reject(abortError(signal));
     }
-    return new Promise<void>((resolve, reject) => {
-      const operation = new Operation(request, message, cleanup, resolve, reject);
+    return new Promise<T>((resolve, reject) => {
+      const operation = new Operation(request, message, cleanup, value, resolve as (value: unknown) => void, reject);
       if (signal !== undefined) this.#listen(operation, signal);
       if (this.#line.size === 0 && this.#mayPost(operation)) this.#post(operation);
       else this.#line.add(operation);
@@ -267,6 +271,6 @@ export class Operations {
 function settle(operation: Operation, error: Error | null): void {
   operation.stopListening?.();
   operation.cleanup?.(error === null);
-  if (error === null) operation.resolve();
+  if (error === null) operation.resolve(operation.value);
   else operation.reject(error);
 }

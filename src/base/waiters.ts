@@ -4,7 +4,8 @@ import { abortError } from './abort.ts';
 interface Waiter<T> {
   readonly resolve: (value: T) => void;
   readonly reject: (error: Error) => void;
-  readonly stop: () => void;
+  /** Stops listening to the signal; null without one. */
+  stop: (() => void) | null;
   readonly ready: () => boolean;
 }
 
@@ -21,21 +22,26 @@ export class Waiters<T> {
   wait(signal: AbortSignal | undefined, ready: () => boolean = always): Promise<T> {
     if (signal?.aborted) return Promise.reject(abortError(signal));
     return new Promise<T>((resolve, reject) => {
-      const onAbort = (): void => {
-        this.#line.delete(waiter);
-        reject(abortError(signal!));
-      };
-      const waiter: Waiter<T> = { resolve, reject, stop: () => signal?.removeEventListener('abort', onAbort), ready };
-      signal?.addEventListener('abort', onAbort, { once: true });
+      const waiter: Waiter<T> = { resolve, reject, stop: null, ready };
+      if (signal !== undefined) this.#listen(waiter, signal);
       this.#line.add(waiter);
     });
+  }
+
+  #listen(waiter: Waiter<T>, signal: AbortSignal): void {
+    const onAbort = (): void => {
+      this.#line.delete(waiter);
+      waiter.reject(abortError(signal));
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    waiter.stop = () => signal.removeEventListener('abort', onAbort);
   }
 
   /** Give the value to whoever waits longest; false if nobody does. */
   next(value: T): boolean {
     for (const waiter of this.#line) {
       this.#line.delete(waiter);
-      waiter.stop();
+      waiter.stop?.();
       waiter.resolve(value);
       return true;
     }
@@ -47,14 +53,14 @@ export class Waiters<T> {
     for (const waiter of this.#line) {
       if (!waiter.ready()) continue;
       this.#line.delete(waiter);
-      waiter.stop();
+      waiter.stop?.();
       waiter.resolve(value);
     }
   }
 
   rejectAll(error: Error): void {
     for (const waiter of this.#line) {
-      waiter.stop();
+      waiter.stop?.();
       waiter.reject(error);
     }
     this.#line.clear();
