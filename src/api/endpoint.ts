@@ -43,7 +43,10 @@ export interface EndpointOptions {
   readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Reads and atomics that the peer may have outstanding here (IRD). Default: as in the policy. */
   readonly ird?: number | undefined;
-  /** Reads and atomics that we may have outstanding at the peer (ORD). Default: as in the policy. */
+  /**
+   * Reads and atomics that we may have outstanding at the peer (ORD). Default: as in the policy, 16. More help small Reads over a long way; servers of this
+   * package let a client have 128.
+   */
   readonly ord?: number | undefined;
 }
 
