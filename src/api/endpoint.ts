@@ -198,7 +198,8 @@ export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources,
 
 /**
  * @internal Give everything back, once the connection is gone, the regions that were registered through it too. A domain in which the user still has
- * something stays until that is gone. Returns the memory of the receive buffers; the next connection may have it when no message is shown in it any more.
+ * something stays until that is gone. Returns the memory of the receive buffers, none if it is called again;
+ * the next connection may have it when no message is shown in it any more.
  */
 export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources, regions: Iterable<MemoryRegion> = []): Uint8Array {
   // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.

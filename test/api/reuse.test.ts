@@ -1,6 +1,7 @@
 /** Receive buffers pass from one connection to the next: what a program still holds of the first does not change. */
 import { describe, expect, it } from 'vitest';
-import { connect, createServer, type Connection, type Message } from '../../src/index.ts';
+import { checkEndpoint, createResources, discardResources } from '../../src/api/endpoint.ts';
+import { connect, createServer, openRnic, type Connection, type Message } from '../../src/index.ts';
 import { pattern, rnicOf, WORLDS } from './support.ts';
 
 const OCTETS = 5000;
@@ -68,5 +69,17 @@ describe.each(WORLDS)('buffers of a connection that is over: %s', (world) => {
     }
     expect(await there.receive()).toBeNull();
     await setting.end();
+  });
+});
+
+describe('buffers of a connection that has not come about', () => {
+  it('serve the next one, and are given back once however often its end is told', () => {
+    const rnic = openRnic();
+    const { spare } = rnic.device;
+    const resources = createResources(checkEndpoint({ rnic }));
+    const { bytes } = resources.buffers;
+    discardResources(resources);
+    discardResources(resources);
+    expect([spare.take(bytes.length) === bytes, spare.take(bytes.length)]).toEqual([true, undefined]);
   });
 });
