@@ -166,8 +166,7 @@ async function client(ports: Ports, pattern: RegExp): Promise<void> {
 
 /** Thousands a second, to three digits. */
 function rate(rates: readonly number[]): string {
-  const middle = median(rates);
-  return middle.toFixed(Math.max(0, 2 - Math.floor(Math.log10(middle)))).padStart(8);
+  return String(Number(median(rates).toPrecision(3))).padStart(8);
 }
 
 async function main(rounds: number, pattern: string, other: string | undefined): Promise<void> {

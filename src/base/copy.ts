@@ -105,12 +105,12 @@ export function putBytes(source: Uint8Array, target: Uint8Array, to: number): vo
   else target.set(source, to);
 }
 
-/** Enough that a call costs little beside what it clears. */
-const ZEROS = new Uint8Array(1 << 16);
+const ZERO = new Uint8Array(1);
 
 /** Zeros over all of it, whatever memory it is. */
 export function clearBytes(bytes: Uint8Array): void {
-  for (let at = 0; at < bytes.length; at += ZEROS.length) putBytes(ZEROS.subarray(0, bytes.length - at), bytes, at);
+  if (fill === null || !isShared(bytes)) bytes.fill(0);
+  else fill.call(bytes, ZERO, 0, bytes.length);
 }
 
 function copyShared(source: Uint8Array, target: Uint8Array, to: number): void {

@@ -95,7 +95,6 @@ describe.each(KINDS)('%s', (_name, make) => {
     expect(await said(iteration.next())).toBe('over');
     expect(await said(make(server).next())).toBe('ERR_CONNECTION_RESET');
   });
-
 });
 
 describe.each(KINDS.filter(([, , signal]) => signal))('%s', (_name, make) => {
