@@ -29,7 +29,7 @@ export const CODE_OF_SECTION: Readonly<Record<string, readonly string[]>> = {
   'RFC 5042 6.2.1': ['ddp/stag-table.ts StagTable.check'],
   'RFC 5042 6.3.5': ['verbs/memory.ts checkAccess', 'ddp/stag-table.ts StagTable.check'],
   'RFC 5042 6.4.1': ['verbs/device.ts DEFAULT_LIMITS', 'verbs/device.ts Device.#checkRoom'],
-  'RFC 5042 6.4.3.3': ['rdmap/reads.ts Requests', 'verbs/qp.ts QueuePair.capDepth'],
+  'RFC 5042 6.4.3.3': ['rdmap/reads.ts Requests', 'cm/manager.ts depthWishes'],
   'RFC 5042 6.4.4': ['rdmap/stream.ts RdmaStream.#terminateWith', 'cm/manager.ts CmListener.incoming'],
   'RFC 5042 7.2': ['verbs/device.ts DEFAULT_LIMITS', 'rdmap/sender.ts Sender.#step'],
   'RFC 5042 7.3': ['verbs/pd.ts ProtectionDomain.registerMemory'],

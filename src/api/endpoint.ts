@@ -44,8 +44,8 @@ export interface EndpointOptions {
   /** Reads and atomics that the peer may have outstanding here (IRD). Default: as in the policy. */
   readonly ird?: number | undefined;
   /**
-   * Reads and atomics that we may have outstanding at the peer (ORD). Default: as in the policy, 16. More help small Reads over a long way; servers of this
-   * package let a client have 128.
+   * Reads and atomics that we may have outstanding at the peer (ORD). Default: as in the policy, what the peer serves up to 128, with a bound on the octets
+   * that they ask for. A number has no such bound: give one for many large Reads over a long way.
    */
   readonly ord?: number | undefined;
 }

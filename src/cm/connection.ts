@@ -158,8 +158,8 @@ export abstract class CmConnection {
   // ------------------------------------------------------------------------------------------------- QpController
 
   /** @internal There is something to send. */
-  kick(): void {
-    this.link?.kick();
+  kick(requests: number): void {
+    this.link?.kick(requests);
   }
 
   /** The same as {@link disconnect}, for the queue pair. */

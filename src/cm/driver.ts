@@ -11,6 +11,9 @@ interface StreamListener {
   event(event: StreamEvent): void;
 }
 
+/** Reads and atomics that leave at once when as many have been posted within a turn. Each lot is a write call, some 6 us; 8 did no better. */
+const LOT = 16;
+
 export class StreamDriver implements PortHandler {
   readonly #scheduler: Scheduler;
   /** Null until there is a port. */
@@ -20,6 +23,8 @@ export class StreamDriver implements PortHandler {
   listener: StreamListener | null = null;
   #draining = false;
   #flushScheduled = false;
+  /** Reads and atomics posted in this turn and not yet written. */
+  #requests = 0;
   #closed = false;
   /** Null while no timer is set: an Infinity would be a number object of its own. */
   #timerAt: number | null = null;
@@ -58,15 +63,35 @@ export class StreamDriver implements PortHandler {
     this.drain();
   }
 
-  /** Work was posted: drain once after the present turn, so that a burst of posts becomes few writes. */
-  kick(): void {
-    if (this.#flushScheduled || this.#closed || this.#stream === null) return;
+  /**
+   * Work was posted: drain once after the present turn, so that a burst of posts becomes few writes. Reads and atomics, `requests` of them, do not wait
+   * that long when there are many: while a program deals with answers and asks again for each, its peer shall not run dry and fall asleep.
+   */
+  kick(requests: number): void {
+    if (this.#closed || this.#stream === null) return;
+    this.#requests += requests;
+    if (this.#requests >= LOT) this.#sendLot();
+    if (this.#flushScheduled) return;
     this.#flushScheduled = true;
     this.#scheduler.defer((this.#flush ??= () => this.#flushNow()));
   }
 
+  /** Write what is at hand. Whatever else comes of that waits for the end of the turn: the caller is in the middle of posting. */
+  #sendLot(): void {
+    if (this.#draining) return;
+    this.#requests = 0;
+    this.stream.kick(this.now());
+    this.#draining = true;
+    try {
+      this.#transmit();
+    } finally {
+      this.#draining = false;
+    }
+  }
+
   #flushNow(): void {
     this.#flushScheduled = false;
+    this.#requests = 0;
     if (this.#closed) return;
     this.stream.kick(this.now());
     this.drain();
@@ -117,10 +142,7 @@ export class StreamDriver implements PortHandler {
     const { stream } = this;
     if (!this.#closed) {
       const port = this.#port!;
-      for (let t = stream.pollTransmit(); t !== null; t = stream.pollTransmit()) {
-        if (port.write(t.chunks, t.count, this.#done)) stream.handleTaken();
-        busy = true;
-      }
+      busy = this.#transmit();
       const action = stream.pollClose();
       if (action === 'end') port.end();
       else if (action === 'reset') port.reset();
@@ -128,6 +150,18 @@ export class StreamDriver implements PortHandler {
     }
     for (let event = stream.pollEvent(); event !== null; event = stream.pollEvent()) {
       this.listener!.event(event);
+      busy = true;
+    }
+    return busy;
+  }
+
+  /** False if there was nothing to write. */
+  #transmit(): boolean {
+    const { stream } = this;
+    const port = this.#port!;
+    let busy = false;
+    for (let t = stream.pollTransmit(); t !== null; t = stream.pollTransmit()) {
+      if (port.write(t.chunks, t.count, this.#done)) stream.handleTaken();
       busy = true;
     }
     return busy;

@@ -41,15 +41,15 @@ export interface StreamLink {
   cancel(): boolean;
   /** @throws ERR_NOT_SUPPORTED for an endpoint that cannot be worked off where this link is */
   checkEndpoint(endpoint: StreamEndpoint): void;
-  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void;
+  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: DepthWishes): void;
   reject(privateData: Uint8Array): void;
   /** Go on after a `response` event; with a code only to say that Terminate as the first FPDU (ENH-046). */
   confirm(code?: number): void;
   close(): void;
   terminate(code: number): void;
   abort(): void;
-  /** Something was posted. */
-  kick(): void;
+  /** Something was posted, with so many Reads and atomics among it. */
+  kick(requests: number): void;
   /** Whether the connection, once it is open, keeps the process alive. */
   setRef(on: boolean): void;
   counters(): StreamCounters;
@@ -119,7 +119,7 @@ function resolveEmss(policy: ConnectionPolicy, port: Pick<Port, 'localAddress' |
   return Math.max(MIN_EMSS, Math.min(MAX_EMSS, (port.mtu ?? ETHERNET_MTU) - ip - TCP_OCTETS));
 }
 
-const NO_WISHES: DepthWishes = { ird: 0, ord: 0 };
+const NO_WISHES: DepthWishes = {};
 const NOTHING = (): void => undefined;
 /** Handler of a port that is turned away. */
 const REFUSED = { onData: NOTHING, onEnd: NOTHING, onClose: NOTHING };
@@ -248,7 +248,7 @@ class ThreadLink extends StreamDriver implements StreamLink {
     // This thread takes them all.
   }
 
-  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
+  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: DepthWishes): void {
     this.stream.accept(this.now(), endpoint, privateData, wishes);
     this.drain();
   }
@@ -278,7 +278,7 @@ class ThreadLink extends StreamDriver implements StreamLink {
 
   abort(): void {
     this.stream.abort(this.now());
-    this.kick();
+    this.kick(0);
   }
 
   setRef(on: boolean): void {

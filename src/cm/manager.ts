@@ -161,15 +161,9 @@ export class ActiveConnection extends CmConnection {
   constructor(context: ConnectionContext, qp: QueuePair, options: ConnectOptions) {
     super(context);
     const { policy } = context;
-    const { limits } = qp.pd.device;
     this.#qp = qp;
     this.#privateData = checkPrivateData('options.privateData', options.privateData, privateDataRoom(policy, requestRevision(policy)));
-    const ird = checkDepth('options.responderResources', options.responderResources, limits.maxQpRdAtom);
-    this.#wishes = {
-      ird: qp.capDepth('ird', ird ?? policy.ird)!,
-      maxIrd: qp.capDepth('ird', ird ?? policy.maxIrd)!, // a caller's explicit number stands
-      ord: qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, limits.maxQpInitRdAtom) ?? policy.ord)!,
-    };
+    this.#wishes = depthWishes(qp, options);
     this.#confirm = checkBoolean('options.confirm', options.confirm === undefined ? false : options.confirm);
     this.qpInUse = qp;
   }
@@ -220,12 +214,17 @@ export class ActiveConnection extends CmConnection {
   }
 }
 
-const NO_WISHES: Partial<DepthWishes> = {};
-
-/** What is undefined is left to the peer's wishes. */
-function wishesOf(ird: number | undefined, ord: number | undefined): Partial<DepthWishes> {
-  if (ird === undefined) return ord === undefined ? NO_WISHES : { ord };
-  return ord === undefined ? { ird } : { ird, ord };
+/** The depths that the program gives, here or when it made the queue pair (VERBS-018). */
+function depthWishes(qp: QueuePair, { responderResources, initiatorDepth }: ConnParam): DepthWishes {
+  const { limits } = qp.pd.device;
+  const ird = checkDepth('options.responderResources', responderResources, limits.maxQpRdAtom);
+  const ord = checkDepth('options.initiatorDepth', initiatorDepth, limits.maxQpInitRdAtom);
+  const { maxIrd, maxOrd } = qp;
+  return {
+    ird: ird ?? (maxIrd < limits.maxQpRdAtom ? maxIrd : undefined),
+    ord: ord ?? (maxOrd < limits.maxQpInitRdAtom ? maxOrd : undefined),
+    maxIrd, maxOrd,
+  };
 }
 
 /** The side that is connected to: a Request has arrived and waits for an answer. */
@@ -288,9 +287,7 @@ export class PassiveConnection extends CmConnection {
     checkQp('qp', qp);
     checkOptions('options', options, PARAM_NAMES);
     const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
-    const { limits } = qp.pd.device;
-    const ird = qp.capDepth('ird', checkDepth('options.responderResources', options.responderResources, limits.maxQpRdAtom));
-    const ord = qp.capDepth('ord', checkDepth('options.initiatorDepth', options.initiatorDepth, limits.maxQpInitRdAtom));
+    const wishes = depthWishes(qp, options);
     this.#checkUnanswered('accept');
     const { deciding } = this.link!;
     if (deciding) {
@@ -301,7 +298,7 @@ export class PassiveConnection extends CmConnection {
     this.#answer();
     if (!deciding) return;
     this.qpInUse = qp;
-    this.link!.accept(qp, privateData, wishesOf(ird, ord));
+    this.link!.accept(qp, privateData, wishes);
   }
 
   /**

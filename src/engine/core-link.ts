@@ -51,7 +51,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
     const { replica } = this.#engine;
     const wqe = readSend(memory, at, end, this.endpoint!.sq, replica);
     if (operation !== null) wqe.local = replica.work(operation, this);
-    this.link?.kick();
+    this.link?.kick(0); // the ring is emptied at a stretch: there is nothing to be gained by lots
   }
 
   receive(memory: RecordMemory, at: number, end: number): void {

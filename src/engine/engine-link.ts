@@ -108,7 +108,7 @@ export class EngineLink implements StreamLink {
     if (endpoint.rqShared) this.#engine.checkShared(endpoint.rq);
   }
 
-  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
+  accept(endpoint: StreamEndpoint, privateData: Uint8Array, wishes: DepthWishes): void {
     this.#deciding = false;
     if (this.#state !== 'gone') this.attach(endpoint, { type: 'accept', link: this.id, privateData, wishes });
   }

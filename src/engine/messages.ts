@@ -107,7 +107,7 @@ export type Command =
       readonly type: 'connect'; readonly link: number; readonly target: ConnectTarget; readonly policy: ConnectionPolicy; readonly confirm: boolean;
       readonly privateData: Uint8Array; readonly wishes: DepthWishes;
     }
-  | { readonly type: 'accept'; readonly link: number; readonly privateData: Uint8Array; readonly wishes: Partial<DepthWishes> }
+  | { readonly type: 'accept'; readonly link: number; readonly privateData: Uint8Array; readonly wishes: DepthWishes }
   | { readonly type: 'reject'; readonly link: number; readonly privateData: Uint8Array }
   | { readonly type: 'confirm'; readonly link: number; readonly code: number | undefined }
   | { readonly type: 'terminate'; readonly link: number; readonly code: number }

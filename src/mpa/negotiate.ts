@@ -3,15 +3,51 @@
  * decoded frames.
  */
 import { FINE, TERM } from '../base/terminate-codes.ts';
-import type { ConnectionPolicy, Negotiated, RtrKind } from './policy.ts';
+import { requestRevision, type ConnectionPolicy, type Negotiated, type RtrKind } from './policy.ts';
 import { DEPTH_NOT_NEGOTIATED, putLegacyDepths, type EnhancedData, type StartupFrame } from './wire.ts';
 
-/** The read depths one side wants. */
+/** What the program and the queue pair say about read depths. What is undefined is left to the policy and to the peer's wishes. */
 export interface DepthWishes {
+  readonly ird?: number | undefined;
+  readonly ord?: number | undefined;
+  /** What the queue pair was made for (VERBS-018): neither the policy nor the peer raises a depth above it. */
+  readonly maxIrd?: number | undefined;
+  readonly maxOrd?: number | undefined;
+}
+
+/** An automatic ORD: the most that is asked for, and what every adapter serves, for a peer that does not say. */
+const AUTO_ORD = 128;
+const AUTO_ORD_UNTOLD = 16;
+
+/** The depths that one side goes in with. */
+interface Depths {
   readonly ird: number;
+  /** How far IRD may rise to meet the peer's ORD. */
+  readonly maxIrd: number;
   readonly ord: number;
-  /** Initiator: up to where IRD may rise to meet the peer's ORD; without it as far as the policy goes. */
-  readonly maxIrd?: number;
+  /** ORD if the peer says nothing of its IRD. */
+  readonly ordUntold: number;
+  readonly autoOrd: boolean;
+}
+
+function ownDepths(policy: ConnectionPolicy, wishes: DepthWishes): Depths {
+  const { maxIrd = Infinity, maxOrd = Infinity } = wishes;
+  const ird = Math.min(wishes.ird ?? policy.ird, maxIrd);
+  const named = wishes.ord ?? (policy.ord === 'auto' ? undefined : policy.ord);
+  return {
+    ird,
+    maxIrd: wishes.ird === undefined ? Math.max(ird, Math.min(policy.maxIrd, maxIrd)) : ird, // a caller's explicit number stands
+    ord: Math.min(named ?? AUTO_ORD, maxOrd),
+    ordUntold: Math.min(named ?? AUTO_ORD_UNTOLD, maxOrd),
+    autoOrd: named === undefined,
+  };
+}
+
+/** The initiator's depths, as a Request names them. In an enhanced start-up a Read RTR needs one outstanding Read of our own (ENH-044). */
+export function initiatorDepths(policy: ConnectionPolicy, wishes: DepthWishes): Depths {
+  const depths = ownDepths(policy, wishes);
+  const reads = requestRevision(policy) === 2 && policy.peerToPeer && policy.rtrOffered.includes('read');
+  return reads && depths.ord === 0 ? { ...depths, ord: 1, ordUntold: 1 } : depths;
 }
 
 /** The bits B, C, D for these kinds. */
@@ -21,11 +57,6 @@ export function rtrBits(kinds: readonly RtrKind[]): Pick<EnhancedData, 'rtrSend'
 
 function hasRtr(data: EnhancedData, kind: RtrKind): boolean {
   return kind === 'send' ? data.rtrSend : kind === 'write' ? data.rtrWrite : data.rtrRead;
-}
-
-/** The ORD that the initiator of an enhanced start-up goes in with: a Read RTR needs one outstanding Read of our own (ENH-044). */
-export function ordAsked(policy: ConnectionPolicy, { ord }: DepthWishes): number {
-  return policy.peerToPeer && policy.rtrOffered.includes('read') ? Math.max(ord, 1) : ord;
 }
 
 /** The initiator's reading of an accepting Reply. `terminate` is FINE, or the code that ends the connection at once. */
@@ -39,15 +70,14 @@ export function negotiateAsInitiator(
   const mine = request.enhanced;
   // ENH-013: a plain Reply to an enhanced Request is worked with as revision 1; the depths then stay our own.
   const theirs = mine === null ? null : reply.enhanced;
-  let ird = wishes.ird;
-  let ord = mine === null ? wishes.ord : ordAsked(policy, wishes);
-  // VERBS-018: what the queue pair was made for, or the program gave, is not passed for a peer that wants more.
-  const maxIrd = Math.max(ird, wishes.maxIrd ?? policy.maxIrd);
+  const depths = initiatorDepths(policy, wishes);
+  const { maxIrd } = depths;
+  let { ird, ordUntold: ord } = depths;
   let rtr: RtrKind | null = null;
   let terminate: number = FINE;
   if (mine !== null && theirs !== null) {
     // ENH-020, ENH-026: our ORD is bounded by the peer's IRD, unless it left that open.
-    if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird);
+    if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(depths.ord, theirs.ird);
     // ENH-021, ENH-022, ENH-027: our IRD must cover the peer's ORD.
     if (theirs.ord !== DEPTH_NOT_NEGOTIATED) {
       if (theirs.ord > maxIrd) terminate = TERM.MPA_INSUFFICIENT_IRD;
@@ -60,7 +90,7 @@ export function negotiateAsInitiator(
   }
   const legacy = reply.legacyDepths;
   if (legacy !== undefined) {
-    ord = Math.min(ord, legacy.ird);
+    ord = Math.min(depths.ord, legacy.ird);
     ird = Math.max(ird, Math.min(legacy.ord, maxIrd));
   }
   const negotiated: Negotiated = {
@@ -72,6 +102,7 @@ export function negotiateAsInitiator(
     receiveMarkers: request.markers || rdmac, // MPA-050: after a Rev 0 Reply in both directions
     ird,
     ord,
+    autoOrd: depths.autoOrd,
     peerIrd: (theirs ?? legacy)?.ird,
     peerOrd: (theirs ?? legacy)?.ord,
     rtr,
@@ -85,24 +116,25 @@ export function negotiateAsResponder(
   policy: ConnectionPolicy,
   request: StartupFrame,
   privateData: Uint8Array,
-  wishes: Partial<DepthWishes>,
+  wishes: DepthWishes,
 ): { frame: StartupFrame; negotiated: Negotiated | null } {
   const rdmac = request.revision === 0;
   const theirs = request.enhanced;
-  let ird = wishes.ird ?? policy.ird;
-  let ord = wishes.ord ?? policy.ord;
+  const depths = ownDepths(policy, wishes);
+  const { maxIrd } = depths;
+  let { ird, ordUntold: ord } = depths;
   let rtr: RtrKind | null = null;
   let enhanced: EnhancedData | null = null;
   let refused = false;
   if (theirs !== null) {
     rtr = chooseRtr(policy, theirs, ird);
     // ENH-017: serve what the peer asks for, as far as we can; a caller's explicit number stands.
-    if (wishes.ird === undefined && theirs.ord !== DEPTH_NOT_NEGOTIATED) ird = Math.max(ird, Math.min(theirs.ord, policy.maxIrd));
+    if (theirs.ord !== DEPTH_NOT_NEGOTIATED) ird = Math.max(ird, Math.min(theirs.ord, maxIrd));
     // ENH-018: a Read RTR counts as an outstanding read.
     if (rtr === 'read') ird = Math.max(ird, 1);
     refused = policy.requiredOrd > 0 && theirs.ird !== DEPTH_NOT_NEGOTIATED && theirs.ird < policy.requiredOrd;
     if (refused) ord = policy.requiredOrd;
-    else if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(ord, theirs.ird); // ENH-015, ENH-016
+    else if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(depths.ord, theirs.ird); // ENH-015, ENH-016
     enhanced = {
       peerToPeer: theirs.peerToPeer, // ENH-032
       // Each bit by name: a spread of an object costs more than the frame, for each connection that comes.
@@ -115,8 +147,8 @@ export function negotiateAsResponder(
   }
   const legacy = request.legacyDepths;
   if (legacy !== undefined) {
-    if (wishes.ird === undefined) ird = Math.max(ird, Math.min(legacy.ord, policy.maxIrd));
-    ord = Math.min(ord, legacy.ird);
+    ird = Math.max(ird, Math.min(legacy.ord, maxIrd));
+    ord = Math.min(depths.ord, legacy.ird);
   }
   const markers = policy.markers || rdmac;
   // A Request with C=1 settles the matter (MPA-054). Saying so in the Reply costs nothing, and a Linux siw built to require CRC refuses a
@@ -136,6 +168,7 @@ export function negotiateAsResponder(
     receiveMarkers: markers,
     ird,
     ord,
+    autoOrd: depths.autoOrd,
     peerIrd: (theirs ?? legacy)?.ird,
     peerOrd: (theirs ?? legacy)?.ord,
     rtr,

@@ -34,8 +34,12 @@ export interface ConnectionPolicy {
   readonly rtrAccepted: readonly RtrKind[];
   /** Inbound read depth: Read and Atomic Requests that we serve at a time. */
   readonly ird: number;
-  /** Outbound read depth: Read and Atomic Requests that we may have outstanding. */
-  readonly ord: number;
+  /**
+   * Outbound read depth: Read and Atomic Requests that we may have outstanding. `auto`: what the peer serves, up to 128, and 16 where it does not
+   * say; beyond 16 only while all that are outstanding ask for no more than 512 KiB together, so that large answers stay in a processor's cache. With
+   * a number only the number counts.
+   */
+  readonly ord: number | 'auto';
   /** Limit up to which IRD may be raised because the peer asks for more. A depth that the program or the queue pair sets is not raised. */
   readonly maxIrd: number;
   /** False sends 0x3FFF for both depths, which means that they are agreed on elsewhere (ENH-024..027). */
@@ -88,9 +92,9 @@ export const DEFAULT_POLICY: ConnectionPolicy = {
   rtrOffered: ['write', 'read'],
   // Read first: it is the kind that Chelsio offers alone, and irdma prefers.
   rtrAccepted: ['read', 'write', 'send'],
-  ird: 16,
-  ord: 16,
   // What siw and the larger adapters serve; a read in waiting costs us under 200 octets.
+  ird: 128,
+  ord: 'auto',
   maxIrd: 128,
   negotiateDepths: true,
   legacyDepths: false,
@@ -130,9 +134,8 @@ export function resolvePolicy(
   checkOneOf(`${called}.crc`, p.crc, ['required', 'preferred', 'off']);
   checkOneOf(`${called}.responder`, p.responder, ['strict', 'relaxed']);
   for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'legacyDepths', 'interleave'] as const) checkBoolean(`${called}.${name}`, p[name]);
-  for (const name of ['ird', 'ord', 'maxIrd', 'requiredOrd'] as const) {
-    checkInteger(`${called}.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);
-  }
+  for (const name of ['ird', 'maxIrd', 'requiredOrd'] as const) checkInteger(`${called}.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);
+  if (p.ord !== 'auto') checkInteger(`${called}.ord`, p.ord, 0, DEPTH_NOT_NEGOTIATED - 1);
   for (const name of ['replyTimeout', 'requestTimeout', 'closeTimeout'] as const) {
     checkInteger(`${called}.${name}`, p[name], 1, TIMEOUT_MAX);
   }
@@ -182,6 +185,8 @@ export interface Negotiated {
   readonly ird: number;
   /** Reads and atomics that we may have outstanding at the peer (ORD). */
   readonly ord: number;
+  /** Nobody has named that number: `auto` in the policy, with its bound on octets. */
+  readonly autoOrd: boolean;
   /** The peer's inbound read depth, as in its frame (ENH-023); undefined without the enhanced format. */
   readonly peerIrd: number | undefined;
   /** The peer's outbound read depth, as in its frame. */

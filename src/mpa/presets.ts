@@ -17,9 +17,9 @@ export const PRESETS: Readonly<Record<PresetName, Readonly<Partial<ConnectionPol
   /** softiwarp, the module outside of the kernel's tree: revision 1, rejects C=1; the initiator speaks first. */
   softiwarp: { mpaRevision: 1, crc: 'off', markers: false, peerToPeer: false, negotiateDepths: false, maxIrd: 128 },
   /** Chelsio T4 to T6: offers Read as the only RTR kind, and a Reply must name it; 32 reads; waits a minute for a Reply. */
-  chelsio: { crc: 'required', rtrOffered: ['read'], rtrAccepted: ['read'], maxIrd: 32, replyTimeout: 60_000 },
+  chelsio: { crc: 'required', rtrOffered: ['read'], rtrAccepted: ['read'], ird: 32, maxIrd: 32, replyTimeout: 60_000 },
   /** Intel E810 and X722: refuses a peer without A=1, prefers Read over Write as RTR, never takes Send; retries for 12 s. */
-  intel: { crc: 'required', rtrOffered: ['read', 'write'], rtrAccepted: ['read', 'write'], maxIrd: 127, replyTimeout: 12_000 },
+  intel: { crc: 'required', rtrOffered: ['read', 'write'], rtrAccepted: ['read', 'write'], ird: 127, maxIrd: 127, replyTimeout: 12_000 },
   /** The RFCs to the letter: every RTR kind, always CRC, and no octet that no RFC asks for. */
   strict: { crc: 'required', rtrOffered: ['write', 'read', 'send'], rtrAccepted: ['write', 'read', 'send'], responder: 'strict', silentPeerNudge: 0 },
 };

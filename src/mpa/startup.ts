@@ -6,7 +6,7 @@
  */
 import { NO_BYTES } from '../base/copy.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
-import { negotiateAsInitiator, negotiateAsResponder, ordAsked, rtrBits, type DepthWishes } from './negotiate.ts';
+import { initiatorDepths, negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
 import { requestRevision, type ConnectionPolicy, type Negotiated } from './policy.ts';
 import {
   decodeEnhanced,
@@ -221,8 +221,9 @@ function withLegacyDepths(policy: ConnectionPolicy, frame: StartupFrame): Startu
 function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes): StartupFrame {
   const revision = requestRevision(policy);
   const rdmac = revision === 0;
-  const ird = policy.negotiateDepths ? wishes.ird : DEPTH_NOT_NEGOTIATED;
-  const ord = policy.negotiateDepths ? ordAsked(policy, wishes) : DEPTH_NOT_NEGOTIATED;
+  const asked = initiatorDepths(policy, wishes);
+  const ird = policy.negotiateDepths ? asked.ird : DEPTH_NOT_NEGOTIATED;
+  const ord = policy.negotiateDepths ? asked.ord : DEPTH_NOT_NEGOTIATED;
   return {
     kind: 'request',
     markers: policy.markers || rdmac,
@@ -230,7 +231,7 @@ function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes:
     reject: false,
     revision,
     enhanced: revision < 2 ? null : { peerToPeer: policy.peerToPeer, ...rtrBits(policy.peerToPeer ? policy.rtrOffered : []), ird, ord },
-    privateData: revision === 1 && policy.legacyDepths ? putLegacyDepths(wishes, privateData) : privateData,
+    privateData: revision === 1 && policy.legacyDepths ? putLegacyDepths(asked, privateData) : privateData,
   };
 }
 
@@ -309,7 +310,7 @@ export class MpaResponder {
   }
 
   /** Accept with these depths (undefined: grant what the peer asks, within the policy). */
-  accept(privateData: Uint8Array, wishes: Partial<DepthWishes>): AcceptResult {
+  accept(privateData: Uint8Array, wishes: DepthWishes): AcceptResult {
     const request = this.request!;
     const { frame, negotiated } = negotiateAsResponder(this.#policy, request, privateData, wishes);
     this.#machine.step(negotiated === null ? 'reject' : 'accept');

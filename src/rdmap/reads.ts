@@ -62,6 +62,9 @@ export class InboundRequest {
   }
 }
 
+/** Requests of ours that may always be outstanding, whatever they ask for, if the ORD lets them. */
+const FREE_REQUESTS = 16;
+
 /** Entries that no connection needs at present; all connections of a thread take from here. More than this many Reads in waiting at a time are rare. */
 const free = new FreeList<InboundRequest>(1024);
 
@@ -79,6 +82,8 @@ export class Requests {
   #inbound = 0;
   /** Made for the first request: many a connection only serves its peer. */
   #outstanding: (SendWqe | null)[] | null = null;
+  /** What those of ours ask for together. */
+  #octetsAsked = 0;
 
   constructor(ird: number) {
     this.#ird = ird;
@@ -138,8 +143,15 @@ export class Requests {
     return this.#outstanding === null ? 0 : this.#outstanding.length;
   }
 
+  /** One more that asks for `octets` may go out. Those beyond the first FREE_REQUESTS wait while all together ask for more than `window` octets. */
+  mayAsk(octets: number, ord: number, window: number): boolean {
+    const { outstanding } = this;
+    return outstanding < ord && (outstanding < FREE_REQUESTS || this.#octetsAsked + octets <= window);
+  }
+
   pushOutstanding(wqe: SendWqe | null): void {
     (this.#outstanding ??= []).push(wqe);
+    if (wqe !== null) this.#octetsAsked += wqe.total;
   }
 
   /** The oldest of ours; undefined if there is none. */
@@ -149,7 +161,8 @@ export class Requests {
 
   shiftOutstanding(): void {
     // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
-    this.#outstanding!.shift();
+    const wqe = this.#outstanding!.shift();
+    if (wqe) this.#octetsAsked -= wqe.total;
   }
 
   /** The request sent with this MSN, if it is outstanding. */
@@ -159,5 +172,6 @@ export class Requests {
 
   clearOutstanding(): void {
     this.#outstanding = null;
+    this.#octetsAsked = 0;
   }
 }

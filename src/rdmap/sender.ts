@@ -24,7 +24,7 @@ import { LEND_FROM, LENT_WRITE_OCTETS } from './stages.ts';
 import type { StreamEndpoint } from './stream-types.ts';
 import { plainTerminate, putTerminate, terminateForRead, terminateOctets, type TerminateInfo } from './terminate.ts';
 import { ATOMIC_REQUEST_OCTETS, ATOMIC_RESPONSE_OCTETS, IMMEDIATE_OCTETS, MAX_CONTROL_ULPDU, OPCODE, READ_REQUEST_OCTETS } from './wire.ts';
-import { IMMEDIATE, WORK, type SendWqe, type WcStatus } from './work.ts';
+import { IMMEDIATE, isRequest, WORK, type SendWqe, type WcStatus } from './work.ts';
 
 /** Octets of one response before a waiting untagged message may go in between: about what one read of the peer takes. */
 const RESPONSE_QUANTUM = 65_536;
@@ -40,6 +40,8 @@ interface SenderConfig {
   readonly mulpdu: number;
   readonly version: 0 | 1;
   readonly ord: number;
+  /** Octets that Reads beyond the first few may ask for together, see {@link Requests.mayAsk}; Infinity for an ORD that the program has named. */
+  readonly readWindow: number;
   readonly interleave: boolean;
   readonly endpoint: SenderEndpoint;
   readonly requests: Requests;
@@ -47,14 +49,12 @@ interface SenderConfig {
   readonly messages: number[];
 }
 
-/** A Read or an Atomic: what a response answers, ORD bounds and a fence waits for. */
-const isRequest = ({ kind }: SendWqe): boolean => kind === WORK.READ || kind === WORK.ATOMIC;
-
 export class Sender extends MessageWriter {
   readonly #endpoint: SenderEndpoint;
   readonly #mulpdu: number;
   readonly #interleave: boolean;
   readonly #requests: Requests;
+  readonly #readWindow: number;
   ord: number;
   /** False while a responder must stay silent (MPA-028). */
   mayTransmit = false;
@@ -91,6 +91,7 @@ export class Sender extends MessageWriter {
     this.#mulpdu = config.mulpdu;
     this.#interleave = config.interleave;
     this.#requests = config.requests;
+    this.#readWindow = config.readWindow;
     this.ord = config.ord;
   }
 
@@ -225,7 +226,7 @@ export class Sender extends MessageWriter {
         // VERBS-098: a fenced entry, and all after it, waits for the reads in front.
         if (wqe.fence && requests.outstanding > 0) return null;
         if (!isRequest(wqe)) return wqe;
-        return requests.outstanding < this.ord || this.ord === 0 ? wqe : null; // VERBS-072
+        return this.ord === 0 || requests.mayAsk(wqe.total, this.ord, this.#readWindow) ? wqe : null; // VERBS-072
       }
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front has completed and is not in its way.
       if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return null;

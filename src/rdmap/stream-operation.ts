@@ -17,6 +17,12 @@ import type { StreamConfig, StreamEndpoint } from './stream-types.ts';
 import { terminateForSegment, type TerminateInfo } from './terminate.ts';
 import { OPCODE, RDMAP_CONTROL } from './wire.ts';
 
+/**
+ * With an automatic ORD, what the Reads that are outstanding ask for together beyond the first few. Over loopback 64 Reads of 64 KiB at a time had three
+ * quarters of the rate of 16, because four megabytes do not stay in a cache; of 4 KiB they had 1.2 times the rate.
+ */
+const AUTO_ORD_OCTETS = 524_288;
+
 /** The packed Terminate code in what a check returns, without the flags around it. */
 const CODE_MASK = 0x1_ffff;
 
@@ -37,6 +43,7 @@ export class StreamOperation {
       mulpdu: mulpduFor(emss, negotiated.sendMarkers),
       version,
       ord: Math.min(negotiated.ord, endpoint.maxOrd),
+      readWindow: negotiated.autoOrd ? AUTO_ORD_OCTETS : Infinity,
       interleave: policy.interleave,
       endpoint,
       requests: new Requests(negotiated.ird),

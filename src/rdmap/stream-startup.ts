@@ -74,7 +74,7 @@ export class StreamStartup {
   }
 
   /** Responder: accept. The Reply, and what was settled; null if the policy turned it into a rejection (ENH-019). */
-  accept(privateData: Uint8Array, wishes: Partial<DepthWishes>): { readonly reply: Uint8Array; readonly negotiated: Negotiated | null } {
+  accept(privateData: Uint8Array, wishes: DepthWishes): { readonly reply: Uint8Array; readonly negotiated: Negotiated | null } {
     return this.#responder!.accept(privateData, wishes);
   }
 

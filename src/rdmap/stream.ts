@@ -115,7 +115,7 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
   }
 
   /** Responder, after a `request` event: accept with this queue pair. */
-  accept(now: number, endpoint: StreamEndpoint, privateData: Uint8Array, wishes: Partial<DepthWishes>): void {
+  accept(now: number, endpoint: StreamEndpoint, privateData: Uint8Array, wishes: DepthWishes): void {
     this.#now = now;
     if (this.state !== 'deciding') return; // the peer has gone meanwhile; a `closed` event says so
     const { reply, negotiated } = this.#startup!.accept(privateData, wishes);

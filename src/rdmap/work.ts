@@ -262,6 +262,11 @@ export class SendWqe extends SgeList {
   }
 }
 
+/** A Read or an Atomic: what a response answers, ORD bounds and a fence waits for. */
+export function isRequest({ kind }: SendWqe): boolean {
+  return kind === WORK.READ || kind === WORK.ATOMIC;
+}
+
 /**
  * The send queue: a ring with four free-running counters. head: next to post; next: next to send; tail: oldest not completed; freed:
  * oldest slot that may not be posted into yet, because its completion has not been polled (VERBS-092).

@@ -65,7 +65,8 @@ export interface QpChange {
 
 /** What a queue pair asks of the connection that carries it. */
 export interface QpController {
-  kick(): void;
+  /** Something was posted, with so many Reads and atomics among it. */
+  kick(requests: number): void;
   close(): void;
   terminate(code: number): void;
   abort(): void;

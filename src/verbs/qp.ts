@@ -10,7 +10,7 @@ import type { Negotiated } from '../mpa/policy.ts';
 import { flushReceives } from '../rdmap/receiver.ts';
 import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
-import type { ReceiveWqe, SendWqe } from '../rdmap/work.ts';
+import { isRequest, type ReceiveWqe, type SendWqe } from '../rdmap/work.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, fillSend, postList, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
@@ -48,6 +48,8 @@ export class QueuePair extends QpEndpoint {
   /** A message has taken a receive and is not whole yet. */
   #receiving = false;
   #recvPosted = 0;
+  /** Reads and atomics that the present call has posted. */
+  #requests = 0;
   #recvCompleted = 0;
   #drains: Waiters<void> | null = null;
   /** @internal Memory windows bound through this queue pair. */
@@ -122,6 +124,7 @@ export class QueuePair extends QpEndpoint {
     if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
     fillSend(name, request, wqe, this);
     this.sq.push();
+    if (isRequest(wqe)) this.#requests++;
   }
 
   #postOneReceive(name: string, request: ReceiveWorkRequest): void {
@@ -133,7 +136,8 @@ export class QueuePair extends QpEndpoint {
   #afterPost(): void {
     const { state } = this;
     if (this.#controller !== null) {
-      this.#controller.kick();
+      this.#controller.kick(this.#requests);
+      this.#requests = 0;
       // VERBS-042: the receive queue has been flushed already when a close is under way.
       // With a message half received they wait for its end, after which they complete (RDMAP-087).
       if (state === 'closing' && this.srq === null && !this.#receiving && !this.#controller.elsewhere) flushReceives(this.rq, this);
@@ -213,17 +217,14 @@ export class QueuePair extends QpEndpoint {
     throw new IwarpError('ERR_IN_USE', `change.maxRecvWr: more than ${receive} entries of the receive queue are in use`);
   }
 
+  /** @internal Reads and atomics of the peer that it was made for; the device's limit if nothing was said. */
+  get maxIrd(): number {
+    return this.options.ird;
+  }
+
   #setOrd(ord: number): void {
     if (this.#controller === null) this.maxOrd = ord;
     else this.#controller.setOrd(ord);
-  }
-
-  /** @internal A wish for IRD or ORD cut to what the queue pair was made for (VERBS-018); undefined if neither says anything. */
-  capDepth(kind: 'ird' | 'ord', wish: number | undefined): number | undefined {
-    const own = kind === 'ird' ? this.options.ird : this.maxOrd;
-    const { maxQpRdAtom, maxQpInitRdAtom } = this.pd.device.limits;
-    const unlimited = own === (kind === 'ird' ? maxQpRdAtom : maxQpInitRdAtom);
-    return unlimited ? wish : Math.min(wish ?? own, own);
   }
 
   /** Say whether the peer supports RFC 7306, once the two programs know. With `false` those operations throw ERR_NOT_SUPPORTED when posted. */

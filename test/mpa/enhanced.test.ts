@@ -17,6 +17,8 @@ const readRequest = (msn: number, size = 0, stag = 0): Uint8Array => {
   view.setUint32(16, stag);
   return untaggedUlpdu({ opcode: 1, qn: 1, msn }, payload);
 };
+/** Depths of 40 in the form of SMB Direct. */
+const LEGACY_40: Uint8Array = Uint8Array.of(0, 0, 0, 40, 0, 0, 0, 40);
 const RTR_ULPDU: Record<RtrKind, Uint8Array> = { write: taggedUlpdu({ opcode: 0, stag: 1, to: 0n }), read: readRequest(1), send: send(1) };
 const RTR_OPCODE: Record<RtrKind, number> = { write: 0, read: 1, send: 3 };
 const RTR_BIT: Record<RtrKind, 'b' | 'c' | 'd'> = { send: 'b', write: 'c', read: 'd' };
@@ -61,7 +63,8 @@ describe('the format', () => {
   });
 
   it('ENH-003: 14-bit depths to their largest, big-endian', () => {
-    const { peer } = rawResponder({ policy: { ird: 0x3ffe, ord: 0x1234, maxIrd: 0x3ffe, peerToPeer: false } });
+    const side = { limits: { maxQpRdAtom: 0x3ffe, maxQpInitRdAtom: 0x3ffe } };
+    const { peer } = rawResponder({ side, policy: { ird: 0x3ffe, ord: 0x1234, maxIrd: 0x3ffe, peerToPeer: false } });
     expect([...peer.received.slice(20, 24)]).toEqual([0x3f, 0xfe, 0x12, 0x34]);
   });
 
@@ -319,6 +322,16 @@ describe('IRD and ORD as initiator', () => {
     expect(bench.side.qp.query()).toMatchObject({ ird: 3, ord: 5 });
   });
 
+  it('VERBS-018: a depth of the policy is cut to the limit of the device, in both roles', async () => {
+    const side = { limits: { maxQpRdAtom: 8, maxQpInitRdAtom: 5 } };
+    expect(rawResponder({ side }).peer.startup().frame.enhanced).toMatchObject({ ird: 8, ord: 5 });
+    expect(rawResponder({ side, policy: { ird: 64, ord: 64 } }).peer.startup().frame.enhanced).toMatchObject({ ird: 8, ord: 5 });
+    const { bench } = rawResponderUp({ ...quiet({ peerToPeer: false }), side }, { enhanced: { ...CLIENT_SERVER, ird: 32, ord: 8 } });
+    expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 8, ord: 5 });
+    const { reply } = await replyTo({ ...CLIENT_SERVER, ird: 99, ord: 99 }, {}, { side });
+    expect(reply).toMatchObject({ ird: 8, ord: 5 });
+  });
+
   it('ENH-044: depths left open and no Read asked for: a Read RTR has its one Read all the same', () => {
     const { bench, peer } = rawResponderUp({ ...quiet({ negotiateDepths: false, rtrOffered: ['read'] }), param: { initiatorDepth: 0 } }, { enhanced: { ...PEER_ENHANCED, c: false, ird: OPEN, ord: OPEN } });
     expect(peer.segments()).toMatchObject([{ opcode: 1, readRequest: { size: 0 } }]);
@@ -336,6 +349,115 @@ describe('IRD and ORD as initiator', () => {
   it('ENH-024 ENH-025: depths left open are sent as 0x3FFF', () => {
     const { peer } = rawResponder({ policy: { negotiateDepths: false } });
     expect(peer.startup().frame.enhanced).toMatchObject({ ird: OPEN, ord: OPEN });
+  });
+});
+
+describe('an automatic ORD', () => {
+  const rows: readonly (readonly [string, Partial<ConnectionPolicy>, { revision: number; enhanced?: NaiveEnhanced; privateData?: Uint8Array }, number])[] = [
+    ['ENH-020: a peer that serves four', {}, { revision: 2, enhanced: { ...CLIENT_SERVER, ird: 4 } }, 4],
+    ['ENH-020: a peer that serves 32', {}, { revision: 2, enhanced: { ...CLIENT_SERVER, ird: 32 } }, 32],
+    ['ENH-020: a peer that serves more than was asked for', {}, { revision: 2, enhanced: { ...CLIENT_SERVER, ird: 1000 } }, 128],
+    ['ENH-026: a peer that leaves it open', {}, { revision: 2, enhanced: { ...CLIENT_SERVER, ird: OPEN } }, 16],
+    ['ENH-013: a plain Reply', {}, { revision: 1 }, 16],
+    ['RDMAP-051: revision 1', { mpaRevision: 1 }, { revision: 1 }, 16],
+    ['RDMAP-051: revision 1 with a header that names 40', { mpaRevision: 1, legacyDepths: true }, { revision: 1, privateData: LEGACY_40 }, 40],
+    ['RDMAP-051: revision 1 without the header that was looked for', { mpaRevision: 1, legacyDepths: true }, { revision: 1 }, 16],
+  ];
+  it.each(rows)('%s, as initiator', (_, policy, reply, ord) => {
+    const { bench } = rawResponderUp(quiet({ peerToPeer: false, ...policy }), reply);
+    expect(bench.side.event('established')!.negotiated).toMatchObject({ ord, autoOrd: true });
+  });
+  it.each(rows)('%s, as responder', async (_, policy, request, ord) => {
+    const { bench } = await rawInitiatorUp({ policy }, request);
+    expect(bench.side.event('established')!.negotiated).toMatchObject({ ord, autoOrd: true });
+  });
+
+  it('asks for 128 in both directions; a number of the policy, the program or the queue pair stands', () => {
+    const cases: readonly (readonly [RawOptions, number])[] = [
+      [{}, 128], [{ policy: { ord: 3 } }, 3], [{ param: { initiatorDepth: 9 } }, 9], [{ policy: { ord: 3 }, param: { initiatorDepth: 9 } }, 9], [{ side: { qp: { ord: 7 } } }, 7],
+    ];
+    for (const [options, ord] of cases) {
+      expect(rawResponder(options).peer.startup().frame.enhanced).toMatchObject({ ird: 128, ord });
+      const { bench } = rawResponderUp({ ...options, ...quiet({ peerToPeer: false, ...options.policy }) }, { enhanced: { ...CLIENT_SERVER, ird: OPEN } });
+      expect(bench.side.event('established')!.negotiated).toMatchObject({ ord: ord === 128 ? 16 : ord, autoOrd: ord === 128 });
+    }
+  });
+
+  /** So many Reads of `size` octets are posted to a peer that serves 64 and answers none; how many go out? */
+  function outstanding(size: number, options: RawOptions = {}): number {
+    const { bench, peer } = rawResponderUp({ ...quiet({ peerToPeer: false }), ...options }, { enhanced: { ...CLIENT_SERVER, ird: 64 } });
+    const mr = bench.side.register(Math.max(size, 1));
+    const reads = Array.from({ length: 100 }, (_, wrId) => ({ wrId, opcode: 'rdma-read', sges: size === 0 ? [] : [{ mr }], rkey: 7, remoteAddr: 0 }) as const);
+    bench.side.qp.postSend(reads);
+    bench.settle();
+    return peer.segments().length;
+  }
+
+  it('RDMAP-051: beyond 16 no more Reads are outstanding than ask for 512 KiB together, unless the program named the ORD', () => {
+    expect([0, 1, 8192, 8193, 16_384, 32_768, 65_536, 1_048_576].map((size) => outstanding(size))).toEqual([64, 64, 64, 63, 32, 16, 16, 16]);
+    expect([0, 8192, 65_536, 1_048_576].map((size) => outstanding(size, { param: { initiatorDepth: 64 } }))).toEqual([64, 64, 64, 64]);
+  });
+
+  it('RDMAP-051: an answer makes room for what asks for no more', () => {
+    const { bench, peer } = rawResponderUp(quiet({ peerToPeer: false }), { enhanced: { ...CLIENT_SERVER, ird: 64 } });
+    const mr = bench.side.register(262_144);
+    const sizes = [262_144, ...Array.from({ length: 15 }, () => 1000), 262_144, 1000, 1000];
+    sizes.forEach((length, wrId) => bench.side.qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr, length }], rkey: 7, remoteAddr: 0 }));
+    bench.settle();
+    expect(peer.segments().length).toBe(16); // the 17th would ask for more, and the small ones behind it keep their place
+    peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: mr.rkey, to: 0n, last: false }, new Uint8Array(60_000))]);
+    bench.settle();
+    expect(peer.segments().length).toBe(16);
+    for (let to = 60_000; to < 262_144; to += 60_000) {
+      const last = to + 60_000 >= 262_144;
+      peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: mr.rkey, to: BigInt(to), last }, new Uint8Array(last ? 262_144 - to : 60_000))]);
+      bench.settle(1000);
+    }
+    expect(bench.side.sent()).toMatchObject([{ wrId: 0, status: 'success' }]);
+    expect(peer.segments().length).toBe(19);
+  });
+});
+
+describe('depths in a header before the private data, revision 1 (SMB Direct)', () => {
+  const policy: Partial<ConnectionPolicy> = { mpaRevision: 1, legacyDepths: true, silentPeerNudge: 0 };
+  const header = (ird: number, ord: number, littleEndian = false): Uint8Array => {
+    const bytes = new Uint8Array(12).fill(0x77, 8);
+    new DataView(bytes.buffer).setUint32(0, ird, littleEndian);
+    new DataView(bytes.buffer).setUint32(4, ord, littleEndian);
+    return bytes;
+  };
+  const own = new Uint8Array(4).fill(0x77);
+
+  it('the initiator says its depths; those of the Reply bound them, and the program sees its own octets', () => {
+    for (const littleEndian of [false, true]) {
+      const { bench, peer } = rawResponderUp({ policy: { ...policy, ird: 6, ord: 5 }, param: { privateData: own } }, { revision: 1, privateData: header(2, 9, littleEndian) });
+      expect(peer.startup().frame).toMatchObject({ revision: 1, privateData: header(6, 5) });
+      expect(bench.side.event('established')).toMatchObject({
+        negotiated: { ird: 9, ord: 2, peerIrd: 2, peerOrd: 9 }, parameters: { privateData: own, responderResources: 2, initiatorDepth: 9 },
+      });
+    }
+  });
+
+  it('the responder answers with what it grants', async () => {
+    for (const littleEndian of [false, true]) {
+      const { bench, peer } = await rawInitiatorUp({ policy: { ...policy, ird: 6, ord: 5 }, param: { privateData: own } }, { revision: 1, privateData: header(2, 9, littleEndian) });
+      expect(peer.startup().frame).toMatchObject({ revision: 1, privateData: header(9, 2) });
+      expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 9, ord: 2, peerIrd: 2, peerOrd: 9 });
+    }
+  });
+
+  it('what is no header is private data, and is answered without one', async () => {
+    for (const privateData of [new Uint8Array(0), count(7), header(0, 4), header(4, 0), header(OPEN, 4), header(4, 0x1_0000)]) {
+      const { bench, peer } = await rawInitiatorUp({ policy: { ...policy, ird: 6, ord: 5 }, param: { privateData: own } }, { revision: 1, privateData });
+      expect(peer.startup().frame.privateData).toEqual(own);
+      expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 6, ord: 5, peerIrd: undefined });
+      expect(bench.incoming[0]!.connection.parameters!.privateData).toEqual(privateData);
+    }
+  });
+
+  it('takes room from the private data: 504 octets are left', () => {
+    expect(rawResponder({ policy, param: { privateData: count(504) } }).peer.startup().frame.pdLength).toBe(512);
+    expect(() => rawResponder({ policy, param: { privateData: count(505) } })).toThrow(expect.objectContaining({ code: 'ERR_TOO_LARGE' }));
   });
 });
 

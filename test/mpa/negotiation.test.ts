@@ -181,6 +181,56 @@ describe('sizes', () => {
     expect(peer.problems()).toEqual([]);
   });
 
+  it('MPA-085: Reads and atomics posted one by one leave in lots of 16, the rest of a turn as one; Sends and Writes do not', async () => {
+    const { bench, peer } = await up('initiator', { ord: 128 }, {});
+    const mr = bench.side.register(64);
+    const { qp } = bench.side;
+    const posts = {
+      read: () => qp.postSend({ opcode: 'rdma-read', sges: [{ mr, length: 8 }], rkey: 7, remoteAddr: 0 }),
+      atomic: () => qp.postSend({ opcode: 'atomic-fetch-add', sges: [{ mr, length: 8 }], rkey: 7, remoteAddr: 0, add: 1n }),
+      write: () => qp.postSend({ opcode: 'rdma-write', inline: count(8), rkey: 7, remoteAddr: 0 }),
+      send: () => qp.postSend({ opcode: 'send', inline: count(8) }),
+    };
+    /** Octets of one FPDU of each kind: length, headers, body, padding, CRC. */
+    const octets = { read: 52, atomic: 76, write: 28, send: 32 };
+    const arrived = (kinds: readonly (keyof typeof posts)[]): number[] => {
+      const before = peer.deliveries.length;
+      for (const kind of kinds) posts[kind]();
+      bench.settle();
+      return peer.deliveries.slice(before).map((delivery) => delivery.octets);
+    };
+    const times = <T>(n: number, kind: T): T[] => Array.from({ length: n }, () => kind);
+    expect(arrived(times(15, 'read'))).toEqual([15 * octets.read]);
+    expect(arrived(times(3, 'read'))).toEqual([3 * octets.read]); // counted anew in each turn
+    expect(arrived(times(16, 'read'))).toEqual([16 * octets.read]);
+    expect(arrived(times(20, 'read'))).toEqual([16 * octets.read, 4 * octets.read]);
+    expect(arrived(times(24, 'atomic'))).toEqual([16 * octets.atomic, 8 * octets.atomic]);
+    expect(arrived(times(40, 'write'))).toEqual([40 * octets.write]);
+    expect(arrived(times(40, 'send'))).toEqual([40 * octets.send]);
+    // Order is that of the queue: what stands in front of a lot leaves with it.
+    expect(arrived([...times(5, 'send' as const), ...times(17, 'read' as const)])).toEqual([5 * octets.send + 16 * octets.read, octets.read]);
+  });
+
+  it('VERBS-049: a fault met when a lot leaves is told after the call that posted it, and ends as any other', async () => {
+    const { bench, peer } = await up('initiator', { ord: 128 }, {});
+    const [mr, gone] = [bench.side.register(64), bench.side.register(64)];
+    const { qp } = bench.side;
+    const post = (wrId: number, sink = mr): void => void qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr: sink, length: 8 }], rkey: 7, remoteAddr: 0 });
+    for (let wrId = 0; wrId < 14; wrId++) post(wrId);
+    post(14, gone);
+    gone.deregister();
+    post(15);
+    expect([qp.state, bench.side.sendCq.length]).toEqual(['rts', 0]);
+    bench.settle();
+    expect(peer.terminates()).toEqual(['0/0/00']);
+    expect(peer.segments().filter((segment) => segment.opcode === 1).length).toBe(14);
+    peer.end();
+    bench.run();
+    const statuses = bench.side.sent().map(({ status }) => status);
+    expect(statuses).toEqual([...Array.from({ length: 14 }, () => 'flushed'), 'local-protection-error', 'flushed']);
+    expect(qp.state).toBe('error');
+  });
+
   it('MPA-092: DDP and RDMAP version are 1 on revisions 1 and 2', async () => {
     for (const mpaRevision of [1, 2] as const) {
       const { bench, peer } = await up('responder', { mpaRevision }, {});

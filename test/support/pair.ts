@@ -12,7 +12,7 @@ import { wrapTransport, type PortMiddleware } from '../../src/transport/middlewa
 import { tap, type TapSink } from '../../src/transport/tap.ts';
 import type { Transport } from '../../src/transport/port.ts';
 import {
-  ACCESS, Device, type AsyncEvent, type CompletionQueue, type MemoryRegion, type ProtectionDomain, type QueuePair,
+  ACCESS, Device, type AsyncEvent, type CompletionQueue, type DeviceLimits, type MemoryRegion, type ProtectionDomain, type QueuePair,
   type QueuePairOptions, type WorkCompletion,
 } from '../../src/verbs/index.ts';
 
@@ -38,6 +38,7 @@ export class Side {
       random: seededRandom(seed),
       defer: (task) => time.defer(task),
       ...(options.crc32c === undefined ? {} : { crc32c: options.crc32c }),
+      ...(options.limits === undefined ? {} : { limits: options.limits }),
     });
     this.device.setAsyncEventHandler((event) => this.asyncEvents.push(event));
     this.pd = this.device.allocatePd();
@@ -91,6 +92,7 @@ export interface SideOptions {
   readonly qp?: Partial<QueuePairOptions>;
   readonly cqSize?: number;
   readonly crc32c?: Crc32cEngineName;
+  readonly limits?: Partial<DeviceLimits>;
 }
 
 export interface PairOptions {
