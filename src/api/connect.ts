@@ -1,5 +1,5 @@
 /** `connect`: the promise layer's way to a peer. */
-import { abortError, signalOf } from '../base/abort.ts';
+import { abortError, signalOf, whenAborted } from '../base/abort.ts';
 import { IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
@@ -66,16 +66,15 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
   return new Promise((resolve, reject) => {
     let connection: Connection | null = null;
     let failure: IwarpError | null = null;
-    const onAbort = (): void => {
-      failure ??= abortError(signal!);
+    const stop = signal === undefined ? null : whenAborted(signal, () => {
+      failure ??= abortError(signal);
       cm.abort();
-    };
+    });
     const fail = (error: IwarpError): void => {
-      signal?.removeEventListener('abort', onAbort);
+      stop?.();
       discardResources(resources);
       reject(failure ?? error);
     };
-    signal?.addEventListener('abort', onAbort, { once: true });
     cm.setHandler((event) => {
       if (connection !== null) {
         connection.handleEvent(event);
@@ -84,7 +83,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
       switch (event.type) {
         case 'established': {
           if (failure !== null) break; // aborted meanwhile: the end follows
-          signal?.removeEventListener('abort', onAbort);
+          stop?.();
           const { hello, privateData } = decodeHello(event.parameters.privateData);
           connection = new Connection(cm, resources, resources.endpoint.credits ? hello : null, privateData);
           resolve(connection);

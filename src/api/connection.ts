@@ -3,7 +3,7 @@
  *
  * A call that returns a promise rejects if its arguments are wrong. Other calls throw.
  */
-import { abortError, signalOf } from '../base/abort.ts';
+import { abortError, signalOf, whenAborted } from '../base/abort.ts';
 import { checkBoolean, checkInteger, IwarpError, orNoMemory, type Names } from '../base/errors.ts';
 import { promised } from '../base/promised.ts';
 import { checkU64 } from '../base/u64.ts';
@@ -461,16 +461,16 @@ export class Connection {
    */
   async close(options: OperationOptions = {}): Promise<CloseInfo> {
     const signal = signalOf(options);
-    const onAbort = (): void => this.destroy();
-    signal?.addEventListener('abort', onAbort, { once: true });
-    if (signal?.aborted === true) this.destroy();
+    const late = signal?.aborted === true;
+    if (late) this.destroy();
+    const stop = signal === undefined || late ? null : whenAborted(signal, () => this.destroy());
     if (this.#state === 'open') {
       this.#state = 'closing';
       await this.#operations.whenIdle(undefined);
       this.#farewell.leave(this.#credits !== null);
     }
     const info = await this.closed;
-    signal?.removeEventListener('abort', onAbort);
+    stop?.();
     return info;
   }
 

@@ -1,7 +1,7 @@
 /**
  * The line of operations of one connection: started in the order of the calls, as queue and credits allow, and settled by completions.
  */
-import { abortError } from '../base/abort.ts';
+import { abortError, whenAborted } from '../base/abort.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Scheduler } from '../base/clock.ts';
 import type { WorkCompletion } from '../verbs/cq.ts';
@@ -149,15 +149,13 @@ export class Operations {
   }
 
   #listen(operation: Operation, signal: AbortSignal): void {
-    const onAbort = (): void => {
+    operation.stopListening = whenAborted(signal, () => {
       operation.reject(abortError(signal));
       if (operation.request.wrId !== IN_LINE) return; // posted: memory belongs to the stack until the completion
       this.#line.remove(operation);
       operation.cleanup?.(false);
       this.pump();
-    };
-    signal.addEventListener('abort', onAbort, { once: true });
-    operation.stopListening = () => signal.removeEventListener('abort', onAbort);
+    });
   }
 
   #mayPost(operation: Operation): boolean {

@@ -1,5 +1,5 @@
 /** `createServer`: the promise layer's way to accept peers. */
-import { abortError, checkSignal, signalOf } from '../base/abort.ts';
+import { abortError, checkSignal, signalOf, whenAborted } from '../base/abort.ts';
 import { checkFunction, checkInteger, checkOptions, IwarpError, ownError, type Names } from '../base/errors.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { CmListener, ListenFailure, PassiveConnection } from '../cm/manager.ts';
@@ -133,9 +133,7 @@ export class Server {
   }
 
   #closeOn(signal: AbortSignal): void {
-    const onAbort = (): void => void this.close();
-    signal.addEventListener('abort', onAbort, { once: true });
-    this.#stopListening = () => signal.removeEventListener('abort', onAbort);
+    this.#stopListening = whenAborted(signal, () => void this.close());
   }
 
   /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */

@@ -25,3 +25,38 @@ export function checkSignal(signal: unknown): AbortSignal | undefined {
 export function abortError(signal: AbortSignal): IwarpError {
   return new IwarpError('ERR_ABORTED', 'the operation was aborted', { cause: signal.reason });
 }
+
+/** What to do when a signal is aborted, in the order in which it was asked for, and the one listener that does it. */
+interface Watch {
+  readonly tasks: Set<() => void>;
+  readonly listener: () => void;
+}
+
+const watches = new WeakMap<AbortSignal, Watch>();
+
+/**
+ * Run `task` when `signal`, which has not been, is aborted; returns what calls that off. All that wait on one signal share one listener: a program may give a
+ * signal to a thousand operations, and Node warns of a leak where a signal has more than ten.
+ */
+export function whenAborted(signal: AbortSignal, task: () => void): () => void {
+  const watch = watches.get(signal) ?? watchFor(signal);
+  watch.tasks.add(task);
+  return () => {
+    watch.tasks.delete(task);
+    if (watch.tasks.size > 0 || watches.get(signal) !== watch) return;
+    watches.delete(signal);
+    signal.removeEventListener('abort', watch.listener);
+  };
+}
+
+function watchFor(signal: AbortSignal): Watch {
+  const tasks = new Set<() => void>();
+  const listener = (): void => {
+    watches.delete(signal);
+    for (const task of tasks) task();
+  };
+  const watch = { tasks, listener };
+  watches.set(signal, watch);
+  signal.addEventListener('abort', listener, { once: true });
+  return watch;
+}

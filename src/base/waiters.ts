@@ -1,5 +1,5 @@
 /** Promises that wait in line, each of which an AbortSignal can take out again. */
-import { abortError } from './abort.ts';
+import { abortError, whenAborted } from './abort.ts';
 
 interface Waiter<T> {
   readonly resolve: (value: T) => void;
@@ -29,12 +29,10 @@ export class Waiters<T> {
   }
 
   #listen(waiter: Waiter<T>, signal: AbortSignal): void {
-    const onAbort = (): void => {
+    waiter.stop = whenAborted(signal, () => {
       this.#line.delete(waiter);
       waiter.reject(abortError(signal));
-    };
-    signal.addEventListener('abort', onAbort, { once: true });
-    waiter.stop = () => signal.removeEventListener('abort', onAbort);
+    });
   }
 
   /** Give the value to whoever waits longest; false if nobody does. */

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
 import { isEngineFailure } from '../api/errors.ts';
-import { checkSignal } from '../base/abort.ts';
+import { checkSignal, whenAborted } from '../base/abort.ts';
 import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
 import type { CmListener, PassiveConnection } from '../cm/manager.ts';
 import type { BindOptions } from '../cm/target.ts';
@@ -80,8 +80,8 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   readonly #rnic: Rnic;
   readonly #sockets = new Set<RdmaSocket>();
   #listener: CmListener | null = null;
-  /** What `listen` was given. */
-  #listenSignal: AbortSignal | undefined;
+  /** Calls off what is to happen when a signal is aborted. */
+  readonly #stops: (() => void)[] = [];
   /** It keeps the process alive while it listens. */
   #held = true;
   #state: 'idle' | 'binding' | 'listening' | 'closing' | 'closed' = 'idle';
@@ -100,7 +100,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
 
   #closeOn(signal: AbortSignal | undefined): void {
     if (signal?.aborted === true) process.nextTick(this.#onAbort);
-    else signal?.addEventListener('abort', this.#onAbort, { once: true });
+    else if (signal !== undefined) this.#stops.push(whenAborted(signal, this.#onAbort));
   }
 
   readonly #onAbort = (): void => {
@@ -109,8 +109,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
 
   /** Nothing is bound any more: the signals may outlive many servers. */
   #letSignalsGo(): void {
-    for (const signal of [this.#options.signal, this.#listenSignal]) signal?.removeEventListener('abort', this.#onAbort);
-    this.#listenSignal = undefined;
+    for (const stop of this.#stops.splice(0)) stop();
   }
 
   /**
@@ -150,7 +149,6 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
       },
       (request) => this.#request(request),
     );
-    this.#listenSignal = signal;
     this.#closeOn(this.#options.signal);
     this.#closeOn(signal);
     this.#listener = null;

@@ -1,4 +1,5 @@
 /** Order and flow: what is started in an order arrives in it, and no message is lost, however small queues and credits are. */
+import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
 import { RemoteBuffer, type Connection } from '../../src/index.ts';
@@ -100,6 +101,39 @@ describe('the line', () => {
     expect(await client.read(server.share(region))).toEqual(pattern(1 << 16));
     // The receive buffers, and the registration that is kept for the next such call.
     expect([...client.pd.device.objects.mr].filter((mr) => mr.pd === client.pd)).toHaveLength(2);
+  });
+
+  it('one signal may be given to any number of operations: it has one listener, and none when they are over', async () => {
+    const { client, server } = await pair('memory', {}, { receives: 1 });
+    const { client: other } = await pair('memory');
+    const stop = new AbortController();
+    const { signal } = stop;
+    const listeners = (): number => getEventListeners(signal, 'abort').length;
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', onWarning);
+    const remote = server.share(server.allocate(4));
+    await Promise.all(Array.from({ length: 40 }, () => client.write(pattern(4), remote, { signal })));
+    expect(listeners()).toBe(0);
+    await client.send('takes the credit');
+    const order: number[] = [];
+    const note = (i: number) => (error: unknown): void => {
+      expect(error).toMatchObject({ code: 'ERR_ABORTED', cause: signal.reason as Error });
+      order.push(i);
+    };
+    const waiting = [
+      ...Array.from({ length: 40 }, (_, i) => client.send('waits', { signal }).catch(note(i))),
+      ...Array.from({ length: 40 }, (_, i) => other.receive({ signal }).catch(note(40 + i))),
+    ];
+    expect(listeners()).toBe(1);
+    stop.abort(new Error('enough'));
+    await Promise.all(waiting);
+    expect(order).toEqual(Array.from({ length: 80 }, (_, i) => i));
+    expect(listeners()).toBe(0);
+    expect(client.pending).toBe(0);
+    await turn();
+    process.off('warning', onWarning);
+    expect(warnings).toEqual([]);
   });
 
   it('close lets everything that was started finish, and refuses what comes after', async () => {
