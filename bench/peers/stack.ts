@@ -8,9 +8,6 @@ import { wrapTransport } from '../../src/transport/middleware.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import type { CaseSpec } from '../types.ts';
 
-/** Reads under way on the wire; more posted ones wait in the send queue. */
-const READ_DEPTH = 64;
-
 /** A device for the case. `arrived` is called whenever octets have come, which only a device in this thread can tell. */
 export function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
   const crc32c = spec.crc === 'off' || spec.crc === 'auto' ? {} : { crc32c: spec.crc as Crc32cEngineName };
@@ -27,7 +24,7 @@ export function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
 /** What both sides ask for in start-up. */
 export function policy(spec: CaseSpec): Partial<ConnectionPolicy> {
   return {
-    crc: spec.crc === 'off' ? 'off' : 'preferred', markers: spec.markers, ird: READ_DEPTH, ord: READ_DEPTH,
+    crc: spec.crc === 'off' ? 'off' : 'preferred', markers: spec.markers,
     ...(spec.fpdu > 0 && { emss: spec.fpdu }),
   };
 }
