@@ -135,21 +135,42 @@ async function attempt(entry: Case, role: Role, round: number, listener: Listene
   // A busy peer may only be late.
   if (role === 'responder' && !first.connected && (options.retries ?? 0) > 0) first = await again();
   if (role === 'responder' && !first.connected && options.revive !== null) {
-    blameLast(results, options);
     await options.revive();
+    if ((options.retries ?? 0) > 0) {
+      // A peer may be lost for reasons of its own. So the case before runs again, and is guilty if the peer is lost again.
+      const at = lastRun(results);
+      const second = at < 0 ? null : await runOne(results[at]!.case, role, results[at]!.round, listener, options);
+      first = await again();
+      if (first.connected) {
+        if (second !== null) revise(results, at, { ...second, tries: results[at]!.tries + 1 }, options);
+        return first;
+      }
+      await options.revive();
+    }
+    blameLast(results, options);
     first = await again();
   }
   return options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
 }
 
 /** A peer that connects no more was killed by the case before. */
-function blameLast(results: Result[], { onResult }: RunOptions): void {
-  const at = results.findLastIndex((result) => result.verdict !== 'skip');
+function blameLast(results: Result[], options: RunOptions): void {
+  const at = lastRun(results);
   const last = results[at];
   if (last === undefined) return;
   const actual = `${last.verdict === 'pass' ? 'as expected' : last.actual || last.reason}; then the peer connects no more`;
-  results[at] = { ...last, verdict: 'fail', actual, unexpected: isUnexpected('fail', last.waiver) };
-  onResult?.(results[at], results.length, results.length);
+  revise(results, at, { ...last, verdict: 'fail', actual, unexpected: isUnexpected('fail', last.waiver) }, options);
+}
+
+/** Where the case that ran last stands; -1 if none has run. */
+function lastRun(results: readonly Result[]): number {
+  return results.findLastIndex((result) => result.verdict !== 'skip');
+}
+
+/** Put another result in the place of an earlier one, and say so. */
+function revise(results: Result[], at: number, result: Result, { onResult }: RunOptions): void {
+  results[at] = result;
+  onResult?.(result, results.length, results.length);
 }
 
 /** One run of one case. */

@@ -18,6 +18,8 @@ import { textReport } from '../report/text.ts';
 import { parseWaivers } from '../runner/waivers.ts';
 import { unobservable } from '../unobservable.ts';
 import { checkVectors } from '../vectors-command.ts';
+import { openSelf } from '../profiles/self.ts';
+import type { Profile } from '../profiles/types.ts';
 import type { Result } from '../runner/runner.ts';
 import { caseNamed, faults, runAgainstSelf } from './support.ts';
 
@@ -134,6 +136,42 @@ describe('the runner', () => {
     expect(result).toMatchObject({ verdict: 'pass', unexpected: false, tries: 2 });
     const [still] = await runAgainstSelf([wrong], ['initiator'], { ...HURRIED, retries: 1 });
     expect(still).toMatchObject({ verdict: 'fail', unexpected: true, tries: 2 });
+  });
+
+  it.each([
+    ['at once without retries', 0, 1, ['fail 1', 'pass 1'], 1],
+    ['but with retries it may show that it was not at fault', 1, 1, ['pass 2', 'pass 1'], 1],
+    ['and with retries once the peer is gone again', 1, 9, ['fail 1', 'pass 1'], 2],
+  ])('blames a case for a peer that connects no more behind it: %s', async (_, retries, deadly, outcome, revivals) => {
+    const self = await openSelf();
+    let dead = false;
+    let runs = 0;
+    let revived = 0;
+    const killer = { ...right, run: async (trial: Parameters<typeof right.run>[0]) => {
+      await right.run(trial);
+      dead = ++runs <= deadly;
+    } };
+    const profile: Profile = {
+      name: self.name, capabilities: self.capabilities, roles: self.roles, listen: self.listen, description: self.description,
+      close: () => self.close(),
+      begin: async (options) => {
+        const session = await self.begin(options);
+        const invite = session.invite.bind(session);
+        return Object.assign(session, { invite: async (address: Parameters<typeof invite>[0]) => void (dead || (await invite(address))) });
+      },
+    };
+    const revive = async (): Promise<void> => {
+      dead = false;
+      revived++;
+    };
+    try {
+      const results = await runAgainstSelf([killer, right], ['responder'], { ...HURRIED, retries, revive }, profile);
+      expect(results.map(({ verdict, tries }) => `${verdict} ${tries}`)).toEqual(outcome);
+      if (outcome[0] === 'fail 1') expect(results[0]).toMatchObject({ actual: 'as expected; then the peer connects no more', unexpected: true });
+      expect(revived).toBe(revivals);
+    } finally {
+      await profile.close();
+    }
   });
 
   it('leaves out what the profile cannot do, saying why', async () => {
