@@ -168,7 +168,7 @@ export const mutants: readonly Mutant[] = [
   m('sender.segments-one-octet-short', SENDER, 'const payload = Math.min(left, this.#mulpdu - header);', 'const payload = Math.min(left, this.#mulpdu - header - 1);'),
   m('sender.segments-too-long', OPERATION, 'mulpdu: mulpduFor(emss, negotiated.sendMarkers),', 'mulpdu: mulpduFor(emss, false),'),
   m('sender.invalidate-stag-missing', SENDER, 'wqe.wireOpcode, last, wqe.stag, QN.SEND', 'wqe.wireOpcode, last, 0, QN.SEND'),
-  m('sender.ord-not-kept', SENDER, 'return this.ord === 0 || requests.mayAsk(wqe.total, this.ord, this.#readWindow) ? wqe : null;', 'return wqe;'),
+  m('sender.ord-not-kept', SENDER, 'return this.ord === 0 || requests.mayAsk(wqe.total, this.ord) ? wqe : null;', 'return wqe;'),
   m('sender.speaks-before-the-first-fpdu', OPERATION, 'if (negotiated.role === \'initiator\') {\n      this.sender.mayTransmit = true;', 'this.sender.mayTransmit = true;\n    if (negotiated.role === \'initiator\') {'),
   m('sender.write-inside-response', SENDER, 'if (untagged !== null && untagged.kind !== WORK.WRITE)', 'if (untagged !== null)'),
   m('sender.atomic-response-counts-with-requests', SENDER, 'QN.ATOMIC_RESPONSE, this.nextMsn(QN.ATOMIC_RESPONSE)', 'QN.ATOMIC_RESPONSE, this.nextMsn(QN.READ_REQUEST)'),

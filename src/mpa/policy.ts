@@ -36,8 +36,8 @@ export interface ConnectionPolicy {
   readonly ird: number;
   /**
    * Outbound read depth: Read and Atomic Requests that we may have outstanding. `auto`: what the peer serves, up to 128, and 16 where it does not
-   * say; beyond 16 only while all that are outstanding ask for no more than 512 KiB together, so that large answers stay in a processor's cache. With
-   * a number only the number counts.
+   * say. Beyond 16 only while all that are outstanding ask for no more than 512 KiB together, so that large answers stay in a processor's cache;
+   * without that bound if the first eight answers all took longer than 2 ms. With a number only the number counts.
    */
   readonly ord: number | 'auto';
   /** Limit up to which IRD may be raised because the peer asks for more. A depth that the program or the queue pair sets is not raised. */
@@ -185,7 +185,7 @@ export interface Negotiated {
   readonly ird: number;
   /** Reads and atomics that we may have outstanding at the peer (ORD). */
   readonly ord: number;
-  /** Nobody has named that number: `auto` in the policy, with its bound on octets. */
+  /** Nobody has named that number: `auto` in the policy, with its bound on octets for a peer that is near. */
   readonly autoOrd: boolean;
   /** The peer's inbound read depth, as in its frame (ENH-023); undefined without the enhanced format. */
   readonly peerIrd: number | undefined;

@@ -5,6 +5,7 @@
 import { FreeList } from '../base/free-list.ts';
 import { addHi, addLo } from '../base/u64.ts';
 import { getU32, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
+import { ReadBound, type InputClock } from './read-bound.ts';
 import type { SendWqe } from './work.ts';
 import { READ_REQUEST, READ_REQUEST_OCTETS } from './wire.ts';
 
@@ -75,6 +76,8 @@ const free = new FreeList<InboundRequest>(1024);
  */
 export class Requests {
   readonly #ird: number;
+  /** Null if the program has named the ORD: then nothing but that number bounds what we ask for. */
+  readonly #clock: InputClock | null;
   #first: InboundRequest | null = null;
   #last: InboundRequest | null = null;
   /** Filled, or to be filled, but not yet in the queue. */
@@ -84,9 +87,12 @@ export class Requests {
   #outstanding: (SendWqe | null)[] | null = null;
   /** What those of ours ask for together. */
   #octetsAsked = 0;
+  /** Made with the first request, where there is a clock. */
+  #bound: ReadBound | null = null;
 
-  constructor(ird: number) {
+  constructor(ird: number, clock: InputClock | null) {
     this.#ird = ird;
+    this.#clock = clock;
   }
 
   // ------------------------------------------------------------------------------------------------------- inbound
@@ -143,15 +149,18 @@ export class Requests {
     return this.#outstanding === null ? 0 : this.#outstanding.length;
   }
 
-  /** One more that asks for `octets` may go out. Those beyond the first FREE_REQUESTS wait while all together ask for more than `window` octets. */
-  mayAsk(octets: number, ord: number, window: number): boolean {
+  /** One more that asks for `octets` may go out. With an automatic ORD those beyond the first FREE_REQUESTS wait while all ask for too much together. */
+  mayAsk(octets: number, ord: number): boolean {
     const { outstanding } = this;
-    return outstanding < ord && (outstanding < FREE_REQUESTS || this.#octetsAsked + octets <= window);
+    if (outstanding >= ord) return false; // RDMAP-051
+    return outstanding < FREE_REQUESTS || this.#bound === null || this.#octetsAsked + octets <= this.#bound.octets;
   }
 
   pushOutstanding(wqe: SendWqe | null): void {
     (this.#outstanding ??= []).push(wqe);
-    if (wqe !== null) this.#octetsAsked += wqe.total;
+    if (wqe === null) return;
+    this.#octetsAsked += wqe.total;
+    if (this.#clock !== null) (this.#bound ??= new ReadBound(this.#clock)).requested(wqe, this.#octetsAsked);
   }
 
   /** The oldest of ours; undefined if there is none. */
@@ -162,7 +171,9 @@ export class Requests {
   shiftOutstanding(): void {
     // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
     const wqe = this.#outstanding!.shift();
-    if (wqe) this.#octetsAsked -= wqe.total;
+    if (!wqe) return;
+    this.#octetsAsked -= wqe.total;
+    this.#bound?.answered(wqe);
   }
 
   /** The request sent with this MSN, if it is outstanding. */

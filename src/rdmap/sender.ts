@@ -40,8 +40,6 @@ interface SenderConfig {
   readonly mulpdu: number;
   readonly version: 0 | 1;
   readonly ord: number;
-  /** Octets that Reads beyond the first few may ask for together, see {@link Requests.mayAsk}; Infinity for an ORD that the program has named. */
-  readonly readWindow: number;
   readonly interleave: boolean;
   readonly endpoint: SenderEndpoint;
   readonly requests: Requests;
@@ -54,7 +52,6 @@ export class Sender extends MessageWriter {
   readonly #mulpdu: number;
   readonly #interleave: boolean;
   readonly #requests: Requests;
-  readonly #readWindow: number;
   ord: number;
   /** False while a responder must stay silent (MPA-028). */
   mayTransmit = false;
@@ -91,7 +88,6 @@ export class Sender extends MessageWriter {
     this.#mulpdu = config.mulpdu;
     this.#interleave = config.interleave;
     this.#requests = config.requests;
-    this.#readWindow = config.readWindow;
     this.ord = config.ord;
   }
 
@@ -226,7 +222,7 @@ export class Sender extends MessageWriter {
         // VERBS-098: a fenced entry, and all after it, waits for the reads in front.
         if (wqe.fence && requests.outstanding > 0) return null;
         if (!isRequest(wqe)) return wqe;
-        return this.ord === 0 || requests.mayAsk(wqe.total, this.ord, this.#readWindow) ? wqe : null; // VERBS-072
+        return this.ord === 0 || requests.mayAsk(wqe.total, this.ord) ? wqe : null; // VERBS-072
       }
       // VERBS-099: a fenced one waits for all the work in front; local work just done in front has completed and is not in its way.
       if (wqe.fence && (requests.outstanding > 0 || sq.next !== sq.tail)) return null;

@@ -10,18 +10,13 @@ import { createFramer, type Framer } from '../mpa/framer.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import { mulpduFor } from '../mpa/wire.ts';
 import { noMessages } from './counters.ts';
+import type { InputClock } from './read-bound.ts';
 import { Requests } from './reads.ts';
 import { DELIVERED, Receiver, SILENT, type Requester } from './receiver.ts';
 import { Sender } from './sender.ts';
 import type { StreamConfig, StreamEndpoint } from './stream-types.ts';
 import { terminateForSegment, type TerminateInfo } from './terminate.ts';
 import { OPCODE, RDMAP_CONTROL } from './wire.ts';
-
-/**
- * With an automatic ORD, what the Reads that are outstanding ask for together beyond the first few. Over loopback 64 Reads of 64 KiB at a time had three
- * quarters of the rate of 16, because four megabytes do not stay in a cache; of 4 KiB they had 1.2 times the rate.
- */
-const AUTO_ORD_OCTETS = 524_288;
 
 /** The packed Terminate code in what a check returns, without the flags around it. */
 const CODE_MASK = 0x1_ffff;
@@ -33,7 +28,7 @@ export class StreamOperation {
   readonly sender: Sender;
   readonly framer: Framer;
 
-  constructor(config: StreamConfig, negotiated: Negotiated, endpoint: StreamEndpoint, stream: UlpduSink & Requester) {
+  constructor(config: StreamConfig, negotiated: Negotiated, endpoint: StreamEndpoint, stream: UlpduSink & Requester & InputClock) {
     const { policy, resources, emss } = config;
     const crc = negotiated.crc ? resources.crc : null;
     const version = negotiated.ddpVersion;
@@ -43,10 +38,9 @@ export class StreamOperation {
       mulpdu: mulpduFor(emss, negotiated.sendMarkers),
       version,
       ord: Math.min(negotiated.ord, endpoint.maxOrd),
-      readWindow: negotiated.autoOrd ? AUTO_ORD_OCTETS : Infinity,
       interleave: policy.interleave,
       endpoint,
-      requests: new Requests(negotiated.ird),
+      requests: new Requests(negotiated.ird, negotiated.autoOrd ? stream : null),
       requester: stream,
       messages: noMessages(),
     };

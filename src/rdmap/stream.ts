@@ -18,6 +18,7 @@ import type { DepthWishes } from '../mpa/negotiate.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
 import { messagesReceived, messagesSent } from './counters.ts';
+import type { InputClock } from './read-bound.ts';
 import { IN_TURN, type Requester } from './receiver.ts';
 import { StreamOperation } from './stream-operation.ts';
 import { StreamOutputs } from './stream-outputs.ts';
@@ -32,7 +33,7 @@ const NEVER = Number.POSITIVE_INFINITY;
 /** Streams in a row mostly settle the same. */
 const lastOutcome = new LastEqual<Negotiated>();
 
-export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
+export class RdmaStream extends StreamOutputs implements UlpduSink, Requester, InputClock {
   readonly #config: StreamConfig;
   #state: StreamState = STREAM_TABLE.initial;
   /** Until the stream is operational or on its way out. */
@@ -68,6 +69,11 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester {
 
   get state(): StreamState {
     return this.#state;
+  }
+
+  /** When the input came that is being handled, or the last one. */
+  get now(): number {
+    return this.#now;
   }
 
   /** The ORD in force; a user may lower it (VERBS-024). */

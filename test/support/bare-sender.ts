@@ -20,7 +20,7 @@ interface BareSender {
 export function bareSender(mulpdu: number, framer: Framer = createFramer(null, null)): BareSender {
   const sq = new SendQueue(16);
   const stags = new StagTable(seededRandom(1), 10);
-  const requests = new Requests(4);
+  const requests = new Requests(4, null);
   const completed: (number | bigint)[] = [];
   const sendCompleted = (wqe: SendWqe): void => {
     completed.push(wqe.wrId);
@@ -28,7 +28,7 @@ export function bareSender(mulpdu: number, framer: Framer = createFramer(null, n
   };
   const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
   const endpoint = { stags, pdHandle: 1, number: 1, sq, owner };
-  const sender = new Sender({ framer, mulpdu, version: 1, ord: 4, readWindow: Infinity, interleave: true, endpoint, requests, messages: noMessages() });
+  const sender = new Sender({ framer, mulpdu, version: 1, ord: 4, interleave: true, endpoint, requests, messages: noMessages() });
   sender.mayTransmit = true;
   return { sender, sq, stags, requests, completed };
 }
