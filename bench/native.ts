@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { temporaryFolder } from './leftovers.ts';
 import { foreignShare, readTicks, type Ticks } from './machine.ts';
 import type { Method } from './method.ts';
-import type { Slice } from './runner.ts';
+import type { Taken } from './runner.ts';
 import { latencySlice } from './stats.ts';
 import type { CaseSpec, Window } from './types.ts';
 
@@ -37,7 +37,7 @@ export function buildNative(): string | undefined {
   }
 }
 
-export async function nativeSlice(spec: CaseSpec, method: Method): Promise<Slice> {
+export async function nativeSlice(spec: CaseSpec, method: Method): Promise<Taken> {
   if (program === undefined) throw new Error('no C compiler here');
   const before = readTicks();
   const began = performance.now();

@@ -4,16 +4,23 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRead } from './cases.ts';
+import { DistanceWatch } from './distance.ts';
 import { foreignShare, readTicks, type Ticks } from './machine.ts';
 import { SETTLE_MS, type Method } from './method.ts';
 import { nativeSlice } from './native.ts';
 import { PeerProcess } from './peer-process.ts';
 import type { Place } from './peers/peer.ts';
-import { isDisturbed, summarize } from './summary.ts';
+import { apart, distancesOf, isDisturbed, summarize, type Distances, type Slices } from './summary.ts';
 import type { Case, CaseResult, CaseSpec, Experiment, ExperimentResult, Group, Health, LatencySlice, Mark, PeerKind, Window } from './types.ts';
 
 /** What one slice gave. */
-export interface Slice {
+export interface Slice extends Taken {
+  /** Nanoseconds between the processors before and after it (see distance.ts), as far as they are known. */
+  readonly apart: readonly number[];
+}
+
+/** What the processes of a slice say of it. */
+export interface Taken {
   readonly windows: readonly Window[];
   readonly latency: LatencySlice | null;
   readonly steal: number;
@@ -32,16 +39,18 @@ interface Care {
   readonly runMs: number;
   /** Before each slice. */
   readonly settleMs: number;
-  /** How often a slice is taken at most, if the machine has been taken away in all of it. */
+  /** How often a slice is taken at most, if the machine has been taken away in all of it, or its processors were as far apart as they are not else. */
   readonly attempts: number;
+  /** Whether anybody looks how far apart they are. */
+  readonly watched: boolean;
 }
 
-const QUICKLY: Care = { openers: 2, runs: 1, runMs: 400, settleMs: SETTLE_MS, attempts: 1 };
+const QUICKLY: Care = { openers: 2, runs: 1, runMs: 400, settleMs: SETTLE_MS, attempts: 1, watched: false };
 /**
  * Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two seconds to come to the rate that they keep; and a
  * program that has rested for the seconds of a round takes up to 200 ms to come back to it, for V8 has made its young generation small meanwhile.
  */
-const CAREFULLY: Care = { openers: 1, runs: 10, runMs: 250, settleMs: 250, attempts: 3 };
+const CAREFULLY: Care = { openers: 1, runs: 10, runMs: 250, settleMs: 250, attempts: 3, watched: true };
 const careFor = ({ careful }: Experiment): Care => (careful === true ? CAREFULLY : QUICKLY);
 /** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
 const OPEN_SECONDS = 0.25;
@@ -87,7 +96,7 @@ class Pair {
     for (const peer of [this.#server, ...this.#clients]) peer.end();
   }
 
-  async slice(method: Method, settleMs: number): Promise<Slice> {
+  async slice(method: Method, settleMs: number): Promise<Taken> {
     await Promise.all(this.#clients.map((client) => client.ask({ do: 'start' })));
     await sleep(settleMs);
     const before = readTicks();
@@ -165,6 +174,7 @@ class GroupRun {
   readonly #missing: { id: string; reason: string }[];
   readonly #pairs = new Map<Case, Pair>();
   readonly #slices = new Map<Case, Slice[]>();
+  #watch: DistanceWatch | null = null;
 
   constructor(group: Group, method: Method, care: Care, missing: { id: string; reason: string }[]) {
     this.#group = group;
@@ -173,10 +183,11 @@ class GroupRun {
     this.#missing = missing;
   }
 
-  async run(progress: Progress): Promise<CaseResult[]> {
+  async run(progress: Progress): Promise<Slices> {
     try {
       progress('starting processes');
       await this.#open();
+      this.#watch = this.#care.watched ? await DistanceWatch.open() : null;
       for (let round = 0; round < this.#method.rounds; round++) {
         for (const one of this.#group.cases) {
           const list = this.#slices.get(one);
@@ -187,8 +198,9 @@ class GroupRun {
       }
     } finally {
       for (const pair of this.#pairs.values()) pair.close();
+      this.#watch?.close();
     }
-    return summarize(this.#group, this.#slices);
+    return this.#slices;
   }
 
   /** A few pairs at a time, and what the compilers need. */
@@ -214,10 +226,18 @@ class GroupRun {
   }
 
   async #slice(one: Case): Promise<Slice> {
-    const take = (): Promise<Slice> => (one.spec.peer === 'c' ? nativeSlice(one.spec, this.#method) : this.#pairs.get(one)!.slice(this.#method, this.#care.settleMs));
-    let slice = await take();
-    for (let attempt = 1; attempt < this.#care.attempts && isDisturbed(slice); attempt++) slice = await take();
-    return slice;
+    for (let attempt = 1; ; attempt++) {
+      const began = performance.now();
+      const slice = await this.#take(one);
+      if (attempt >= this.#care.attempts) return slice;
+      if (!isDisturbed(slice) && this.#watch?.isSpoilt(slice.apart, performance.now() - began) !== true) return slice;
+    }
+  }
+
+  async #take(one: Case): Promise<Slice> {
+    const before = (await this.#watch?.settle()) ?? [];
+    const taken = one.spec.peer === 'c' ? await nativeSlice(one.spec, this.#method) : await this.#pairs.get(one)!.slice(this.#method, this.#care.settleMs);
+    return { ...taken, apart: [...before, ...(this.#watch?.look() ?? [])] };
   }
 
   #drop(one: Case, error: unknown): void {
@@ -243,11 +263,14 @@ export async function runExperiment(experiment: Experiment, method: Method, prog
   const { id, title, test, axis, unit, about } = experiment;
   const cases: CaseResult[] = [];
   const missing: { id: string; reason: string }[] = [];
+  const distances: Distances[] = [];
   for (const [i, group] of experiment.groups.entries()) {
     const told = (text: string): void => progress(experiment.groups.length === 1 ? text : `${i + 1}/${experiment.groups.length}  ${text}`);
     // A group that fails as a whole leaves the others.
-    await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careFor(experiment), missing).run(told)
-      .then((results) => cases.push(...results), (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
+    await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careFor(experiment), missing).run(told).then((slices) => {
+      cases.push(...summarize(group, slices));
+      distances.push(distancesOf(slices));
+    }, (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
   }
-  return { id, title, test, axis, unit, about, cases, missing };
+  return { id, title, test, axis, unit, about, cases, missing, apart: apart(distances) };
 }

@@ -1,8 +1,9 @@
 /** From slices to results: clean windows, medians by round, ratios inside a round, costs. */
 import { isRead } from './cases.ts';
+import { isAway } from './distance.ts';
 import type { Slice } from './runner.ts';
 import { median, mergeLatency, ratios, spread } from './stats.ts';
-import type { Case, CaseResult, CaseSpec, Cost, Group, Spread, Window } from './types.ts';
+import type { Apart, Case, CaseResult, CaseSpec, Cost, Group, Spread, Window } from './types.ts';
 
 /** More stolen clock ticks than this spoil a window. */
 const MAX_STEAL = 1;
@@ -23,8 +24,35 @@ export function isDisturbed({ windows, steal, latency }: Slice): boolean {
 /** perftest counts half a round trip as the latency, and all of it for Reads. */
 const tripsOf = (spec: CaseSpec): number => (isRead(spec) ? 1 : 2);
 
-function byRound(one: Case, slices: readonly Slice[], all: boolean): number[] {
+/** A group's slices, by case, and by round. */
+export type Slices = ReadonlyMap<Case, readonly Slice[]>;
+
+/** The distances between the processors that a group's slices saw. */
+export interface Distances {
+  readonly seen: readonly number[];
+  readonly usual: number;
+  readonly turns: number;
+  readonly away: number;
+}
+
+export function distancesOf(slices: Slices): Distances {
+  const all = [...slices.values()].flat();
+  const seen = all.flatMap((slice) => slice.apart);
+  const usual = median(seen);
+  return { seen, usual, turns: all.length, away: all.filter((slice) => wasAway(slice, usual)).length };
+}
+
+const wasAway = (slice: Slice, usual: number): boolean => slice.apart.some((ns) => isAway(ns, usual));
+
+/** Those of all groups of an experiment. */
+export function apart(groups: readonly Distances[]): Apart | null {
+  const seen = groups.flatMap((group) => group.seen);
+  return seen.length === 0 ? null : { ns: spread(seen, true), turns: sum(groups.map(({ turns }) => turns)), away: sum(groups.map(({ away }) => away)) };
+}
+
+function byRound(one: Case, slices: readonly Slice[], usual: number, all: boolean): number[] {
   return slices.map((slice) => {
+    if (!all && wasAway(slice, usual)) return Number.NaN;
     if (one.spec.test === 'lat') {
       const clean = all || slice.steal <= MAX_STEAL;
       return clean && slice.latency !== null && slice.latency.count > 0 ? slice.latency.p50 / tripsOf(one.spec) : Number.NaN;
@@ -49,29 +77,30 @@ function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
   };
 }
 
-function summarizeCase(one: Case, slices: readonly Slice[]): CaseResult & { readonly rounds: readonly number[] } {
+function summarizeCase(one: Case, slices: readonly Slice[], usual: number): CaseResult & { readonly rounds: readonly number[] } {
   const { spec } = one;
   const windows = slices.flatMap((slice) => slice.windows);
-  const cleanRounds = byRound(one, slices, false);
-  const stolen = cleanRounds.filter((value) => Number.isFinite(value)).length < Math.min(MIN_ROUNDS, slices.length);
-  const rounds = stolen ? byRound(one, slices, true) : cleanRounds;
+  const cleanRounds = byRound(one, slices, usual, false);
+  const spoilt = cleanRounds.filter((value) => Number.isFinite(value)).length < Math.min(MIN_ROUNDS, slices.length);
+  const rounds = spoilt ? byRound(one, slices, usual, true) : cleanRounds;
   const value = spread(rounds, spec.test === 'lat');
-  const used = slices.filter((slice) => stolen || slice.steal <= MAX_STEAL);
+  const used = slices.filter((slice) => spoilt || (slice.steal <= MAX_STEAL && !wasAway(slice, usual)));
   const latency = mergeLatency(used.flatMap((slice) => (slice.latency === null ? [] : [slice.latency])), tripsOf(spec));
   return {
     id: one.id, series: one.series, x: one.x, spec, value, rounds,
     byRound: rounds.map((round) => (Number.isFinite(round) ? round : null)), ratios: {},
-    clean: windows.filter((window) => window.steal <= MAX_STEAL).length, windows: windows.length, disturbed: stolen || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
+    clean: slices.filter((slice) => !wasAway(slice, usual)).flatMap((slice) => slice.windows).filter((window) => window.steal <= MAX_STEAL).length, windows: windows.length, disturbed: spoilt || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
     messageRate: spec.test === 'bw' ? (value.median * 1e3) / spec.size : 1 / (value.median * tripsOf(spec)),
     peak: Math.max(...windows.map(gbs)), latency, cost: cost(spec, slices),
   };
 }
 
 /** Results of a group, each with its ratios to the group's bases. */
-export function summarize(group: Group, slices: ReadonlyMap<Case, readonly Slice[]>): CaseResult[] {
+export function summarize(group: Group, slices: Slices): CaseResult[] {
+  const { usual } = distancesOf(slices);
   const results = group.cases.flatMap((one) => {
     const list = slices.get(one);
-    return list === undefined || list.length === 0 ? [] : [summarizeCase(one, list)];
+    return list === undefined || list.length === 0 ? [] : [summarizeCase(one, list, usual)];
   });
   return results.map(({ rounds, ...result }) => {
     const to: Record<string, Spread> = {};

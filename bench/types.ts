@@ -222,6 +222,17 @@ export interface ExperimentResult {
   readonly cases: readonly CaseResult[];
   /** Cases that could not be measured, with the reason. */
   readonly missing: readonly { readonly id: string; readonly reason: string }[];
+  /** How far apart the processors were; null or missing where nobody looked. */
+  readonly apart?: Apart | null;
+}
+
+/** How far apart two processors were while an experiment was measured (see distance.ts). */
+export interface Apart {
+  /** Nanoseconds until one sees what the other has written, over all looks. */
+  readonly ns: Spread;
+  /** Turns that were kept, and those of them that were left out for another distance than the usual one. */
+  readonly turns: number;
+  readonly away: number;
 }
 
 /** How good a figure is: a larger ratio, or a smaller one. */

@@ -3,7 +3,7 @@ import { figureText, spreadText } from '../goals.ts';
 import type { CaseResult, ExperimentResult, GoalResult, ProbeResult, RunResult } from '../types.ts';
 import { plots, probePlots, type Figure } from './charts.ts';
 import { COSTS, ratioColumns, type RatioColumn } from './columns.ts';
-import { labelOf, octets } from './label.ts';
+import { apartText, labelOf, octets } from './label.ts';
 
 const STYLE = `:root{color-scheme:light dark;--ink:#222;--soft:#555;--line:#ccc;--faint:#e6e6e6;--paper:#fff;--note:#fff6d8;--here:#eef6fb;--link:#0645ad;--good:#d9efdc;--near:#fff0c2;--bad:#f8d7d3}
 @media(prefers-color-scheme:dark){:root{--ink:#e4e4e4;--soft:#b0b0b0;--line:#555;--faint:#3a3a3a;--paper:#181a1b;--note:#4a3f16;--here:#1d3040;--link:#8ab4f8;--good:#1f4a2a;--near:#54460f;--bad:#5c241d}}
@@ -42,12 +42,13 @@ function said(run: RunResult, needs: (name: string) => boolean): string[] {
 function section(run: RunResult, experiment: ExperimentResult): string {
   const heads = experiment.test === 'lat' ? ['median us (quartiles)', '99 %', '99.9 %'] : ['GB/s (quartiles)', 'M msg/s'];
   const ratios = ratioColumns(experiment);
+  const far = apartText(experiment.apart);
   const head = ['', ...heads, ...ratios.map((column) => column.head), ...COSTS.map((column) => column.head)];
   return [
     `<h2 id="${experiment.id}">${escape(experiment.title)}</h2><p>${escape(experiment.about)}</p>`, ...said(run, (name) => name === experiment.id || ALSO[name] === experiment.id),
     ...plots(experiment).map(figure),
     `<details><summary>All figures, with processor time, event loop and memory</summary><table><tr>${head.map((text) => `<th>${escape(text)}</th>`).join('')}</tr>`,
-    ...experiment.cases.map((one) => row(experiment, ratios, one)), '</table></details>', ...missing(experiment.missing),
+    ...experiment.cases.map((one) => row(experiment, ratios, one)), '</table>', ...(far === '' ? [] : [`<p>${escape(far)}.</p>`]), '</details>', ...missing(experiment.missing),
   ].join('\n');
 }
 
@@ -127,7 +128,7 @@ a KiB 1024 of them; us is a millionth of a second.</p>
 <p>Believe the <b>ratios</b>, not the GB/s: the machine's speed changes from second to second. So all programs that a picture compares at one
 place live at the same time, idle, and have turns of ${method.windows} x ${method.windowMs} ms, in up to ${method.rounds} rounds (over connections, clients and FPDU sizes it is the places of
 one line that take turns); times in which the host took the processor away
-were dropped; a ratio is taken inside a round, and what is shown is the median. In brackets stand the quartiles. A star marks results to be taken with care (${disturbed} of ${all.length}):
+were dropped, and where a goal is judged also turns in which the two processors were nearer to each other or farther than usual, for the host moves them; a ratio is taken inside a round, and what is shown is the median. In brackets stand the quartiles. A star marks results to be taken with care (${disturbed} of ${all.length}):
 too little undisturbed time was left, or other programs used more than half a core meanwhile.</p>
 <p>Run of ${escape(run.started)}, mode ${escape(run.mode)}, ${clock(run.seconds)}.</p><details><summary>The machine</summary><table>${machine}</table></details>`;
 }

@@ -1,5 +1,5 @@
-/** What the lines and places of a report are called. */
-import type { CaseResult, CaseSpec, ExperimentResult } from '../types.ts';
+/** What the lines and places of a report are called, and how the machine was. */
+import type { Apart, CaseResult, CaseSpec, ExperimentResult } from '../types.ts';
 
 const connections = ({ connections: n, inFlight }: CaseSpec): string => `${n} connection${n === 1 ? '' : 's'}, ${inFlight} under way`;
 
@@ -12,4 +12,11 @@ export function labelOf({ cases }: ExperimentResult, one: CaseResult): string {
 export function octets(value: number): string {
   if (value >= 1 << 20 && value % (1 << 20) === 0) return `${value >> 20} MiB`;
   return value >= 1024 && value % 1024 === 0 ? `${value >> 10} KiB` : String(value);
+}
+
+/** How far apart the processors were; nothing where nobody looked. */
+export function apartText(apart: Apart | null | undefined): string {
+  if (apart === null || apart === undefined) return '';
+  const { ns: { median, low, high }, turns, away } = apart;
+  return `One processor sees what the other has written after ${median.toFixed(0)} ns (quartiles ${low.toFixed(0)} to ${high.toFixed(0)}); ${away} of ${turns} turns saw another distance and were left out`;
 }

@@ -1,13 +1,13 @@
 /** Results in perftest's columns. */
 import type { CaseResult, ExperimentResult, ProbeResult } from '../types.ts';
 import { COSTS, ratioColumns } from './columns.ts';
-import { labelOf } from './label.ts';
+import { apartText, labelOf } from './label.ts';
 
 const LINE = '-'.repeat(110);
 /** perftest's MB is 2^20 octets. */
 const MB_PER_GB = 1e9 / 2 ** 20;
 
-const DISTURBED = ' disturbed: other programs or the host took part of the machine meanwhile; on a quiet one the figure may be another';
+const DISTURBED = ' disturbed: other programs or the host took part of the machine meanwhile, or moved its processors; on a quiet one the figure may be another';
 
 interface Column {
   readonly head: string;
@@ -44,7 +44,8 @@ export function table(experiment: ExperimentResult): string {
   const ratios = ratioColumns(experiment).map(({ head, of }) => column(head, 2, (one) => of(one)?.median));
   const rows = laidOut([...(experiment.test === 'lat' ? LATENCY : BANDWIDTH), ...ratios], experiment.cases, what);
   const missing = experiment.missing.map(({ id, reason }) => ` not measured: ${id}: ${reason}`);
-  const notes = experiment.cases.some(({ disturbed }) => disturbed) ? [DISTURBED] : [];
+  const far = apartText(experiment.apart);
+  const notes = [...(far === '' ? [] : [` ${far}`]), ...(experiment.cases.some(({ disturbed }) => disturbed) ? [DISTURBED] : [])];
   return [LINE, ` ${experiment.title}`, ...experiment.about.split('\n').map((line) => ` ${line}`), LINE, ...rows, ...missing, ...notes, LINE, ''].join('\n');
 }
 

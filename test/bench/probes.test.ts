@@ -16,7 +16,7 @@ import { filling, keepUnderWay, Tally } from '../../bench/peers/peer.ts';
 import { ratioOf, runMicro } from '../../bench/probes/probe.ts';
 import { reasonOf } from '../../bench/reason.ts';
 import { report } from '../../bench/report/html.ts';
-import { probeTable } from '../../bench/report/table.ts';
+import { probeTable, table } from '../../bench/report/table.ts';
 import { answers } from '../../bench/scenarios.ts';
 import { summarize } from '../../bench/summary.ts';
 import type { Slice } from '../../bench/runner.ts';
@@ -101,14 +101,16 @@ describe('the inner loops', () => {
 });
 
 describe('the report', () => {
+  const APART = 'One processor sees what the other has written after 101 ns (quartiles 98 to 123); 3 of 22 turns saw another distance and were left out';
   const wished = custom(parseBench(['--test', 'bw', '--size', '64,4096']).wish!);
   const slice: Slice = {
     windows: [{ bytes: 6400, ns: 1000, steal: 0, foreign: 0, serverCpu: 1, clientCpu: 1, gc: 0, posts: 1, postMs: 0, clientActive: 0.1 }],
-    latency: null, steal: 0, server: null, client: null,
+    latency: null, steal: 0, server: null, client: null, apart: [],
   };
   const experiment: ExperimentResult = {
     ...wished, cases: wished.groups.flatMap((group) => summarize(group, new Map(group.cases.map((one) => [one, [slice, slice, slice]])))),
     missing: [{ id: 'custom/64/lost', reason: '<gone>' }],
+    apart: { ns: { median: 101.4, low: 98, high: 123.4, best: 57, rounds: 44 }, turns: 22, away: 3 },
   };
   const probe: ProbeResult = {
     id: 'hostile', title: 'A hostile peer', about: 'about', columns: ['one', 'two'], rows: [{ label: 'tiny', cells: [1.25, null] }],
@@ -122,7 +124,7 @@ describe('the report', () => {
 
   it('is one file with pictures, tables, what is missing, and nothing from elsewhere', () => {
     const html = report(run);
-    for (const part of ['<svg', 'bars of it', 'A hostile peer *', 'Not measured: custom/64/lost (&lt;gone&gt;)', 'Seen here:', '1.25']) expect(html).toContain(part);
+    for (const part of ['<svg', 'bars of it', 'A hostile peer *', 'Not measured: custom/64/lost (&lt;gone&gt;)', 'Seen here:', '1.25', APART]) expect(html).toContain(part);
     expect(html).not.toMatch(/<script|<link|src=|url\((?!#)|https?:\/\/(?!www\.w3\.org)/);
     expect(html).not.toMatch(/NaN|undefined/);
   });
@@ -134,6 +136,8 @@ describe('the report', () => {
 
   it('has its table on the terminal too', () => {
     expect(probeTable(probe)).toMatch(/tiny +1\.25 +-/);
+    expect(table(experiment)).toContain(APART);
+    expect(table({ ...experiment, apart: null })).not.toContain('One processor');
   });
 });
 

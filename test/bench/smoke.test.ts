@@ -72,7 +72,7 @@ describe('results', () => {
     const [group] = experiment.groups;
     const slice = (bytes: number): Slice => ({
       windows: [windowOf({ bytes })],
-      latency: null, steal: 0, server: null, client: null,
+      latency: null, steal: 0, server: null, client: null, apart: [],
     });
     const slices = new Map(group!.cases.map((one, i) => [one, [slice(1000 * (i + 1)), slice(2000 * (i + 1))]]));
     const cases = summarize(group!, slices);
@@ -86,7 +86,7 @@ describe('results', () => {
   it('use disturbed rounds only where there is nothing else, and say so', () => {
     const experiment = custom(parseBench(['--test', 'lat', '--against', 'c']).wish!);
     const [group] = experiment.groups;
-    const slice: Slice = { windows: [], latency: latencySlice(Float64Array.from([8, 10])), steal: 9, server: null, client: null };
+    const slice: Slice = { windows: [], latency: latencySlice(Float64Array.from([8, 10])), steal: 9, server: null, client: null, apart: [] };
     const [first] = summarize(group!, new Map(group!.cases.map((one) => [one, [slice, slice, slice]])));
     expect(first).toMatchObject({ disturbed: true, value: { median: 4 } });
     expect(table({ ...experiment, cases: [first!], missing: [] })).toMatch(/C program \(disturbed\)\n disturbed: other programs or the host took part of the machine/);
@@ -94,7 +94,7 @@ describe('results', () => {
 
   it('have the ratio to each that they are compared with, for latency too', () => {
     const experiment = custom(parseBench(['--test', 'lat', '--verb', 'send', '--size', '64,128', '--against', 'tcp-onread,ws']).wish!);
-    const slice = (us: number): Slice => ({ windows: [], latency: latencySlice(Float64Array.of(us)), steal: 0, server: null, client: null });
+    const slice = (us: number): Slice => ({ windows: [], latency: latencySlice(Float64Array.of(us)), steal: 0, server: null, client: null, apart: [] });
     const cases = experiment.groups.flatMap((group) => summarize(group, new Map(group.cases.map((one, i) => [one, [slice([20, 40, 10][i]!)]]))));
     const rows = table({ ...experiment, cases, missing: [] }).split('\n');
     expect(rows.find((row) => row.includes('t_typical[usec]'))).toMatch(/of TCP +of ws +what$/);
@@ -104,7 +104,7 @@ describe('results', () => {
 
   it('do not call a line’s ratio to its own first place one to TCP', () => {
     const experiment = sweeps().find(({ id }) => id === 'connections')!;
-    const slice = (bytes: number): Slice => ({ windows: [windowOf({ bytes })], latency: null, steal: 0, server: null, client: null });
+    const slice = (bytes: number): Slice => ({ windows: [windowOf({ bytes })], latency: null, steal: 0, server: null, client: null, apart: [] });
     const cases = experiment.groups.flatMap((group) => summarize(group, new Map(group.cases.map((one) => [one, [slice(1000 / one.x)]]))));
     const rows = table({ ...experiment, cases, missing: [] }).split('\n');
     expect(rows.find((row) => row.includes('MsgRate'))).toMatch(/of itself at 1 +what$/);
@@ -114,7 +114,7 @@ describe('results', () => {
   it('tell what each line costs: processor time, the call, the main thread, garbage, event loop, memory', () => {
     const experiment = custom(parseBench(['--test', 'bw', '--size', '64']).wish!);
     const health = { rss: 50, loopP99: 1.5 };
-    const slice: Slice = { windows: [windowOf({ serverCpu: 2, clientCpu: 3, gc: 0.0001, posts: 10, postMs: 0.02, clientActive: 0.1 })], latency: null, steal: 0, server: health, client: health };
+    const slice: Slice = { windows: [windowOf({ serverCpu: 2, clientCpu: 3, gc: 0.0001, posts: 10, postMs: 0.02, clientActive: 0.1 })], latency: null, steal: 0, server: health, client: health, apart: [] };
     const cases = summarize(experiment.groups[0]!, new Map(experiment.groups[0]!.cases.map((one) => [one, [slice]])));
     const text = costTable({ ...experiment, cases, missing: [] });
     expect(text).toContain('(1) CPU ns/octet, client');
@@ -123,7 +123,7 @@ describe('results', () => {
 
   it('share garbage collection among all processes', () => {
     const [group] = sweeps().find(({ id }) => id === 'hotspot')!.groups;
-    const slice: Slice = { windows: [windowOf({ ns: 1e6, gc: 0.5 })], latency: null, steal: 0, server: null, client: null };
+    const slice: Slice = { windows: [windowOf({ ns: 1e6, gc: 0.5 })], latency: null, steal: 0, server: null, client: null, apart: [] };
     const cases = summarize(group!, new Map(group!.cases.map((one) => [one, [slice]])));
     expect(cases.map(({ spec: { clients }, cost }) => [clients, cost.gcShare])).toEqual([1, 4, 16, 64].map((clients) => [clients, 0.5 / (clients + 1)]));
   });
