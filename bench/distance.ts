@@ -39,7 +39,7 @@ function answer(words: Int32Array, state: number, call: number, to: number, rest
 }
 
 /** Nanoseconds of a hand-over, or null if a look came to nothing: somebody else had one of the processors. */
-export type Look = () => number | null;
+type Look = () => number | null;
 
 /** Two threads that both work are on two processors, and where there are only two, on those of client and server. */
 class Pair {

@@ -8,6 +8,10 @@
  * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again. Many
  * octets count as many arrivals: a stream of large messages moves twice as much while its receiver is awake, and should not wait long for a trial.
  *
+ * Octets take the peer's time too: what answers a large message comes later than what answers a small one, for it has to be read, checked and placed
+ * first, and the answer to be written. So octets of either direction lengthen the window, by what moving them takes at an ordinary rate. Without that a round
+ * trip of 64 KiB, in which either side has more than the window to do, goes to sleep twice and takes twice as long.
+ *
  * The sender may wait for the very processor on which this thread is looking out for it: two threads that wake each other in turn are kept on one
  * processor, and nothing can come within the window. So after longer rests a trial lasts for milliseconds, in which the system finds that
  * two want to run, and moves one of them.
@@ -21,6 +25,10 @@ import { checkInteger } from '../base/errors.ts';
 /** Long enough for a peer that reads, answers and is awake itself; three quarters of what a wake-up costs where it is dear. */
 const DEFAULT_US = 50;
 const MAX_US = 10_000;
+/** How much longer the window is for octets that came or went: a gigabyte a second. */
+const MS_PER_OCTET = 1e-6;
+/** At most so many windows: what is behind that many octets is answered while others still come. */
+const MOST_WINDOWS = 5;
 /**
  * A hit earns one, up to so many, a miss takes several: a hit saves the wake-up, half a window, while a miss costs a window, and where several
  * threads want one processor another thread's time too. With none left polling rests.
@@ -61,6 +69,11 @@ export class BusyPoll {
   #awake = false;
   /** Something has come in this turn. */
   #seen = false;
+  /** Octets that have come and gone since something came. */
+  #octets = 0;
+  /** Milliseconds that the peer may have to do with them; they pass while this end waits, not while it works. */
+  #grace = 0;
+  #lastTurn = 0;
   #until = 0;
   #credit = CREDIT;
   /** Arrivals to let pass without polling. */
@@ -82,16 +95,26 @@ export class BusyPoll {
   /** Something has come from outside, so many octets of it where it is octets. True if the event loop is {@link awake} now. */
   arrived(octets = 0): boolean {
     this.#seen = true;
-    if (this.#awake) return true;
+    if (this.#awake) {
+      this.#octets += octets;
+      return true;
+    }
     if (this.microseconds === 0) return false;
     if (this.#skip > 0) {
       this.#skip = Math.max(0, this.#skip - 1 - (octets >>> ARRIVAL_BITS));
       return false;
     }
     this.#awake = true;
+    this.#octets = octets;
+    this.#grace = 0;
     this.#until = Number.POSITIVE_INFINITY; // the window begins with the first turn: what this arrival causes may take its time
     this.#clock.soon(this.#turn);
     return true;
+  }
+
+  /** So many octets go out, which the peer has to read before it answers. */
+  sent(octets: number): void {
+    if (this.#awake) this.#octets += octets;
   }
 
   /** Look at this source too while awake. */
@@ -121,13 +144,18 @@ export class BusyPoll {
       this.#seen = false;
       if (this.#until !== Number.POSITIVE_INFINITY) this.#hit();
       const window = this.microseconds / 1000;
-      this.#until = now + (this.#longTrial ? Math.max(window, LONG_TRIAL_MS) : window);
+      this.#grace = Math.min(this.#grace + this.#octets * MS_PER_OCTET, MOST_WINDOWS * window);
+      this.#octets = 0;
+      this.#until = now + Math.max(window + this.#grace, this.#longTrial ? LONG_TRIAL_MS : 0);
     } else if (now >= this.#until) {
       this.#awake = false;
       this.#miss();
       for (const source of this.#sources) source.rest();
       return false;
+    } else {
+      this.#grace = Math.max(0, this.#grace - (now - this.#lastTurn));
     }
+    this.#lastTurn = now;
     return true;
   }
 

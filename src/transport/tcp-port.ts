@@ -163,14 +163,21 @@ export class TcpPort implements Port {
     const socket = this.#socket;
     // A destroyed socket answers all that is left from its 'close' event, in order.
     if (socket.destroyed) return false;
+    const last = chunks[count - 1] ?? NO_BYTES;
+    let octets = last.byteLength;
     if (count <= 1) {
-      socket.write(chunks[0] ?? NO_BYTES, this.#written);
+      socket.write(last, this.#written);
     } else {
       socket.cork();
-      for (let i = 0; i < count - 1; i++) socket.write(chunks[i] ?? NO_BYTES);
-      socket.write(chunks[count - 1] ?? NO_BYTES, this.#written);
+      for (let i = 0; i < count - 1; i++) {
+        const chunk = chunks[i] ?? NO_BYTES;
+        octets += chunk.byteLength;
+        socket.write(chunk);
+      }
+      socket.write(last, this.#written);
       socket.uncork();
     }
+    this.#reading.poll.sent(octets);
     // The system has taken all there was, though Node calls back a tick later; or it has failed, and nobody reads the octets any more.
     return socket.writableLength === 0;
   }

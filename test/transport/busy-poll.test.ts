@@ -104,6 +104,58 @@ describe('a loop kept awake', () => {
   });
 });
 
+describe('octets of either direction', () => {
+  /** Microseconds from the arrival's turn until the loop sleeps. */
+  const waits = ({ loop, poll }: ReturnType<typeof pollOf>, came: number, went = 0): number => {
+    expect(poll.arrived(came)).toBe(true);
+    poll.sent(went);
+    return loop.untilAsleep() - 1;
+  };
+
+  it.each([[0, 0, 50], [64, 0, 50], [10_000, 0, 60], [65_536, 0, 116], [0, 65_536, 116], [65_536, 65_536, 181], [250_000, 0, 300], [2 ** 20, 2 ** 30, 300]])(
+    '%d that came and %d that went: the peer is waited for %d microseconds', (came, went, microseconds) => {
+      expect(Math.abs(waits(pollOf(50), came, went) - microseconds)).toBeLessThanOrEqual(1);
+    });
+
+  it('lengthen a window in proportion to what was asked for', () => {
+    expect(Math.abs(waits(pollOf(10), 65_536) - 60)).toBeLessThanOrEqual(1);
+    expect(pollOf(0).poll.arrived(65_536)).toBe(false);
+  });
+
+  it('count though they come in pieces, and though this end works long on them', () => {
+    const both = pollOf(50);
+    const { loop, poll } = both;
+    poll.arrived(30_000);
+    loop.turn();
+    loop.time += 400;
+    poll.arrived(30_000);
+    poll.sent(40_000);
+    loop.time += 400;
+    expect(loop.turn()).toBe(true);
+    expect(Math.abs(waits(both, 100) - 150)).toBeLessThanOrEqual(1);
+  });
+
+  it.each([[31, 86], [90, 50]])('only as far as the peer has not had its time yet: after %d microseconds of waiting, %d', (waited, microseconds) => {
+    const both = pollOf(50);
+    const { loop, poll } = both;
+    poll.arrived(65_536);
+    for (let turn = 0; turn < waited; turn++) expect(loop.turn()).toBe(true);
+    expect(Math.abs(waits(both, 64) - microseconds)).toBeLessThanOrEqual(1);
+  });
+
+  it('of an earlier time, or of a rest, do not', () => {
+    const both = pollOf(50);
+    const { loop, poll } = both;
+    poll.sent(1_000_000);
+    expect(Math.abs(waits(both, 0) - 50)).toBeLessThanOrEqual(1);
+    poll.arrived(200_000);
+    loop.untilAsleep();
+    for (let n = 0; n < 8; n++) poll.arrived(100);
+    poll.sent(1_000_000);
+    expect(Math.abs(waits(both, 0) - 50)).toBeLessThanOrEqual(1);
+  });
+});
+
 describe('polling that does not pay', () => {
   it('rests after two misses, twice as long each time, and for 16,384 arrivals at most', () => {
     const both = pollOf(50);
