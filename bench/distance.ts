@@ -89,8 +89,8 @@ class Pair {
 
 /** Same core, same cache and other cache are 1.7 and more apart. */
 const FACTOR = 1.5;
-/** Whether what was seen is not the usual distance; never where that is not known. */
-export const isAway = (ns: number, usual: number): boolean => ns > usual * FACTOR || ns * FACTOR < usual;
+/** Whether some of what was seen is not the usual distance; never where that is not known. */
+export const isAway = (seen: readonly number[], usual: number): boolean => seen.some((ns) => ns > usual * FACTOR || ns * FACTOR < usual);
 
 /** Looks before the first slice, so that there is a usual distance; a compiler's first ones count for nothing. */
 const FIRST_LOOKS = 20;
@@ -146,7 +146,7 @@ export class DistanceWatch {
     const began = performance.now();
     const limit = began + Math.min(SLICE_PATIENCE_MS, this.#patience);
     let seen = this.look();
-    while (seen.some((ns) => isAway(ns, this.usual())) && performance.now() < limit) {
+    while (isAway(seen, this.usual()) && performance.now() < limit) {
       await sleep(PAUSE_MS);
       seen = this.look();
     }
@@ -156,7 +156,7 @@ export class DistanceWatch {
 
   /** Whether a slice that took `ms` has seen another distance than the usual one, and is worth doing again. */
   isSpoilt(seen: readonly number[], ms: number): boolean {
-    if (!seen.some((ns) => isAway(ns, this.usual()))) return false;
+    if (!isAway(seen, this.usual())) return false;
     this.#patience -= ms;
     return this.#patience > 0;
   }

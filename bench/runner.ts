@@ -268,8 +268,9 @@ export async function runExperiment(experiment: Experiment, method: Method, prog
     const told = (text: string): void => progress(experiment.groups.length === 1 ? text : `${i + 1}/${experiment.groups.length}  ${text}`);
     // A group that fails as a whole leaves the others.
     await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careFor(experiment), missing).run(told).then((slices) => {
-      cases.push(...summarize(group, slices));
-      distances.push(distancesOf(slices));
+      const seen = distancesOf(slices);
+      cases.push(...summarize(group, slices, seen));
+      distances.push(seen);
     }, (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
   }
   return { id, title, test, axis, unit, about, cases, missing, apart: apart(distances) };

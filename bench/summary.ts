@@ -39,10 +39,8 @@ export function distancesOf(slices: Slices): Distances {
   const all = [...slices.values()].flat();
   const seen = all.flatMap((slice) => slice.apart);
   const usual = median(seen);
-  return { seen, usual, turns: all.length, away: all.filter((slice) => wasAway(slice, usual)).length };
+  return { seen, usual, turns: all.length, away: all.filter((slice) => isAway(slice.apart, usual)).length };
 }
-
-const wasAway = (slice: Slice, usual: number): boolean => slice.apart.some((ns) => isAway(ns, usual));
 
 /** Those of all groups of an experiment. */
 export function apart(groups: readonly Distances[]): Apart | null {
@@ -50,15 +48,19 @@ export function apart(groups: readonly Distances[]): Apart | null {
   return seen.length === 0 ? null : { ns: spread(seen, true), turns: sum(groups.map(({ turns }) => turns)), away: sum(groups.map(({ away }) => away)) };
 }
 
-function byRound(one: Case, slices: readonly Slice[], usual: number, all: boolean): number[] {
-  return slices.map((slice) => {
-    if (!all && wasAway(slice, usual)) return Number.NaN;
-    if (one.spec.test === 'lat') {
-      const clean = all || slice.steal <= MAX_STEAL;
-      return clean && slice.latency !== null && slice.latency.count > 0 ? slice.latency.p50 / tripsOf(one.spec) : Number.NaN;
-    }
-    return median(slice.windows.filter((window) => all || window.steal <= MAX_STEAL).map(gbs));
-  });
+/** What of a slice counts. */
+type Part = Pick<Slice, 'windows' | 'latency'>;
+
+/** Nothing of one that saw another distance than the usual one, and no time in which the host took the processor away. */
+function cleanOf({ windows, latency, steal, apart: seen }: Slice, usual: number): Part {
+  if (isAway(seen, usual)) return { windows: [], latency: null };
+  return { windows: windows.filter((window) => window.steal <= MAX_STEAL), latency: steal <= MAX_STEAL ? latency : null };
+}
+
+/** The value of a round; NaN without one. */
+function valueOf(spec: CaseSpec, { windows, latency }: Part): number {
+  if (spec.test === 'bw') return median(windows.map(gbs));
+  return latency !== null && latency.count > 0 ? latency.p50 / tripsOf(spec) : Number.NaN;
 }
 
 function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
@@ -80,24 +82,23 @@ function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
 function summarizeCase(one: Case, slices: readonly Slice[], usual: number): CaseResult & { readonly rounds: readonly number[] } {
   const { spec } = one;
   const windows = slices.flatMap((slice) => slice.windows);
-  const cleanRounds = byRound(one, slices, usual, false);
-  const spoilt = cleanRounds.filter((value) => Number.isFinite(value)).length < Math.min(MIN_ROUNDS, slices.length);
-  const rounds = spoilt ? byRound(one, slices, usual, true) : cleanRounds;
+  const clean = slices.map((slice) => cleanOf(slice, usual));
+  const spoilt = clean.filter((part) => Number.isFinite(valueOf(spec, part))).length < Math.min(MIN_ROUNDS, slices.length);
+  const used: readonly Part[] = spoilt ? slices : clean;
+  const rounds = used.map((part) => valueOf(spec, part));
   const value = spread(rounds, spec.test === 'lat');
-  const used = slices.filter((slice) => spoilt || (slice.steal <= MAX_STEAL && !wasAway(slice, usual)));
-  const latency = mergeLatency(used.flatMap((slice) => (slice.latency === null ? [] : [slice.latency])), tripsOf(spec));
+  const latency = mergeLatency(used.flatMap((part) => (part.latency === null ? [] : [part.latency])), tripsOf(spec));
   return {
     id: one.id, series: one.series, x: one.x, spec, value, rounds,
     byRound: rounds.map((round) => (Number.isFinite(round) ? round : null)), ratios: {},
-    clean: slices.filter((slice) => !wasAway(slice, usual)).flatMap((slice) => slice.windows).filter((window) => window.steal <= MAX_STEAL).length, windows: windows.length, disturbed: spoilt || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
+    clean: clean.flatMap((part) => part.windows).length, windows: windows.length, disturbed: spoilt || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
     messageRate: spec.test === 'bw' ? (value.median * 1e3) / spec.size : 1 / (value.median * tripsOf(spec)),
     peak: Math.max(...windows.map(gbs)), latency, cost: cost(spec, slices),
   };
 }
 
 /** Results of a group, each with its ratios to the group's bases. */
-export function summarize(group: Group, slices: Slices): CaseResult[] {
-  const { usual } = distancesOf(slices);
+export function summarize(group: Group, slices: Slices, { usual }: Distances = distancesOf(slices)): CaseResult[] {
   const results = group.cases.flatMap((one) => {
     const list = slices.get(one);
     return list === undefined || list.length === 0 ? [] : [summarizeCase(one, list, usual)];

@@ -47,7 +47,8 @@ export interface RnicOptions extends DeviceOptions {
   /**
    * Microseconds for which the event loop, in this thread and in the engines' threads, does not sleep after something has come from the network
    * or the other thread: then nobody has to be woken for the next message. Octets that came and went lengthen it, by a microsecond a KB and up
-   * to six times as long, for the peer needs time for them. This costs processor time. Polling rests while it does not pay, so that little is wasted. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50; 0 with one processor.
+   * to six times as long, for the peer needs time for them. This costs processor time. Polling rests while it does not pay, so that little is
+   * wasted. 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50; 0 with one processor.
    */
   readonly busyPoll?: number | undefined;
 }

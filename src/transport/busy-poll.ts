@@ -69,7 +69,7 @@ export class BusyPoll {
   #awake = false;
   /** Something has come in this turn. */
   #seen = false;
-  /** Octets that have come and gone since something came. */
+  /** Octets of both directions since the last turn in which something had come. */
   #octets = 0;
   /** Milliseconds that the peer may have to do with them; they pass while this end waits, not while it works. */
   #grace = 0;

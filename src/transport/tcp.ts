@@ -43,8 +43,7 @@ export interface TcpTransportOptions {
   readonly allocate?: ((octets: number) => Uint8Array) | undefined;
   /**
    * Microseconds for which the event loop does not sleep after octets have arrived, longer by a microsecond for each KB of either direction, up to
-   * six times as long; 0: never. Default: the environment variable
-   * IWARP_BUSY_POLL, else 50; 0 with one processor.
+   * six times as long; 0: never. Default: the environment variable IWARP_BUSY_POLL, else 50; 0 with one processor.
    */
   readonly busyPoll?: number | undefined;
 }

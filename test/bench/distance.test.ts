@@ -35,7 +35,7 @@ describe('a look', () => {
   });
 
   it.each([[100, 100, false], [100, 149, false], [100, 151, true], [100, 67, false], [100, 66, true], [Number.NaN, 100, false]])('usual %d, seen %d: away %s', (usual, seen, away) => {
-    expect(isAway(seen, usual)).toBe(away);
+    expect(isAway([seen], usual)).toBe(away);
   });
 
   it('that came to nothing says nothing', async () => {
