@@ -13,6 +13,7 @@ import type { CmEvent } from '../cm/events.ts';
 import type { Negotiated } from '../mpa/policy.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { PortAddress } from '../transport/port.ts';
+import { warmHeap } from '../transport/warm-heap.ts';
 import { createWorkCompletion, type WorkCompletion } from '../verbs/cq.ts';
 import { ACCESS, type MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
@@ -344,6 +345,7 @@ export class Connection {
     const signal = this.#checkCall(options);
     checkRemote('remote', remote);
     const sink = local === undefined ? orNoMemory(remote.length, () => new Uint8Array(remote.length)) : local;
+    if (local === undefined) warmHeap.given(remote.length);
     const { sge, bytes, cleanup } = sinkFor(this.#r, sink, remote);
     const { rkey, at } = remote;
     return this.#operations.submit({ opcode: 'rdma-read', wrId: IN_LINE, sges: [sge], rkey, remoteAddr: at }, false, cleanup, signal, bytes);

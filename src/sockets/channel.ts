@@ -80,6 +80,8 @@ export class Channel {
   readonly #early: (readonly [number, number])[] = [];
   readonly #credits: number;
   #ended: 'no' | 'shutdown' | 'disconnect' = 'no';
+  /** Octets have come of which the handler has not heard yet. */
+  #news = false;
 
   // Sending.
   readonly #send: MemoryRegion;
@@ -344,6 +346,11 @@ export class Channel {
     if (this.#cq.destroyed) return;
     for (;;) {
       if (this.#cq.poll(this.#wc, 1) === 0) {
+        if (this.#news) {
+          this.#tellReadable();
+          if (this.#cq.destroyed) return;
+          continue;
+        }
         this.#cq.requestNotify();
         if (this.#cq.length === 0) return;
         continue;
@@ -383,6 +390,8 @@ export class Channel {
       return;
     }
     const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#little());
+    // What came before the end, or before something wrong, is read before.
+    if (messageOp(word) !== OP.DATA) this.#tellReadable();
     if (this.qp.state === 'rts') this.qp.postRecv(this.#receives[slot]!);
     const value = messageValue(word);
     switch (messageOp(word)) {
@@ -410,9 +419,17 @@ export class Channel {
   #dataArrived(octets: number): void {
     const { granted } = this.#inbound;
     if (!this.#inbound.arrived(octets)) {
+      this.#tellReadable();
       this.#violation(`the peer says it has written ${octets} octets where ${granted} were offered`);
       return;
     }
+    this.#news = true;
+  }
+
+  /** Many short transfers that come together are read in one piece. */
+  #tellReadable(): void {
+    if (!this.#news) return;
+    this.#news = false;
     this.#handler.onReadable();
   }
 
@@ -488,6 +505,7 @@ export class Channel {
     this.#outbound.open(this.#peer.credits, this.#peer.dataBuffer);
     this.#handler.onOpen();
     for (const [slot, octets] of this.#early.splice(0)) this.#arrived(slot, octets);
+    this.#tellReadable();
     this.#giveCredits();
   }
 

@@ -11,6 +11,7 @@ import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
 import type { PortAddress } from '../transport/port.ts';
+import { warmHeap } from '../transport/warm-heap.ts';
 import { Channel } from './channel.ts';
 import { placeOf, type OnReadOptions } from './onread.ts';
 import type { RdmaSocketOptions } from './options.ts';
@@ -359,6 +360,7 @@ export class RdmaSocket extends Duplex {
       const data = this.#channel.read(READ_OCTETS);
       if (data === null) break;
       this.bytesRead += data.length;
+      warmHeap.given(data.length);
       this.#idle.active();
       this.#wanted = this.push(data);
     }

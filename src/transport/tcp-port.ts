@@ -12,6 +12,7 @@ import { LastEqual } from '../base/last-equal.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
+import { warmHeap } from './warm-heap.ts';
 
 /**
  * Writes that may end, one after the other, before the event loop gets a turn. While the peer reads, the system takes every write at
@@ -326,6 +327,7 @@ export class TcpPort implements Port {
 function onData(this: Socket, chunk: Uint8Array): void {
   // A pause without a word to `onResume`: the port goes on by itself.
   if (!(this as PortSocket)[PORT].received(chunk.length, chunk)) this.pause();
+  warmHeap.given(chunk.length);
 }
 
 function onEnd(this: Socket): void {

@@ -64,6 +64,26 @@ describe('a socket opposite a script', () => {
     socket.destroy();
   });
 
+  it.each([
+    ['their end', OP.CONTROL, CONTROL.SHUTDOWN, 'end'],
+    ['a message of no kind', OP.SGL + 1, 0, 'error'],
+    ['more octets than there is room for', OP.DATA, 2_000_000, 'error'],
+  ] as const)('reads transfers that come together in one piece, and in front of %s', async (_, op, value, after) => {
+    const { session, socket, peer } = await script();
+    const { key, addr } = peer.dataBuffer;
+    const seen: string[] = [];
+    socket.on('data', (data: Uint8Array) => void seen.push(Buffer.from(data).toString()));
+    socket.on('end', () => void seen.push('end')).on('error', () => void seen.push('error'));
+    const transfers = ['one ', 'two ', 'three'].flatMap((text, index) => [
+      { opcode: 'rdma-write', inline: Buffer.from(text), signaled: false, rkey: key, remoteAddr: addr + BigInt(4 * index) },
+      { opcode: 'send', inline: encodeMessage(OP.DATA, text.length, true), signaled: false },
+    ] as const);
+    session.qp.postSend([...transfers, { opcode: 'send', inline: encodeMessage(op, value, true), signaled: false }]);
+    await once(socket, after);
+    expect(seen).toEqual(['one two three', after]);
+    socket.destroy();
+  });
+
   it.each(['thread', 'worker'] as const)('shows a peer that announces what it has not written nothing of what others wrote: engine %s', async (engine) => {
     const rnics = { socket: openRnic({ engine }), peer: openRnic({ engine: 'thread' }) };
     const BUFFER = 1_000_000;
