@@ -79,8 +79,8 @@ describe('the heap of this thread is told of', () => {
       await connection.send(connection.share(connection.register(new Uint8Array(5000), 'read')).toBytes());
     });
     await server.listen({ host: '127.0.0.1', port: 0 });
-    const connection = await connect({ host: '127.0.0.1', port: server.address!.port, rnic });
-    const remote = RemoteBuffer.fromBytes((await connection.receive()).data);
+    const connection = await connect({ host: '127.0.0.1', port: server.address.port, rnic });
+    const remote = RemoteBuffer.fromBytes((await connection.receive())!.data);
     given.mockClear();
     await connection.read(remote, new Uint8Array(5000));
     const chunks = given.mock.calls.map(([octets]) => octets);
