@@ -322,8 +322,9 @@ describe('memory', () => {
     const region = memory(server, 64, EVERYTHING, 0n);
     const mw = server.pd.allocateMw();
     const bind = { opcode: 'bind-mw', mw, mr: region, access: ACCESS.REMOTE_READ } as const;
-    server.qp.postSend([bind, bind]);
-    expect(await server.statuses(2)).toEqual(['bind-mw success', 'bind-mw mw-bind-error']);
+    // The server is the responder: before the client's first FPDU it may not even send a Terminate (MPA-028, ENH-046), so it waits with a Write.
+    server.qp.postSend([{ opcode: 'rdma-write', rkey: 0, remoteAddr: 0n }, bind, bind]);
+    expect(await server.statuses(3)).toEqual(['rdma-write success', 'bind-mw success', 'bind-mw mw-bind-error']);
     await until(() => client.event('disconnected') !== undefined);
     expect(client.event('terminate')!.terminate).toMatchObject({ origin: 'remote', layer: 0, type: 0, code: 0 });
   });
