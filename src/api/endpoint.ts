@@ -229,5 +229,5 @@ export function withHello(name: string, data: ArrayBufferView | undefined, hello
   const bytes = data === undefined ? new Uint8Array(0) : checkBytes(name, data);
   const max = room - (hello === null ? 0 : HELLO_OCTETS);
   if (bytes.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name} has ${bytes.length} octets, above the limit of ${max}`);
-  return hello === null ? bytes.slice() : encodeHello(hello, bytes);
+  return hello === null ? new Uint8Array(bytes) : encodeHello(hello, bytes); // a copy: `slice` of a Buffer is a view
 }

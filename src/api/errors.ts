@@ -1,5 +1,5 @@
 /** Errors of the promise layer that carry more than a code. */
-import { IwarpError, type IwarpErrorCode } from '../base/errors.ts';
+import { checkBytes, IwarpError, type IwarpErrorCode } from '../base/errors.ts';
 import type { CloseCause } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { StartupFailure } from '../mpa/startup.ts';
@@ -58,7 +58,7 @@ export class RejectedError extends IwarpError {
   constructor(message: string, privateData: Uint8Array) {
     super('ERR_REJECTED', message);
     this.name = 'RejectedError';
-    this.privateData = privateData;
+    this.privateData = checkBytes('privateData', privateData);
   }
 }
 

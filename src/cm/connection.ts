@@ -37,7 +37,7 @@ export function checkPrivateData(name: string, data: ArrayBufferView | undefined
   if (data === undefined) return NO_BYTES;
   const bytes = checkBytes(name, data);
   if (bytes.length > max) throw new IwarpError('ERR_TOO_LARGE', `${name} has ${bytes.length} octets, above the limit of ${max}`);
-  return bytes.slice();
+  return new Uint8Array(bytes); // a copy: `slice` of a Buffer is a view
 }
 
 /** @internal */

@@ -1,5 +1,6 @@
 /** The promise layer: connections, messages, memory, credits, endings. */
 import { describe, expect, it } from 'vitest';
+import { withHello } from '../../src/api/endpoint.ts';
 import {
   ACCESS, connect, createServer, IwarpError, OperationError, RejectedError, RemoteBuffer, TerminateError, type Connection,
 } from '../../src/index.ts';
@@ -206,6 +207,19 @@ describe('credits and foreign peers', () => {
 });
 
 describe('not getting a connection', () => {
+  it('private data is taken as it is at the call, from a Buffer too', () => {
+    const given = Buffer.from('hello');
+    const kept = withHello('privateData', given, null, 100);
+    given.fill('X');
+    expect(Buffer.from(kept).toString()).toBe('hello');
+  });
+
+  it('a RejectedError whose private data are not octets throws at once', () => {
+    for (const wrong of [undefined, 'text']) {
+      expect(() => new RejectedError('full', wrong as never)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+    }
+  });
+
   it('a rejection carries the peer\'s words', async () => {
     const rnic = rnicOf('memory');
     const server = await createServer({
