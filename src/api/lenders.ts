@@ -3,6 +3,7 @@
  * one costs more than all the rest of a small Read, and where the device works in other threads a hand-shake.
  */
 import { isShared, putBytes } from '../base/copy.ts';
+import { IwarpError } from '../base/errors.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import type { MemoryRegion, Sge } from '../verbs/memory.ts';
 import type { ProtectionDomain } from '../verbs/pd.ts';
@@ -12,9 +13,11 @@ export interface Local {
   readonly sge: Sge;
   readonly length: number;
   readonly bytes: Uint8Array;
-  /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
-  readonly cleanup: ((ok: boolean) => void) | null;
+  readonly cleanup: Cleanup | null;
 }
+
+/** @internal Run once, when the stack is done with the memory; told whether the operation succeeded. Returns what is in the way of that here. */
+export type Cleanup = (ok: boolean) => IwarpError | null;
 
 /** @internal */
 export interface Lender {
@@ -53,19 +56,27 @@ class InPlace implements Lender {
     return { sge: { mr, offset: 0, length: bytes.length }, length: bytes.length, bytes, cleanup: () => this.#giveBack(region) };
   }
 
-  #giveBack(region: MemoryRegion): void {
+  #giveBack(region: MemoryRegion): null {
     if (this.#closed || this.#free.length >= KEEP_REGIONS) {
       region.deregister();
-      return;
+      return null;
     }
     region.takeBack();
     this.#free.push(region);
+    return null;
   }
 
   close(): void {
     this.#closed = true;
     for (const region of this.#free.splice(0)) region.deregister();
   }
+}
+
+/** What was read comes to the program's memory, unless that is not there any more: such a view has no octets, or fewer. */
+function copyBack(source: Uint8Array, target: Uint8Array, octets: number): IwarpError | null {
+  if (target.length < octets) return new IwarpError('ERR_INVALID_REGION', 'local: the memory has been transferred away or resized since it was given');
+  putBytes(source.subarray(0, octets), target, 0);
+  return null;
 }
 
 /** Small pieces are worth keeping in one size. */
@@ -90,14 +101,15 @@ class Bounce implements Lender {
     const { length } = bytes;
     if (isShared(bytes)) {
       const region = this.#pd.registerMemory(bytes, access);
-      return { sge: { mr: region, offset: 0, length }, length, bytes, cleanup: () => region.deregister() };
+      return { sge: { mr: region, offset: 0, length }, length, bytes, cleanup: () => (region.deregister(), null) };
     }
     const mr = this.#take(length);
     const sink = (access & ACCESS.LOCAL_WRITE) !== 0;
     if (!sink) putBytes(bytes, mr.bytes, 0);
-    const cleanup = (ok: boolean): void => {
-      if (ok && sink) putBytes(mr.bytes.subarray(0, length), bytes, 0);
+    const cleanup = (ok: boolean): IwarpError | null => {
+      const gone = ok && sink ? copyBack(mr.bytes, bytes, length) : null;
       this.#giveBack(mr);
+      return gone;
     };
     return { sge: { mr, offset: 0, length }, length, bytes, cleanup };
   }

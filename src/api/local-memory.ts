@@ -6,7 +6,7 @@ import { ACCESS, MemoryWindow, type Device, type ProtectionDomain } from '../ver
 import { addSge, ELEMENT, MemoryRegion, WHOLE_REGION, type RegisterOptions, type Sge } from '../verbs/memory.ts';
 import { GivenMemory } from '../verbs/post.ts';
 import type { Resources } from './endpoint.ts';
-import type { Local } from './lenders.ts';
+import type { Cleanup, Local } from './lenders.ts';
 import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
 
 /** Local memory for an operation: a region, a part of one (`Sge`), or any view, which the stack makes usable for the time of the operation. */
@@ -87,7 +87,7 @@ interface Source {
   readonly sges: readonly Sge[] | undefined;
   readonly inline: GivenMemory | undefined;
   readonly length: number;
-  readonly cleanup: ((ok: boolean) => void) | null;
+  readonly cleanup: Cleanup | null;
 }
 
 /**

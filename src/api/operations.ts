@@ -9,6 +9,7 @@ import type { SendWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { FAREWELL_VALUE, type Credits } from './credits.ts';
 import { OperationError, type TerminateError } from './errors.ts';
+import type { Cleanup } from './lenders.ts';
 import type { LatencyRecorder } from './latency.ts';
 import { Waiters } from '../base/waiters.ts';
 
@@ -29,8 +30,8 @@ class Operation {
   readonly request: OperationRequest;
   /** Costs a credit: it takes a receive at the peer. */
   readonly message: boolean;
-  /** Run once, when the stack is done with the memory; told whether the operation succeeded. */
-  readonly cleanup: ((ok: boolean) => void) | null;
+  /** When the stack is done with the memory. */
+  readonly cleanup: Cleanup | null;
   /** What the promise resolves with. */
   readonly value: unknown;
   readonly resolve: (value: unknown) => void;
@@ -43,7 +44,7 @@ class Operation {
   next: Operation | null = null;
 
   constructor(
-    request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null,
+    request: OperationRequest, message: boolean, cleanup: Cleanup | null,
     value: unknown, resolve: (value: unknown) => void, reject: (error: Error) => void,
   ) {
     this.request = request;
@@ -135,7 +136,7 @@ export class Operations {
   }
 
   /** Start an operation, at once or when its turn comes, and resolve with `value`. An abort takes it out of the line; once posted it can only be left alone. */
-  submit<T>(request: OperationRequest, message: boolean, cleanup: ((ok: boolean) => void) | null, signal: AbortSignal | undefined, value: T): Promise<T> {
+  submit<T>(request: OperationRequest, message: boolean, cleanup: Cleanup | null, signal: AbortSignal | undefined, value: T): Promise<T> {
     if (signal?.aborted === true) {
       cleanup?.(false);
       return Promise.reject(abortError(signal));
@@ -268,7 +269,7 @@ export class Operations {
 
 function settle(operation: Operation, error: Error | null): void {
   operation.stopListening?.();
-  operation.cleanup?.(error === null);
-  if (error === null) operation.resolve(operation.value);
-  else operation.reject(error);
+  const failure = operation.cleanup?.(error === null) ?? error;
+  if (failure === null) operation.resolve(operation.value);
+  else operation.reject(failure);
 }

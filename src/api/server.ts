@@ -80,6 +80,9 @@ export class Server {
   readonly #accepted: Connection[] = [];
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
+  /** Settles when the address is bound, or cannot be. */
+  #binding: Promise<unknown> | null = null;
+  #unbinding: Promise<void> | null = null;
   /** What the engine under the listener has failed with. */
   #lost: IwarpError | null = null;
   #state: 'new' | 'binding' | 'listening' | 'closed' = 'new';
@@ -106,7 +109,7 @@ export class Server {
    * Bind and listen.
    *
    * Rejects with ERR_CONNECT if the address cannot be bound (the `cause` is the system's error), ERR_NOT_SUPPORTED for `reusePort` before Node
-   * 22.12, ERR_INVALID_STATE if the server listens already or is closed, ERR_ABORTED.
+   * 22.12, ERR_INVALID_STATE if the server listens already or is closed, also meanwhile, ERR_ABORTED.
    */
   async listen(where: ServerListenOptions = {}): Promise<this> {
     checkOptions('options', where, LISTEN_OPTIONS);
@@ -120,15 +123,18 @@ export class Server {
     const maxPending = this.#maxPending === undefined ? {} : { maxPending: this.#maxPending };
     const onFailure = (failure: ListenFailure): void => this.#failed(failure);
     try {
-      this.#listener = await rnic.cm.listen({ ...target, policy, onFailure, ...maxPending }, (request) => void this.#handle(request));
+      const binding = rnic.cm.listen({ ...target, policy, onFailure, ...maxPending }, (request) => void this.#handle(request));
+      this.#binding = binding;
+      this.#listener = await binding;
     } catch (error) {
       this.#stopListening?.();
       if (this.#state === 'binding') this.#state = 'new';
       throw error;
     }
-    if (this.#state === 'binding') this.#state = 'listening';
-    else this.#listener.close(); // closed meanwhile
+    if (this.#state !== 'binding') await this.#unbind(this.#listener); // closed meanwhile
     if (isAborted(signal)) throw abortError(signal!);
+    if (this.#state !== 'binding') throw new IwarpError('ERR_INVALID_STATE', 'the server was closed while its address was being bound');
+    this.#state = 'listening';
     return this;
   }
 
@@ -154,9 +160,15 @@ export class Server {
     this.#stopListening?.();
     while (this.#waiting.next(null));
     this.#accepted.length = 0; // nobody has taken them, and they are among those that are closed
+    await this.#binding?.catch(() => undefined); // `listen` says so
     const listener = this.#listener;
-    if (listener !== null) await new Promise<void>((resolve) => listener.close(resolve));
+    if (listener !== null) await this.#unbind(listener);
     await Promise.all([...this.#connections].map((connection) => connection.close(options)));
+  }
+
+  /** Resolves when the address is free. Both `close` and a `listen` that it has overtaken wait for that. */
+  #unbind(listener: CmListener): Promise<void> {
+    return (this.#unbinding ??= new Promise((resolve) => listener.close(resolve)));
   }
 
   /** The same as `close()`, for `await using`. */

@@ -156,6 +156,8 @@ export class ActiveConnection extends CmConnection {
   readonly #privateData: Uint8Array;
   readonly #wishes: DepthWishes;
   readonly #confirm: boolean;
+  /** A `connect-response` event waits for `establish()`. */
+  #undecided = false;
 
   /** @internal Use {@link ConnectionManager.connect}. */
   constructor(context: ConnectionContext, qp: QueuePair, options: ConnectOptions) {
@@ -181,15 +183,23 @@ export class ActiveConnection extends CmConnection {
   }
 
   /**
-   * After a `connect-response` event: start full operation (rdma_establish).
+   * After a `connect-response` event: start full operation (rdma_establish). If the peer has left meanwhile, nothing is thrown: the connection's
+   * `disconnected` event says so.
    *
    * @throws ERR_INVALID_STATE
    */
   establish(): void {
-    if (this.link?.deciding !== true) {
+    if (!this.#undecided) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
     }
-    this.link.confirm();
+    this.#undecided = false;
+    if (this.link!.deciding) this.link!.confirm();
+  }
+
+  /** @internal */
+  protected override raise(event: CmEvent): void {
+    if (event.type === 'connect-response') this.#undecided = true;
+    super.raise(event);
   }
 
   /**

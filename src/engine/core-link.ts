@@ -172,7 +172,7 @@ export class CoreLink implements LinkHandler, WorkOwner, WindowBinder {
 
 /** An event whose octets do not drag the buffers that they are part of through the port. */
 function compact<T>(value: T): T {
-  if (value instanceof Uint8Array) return value.slice() as T;
+  if (value instanceof Uint8Array) return new Uint8Array(value) as T; // a Buffer's `slice` would be a view
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, compact(field as unknown)])) as T;
 }

@@ -68,6 +68,10 @@ export class Channel {
   #connection: CmConnection | null = null;
   #state: State = 'opening';
   #failure: IwarpError | null = null;
+  /** Dropped from this side; the connection's end is still to come. */
+  #aborted = false;
+  /** The handler has heard of the end, and whatever it told the program has been told. */
+  #over = false;
 
   // Receiving.
   readonly #receive: MemoryRegion;
@@ -76,12 +80,16 @@ export class Channel {
   readonly #wordView: DataView;
   /** One for each place of a message, posted again when it has been read. */
   readonly #receives: readonly ReceiveWorkRequest[];
-  /** Messages that have come before our event handler has heard that the connection is there: slot and octets. */
+  /** Messages that wait: for our event handler to hear that the connection is there, or for the program to have what came in front. Slot and octets. */
   readonly #early: (readonly [number, number])[] = [];
   readonly #credits: number;
   #ended: 'no' | 'shutdown' | 'disconnect' = 'no';
-  /** Octets have come of which the handler has not heard yet. */
+  /** The connection is there, of which the handler has not heard yet. */
+  #opened = false;
+  /** The same of octets that have come. */
   #news = false;
+  /** The program has thrown out of a listener: what was to follow is still to be done. */
+  #interrupted = false;
 
   // Sending.
   readonly #send: MemoryRegion;
@@ -326,24 +334,38 @@ export class Channel {
 
   // ----------------------------------------------------------------------------------------------------- completions
 
-  #poll(): void {
+  /**
+   * Tell all there is to tell, and then do `last`. The program may throw out of any of its listeners, also again and again. As with sockets of node:net that
+   * is no end of the connection: each time it goes on from there, in a turn of its own, and nothing that has come is passed over.
+   */
+  #poll(last?: () => void): void {
     let through = false;
     try {
       this.#pollAll();
+      last?.();
       through = true;
     } finally {
-      // The program has thrown out of a listener. As with sockets of node:net, that is no end of the connection.
-      if (!through) this.#scheduler.defer(() => this.#goOn());
+      if (!through) {
+        this.#interrupted = true;
+        this.#scheduler.defer(() => this.#poll(last));
+      }
     }
-  }
-
-  #goOn(): void {
-    if (this.#state !== 'closed') this.#handler.onReadable();
-    this.#poll();
   }
 
   #pollAll(): void {
     if (this.#cq.destroyed) return;
+    if (this.#opened) {
+      this.#opened = false;
+      this.#handler.onOpen();
+    }
+    if (this.#interrupted) {
+      this.#interrupted = false;
+      this.#news = true;
+      this.#handler.onWritable();
+    }
+    if (this.#state !== 'opening') {
+      for (let early = this.#early.shift(); early !== undefined; early = this.#early.shift()) this.#arrived(early[0], early[1]);
+    }
     for (;;) {
       if (this.#cq.poll(this.#wc, 1) === 0) {
         if (this.#news) {
@@ -390,8 +412,12 @@ export class Channel {
       return;
     }
     const word = this.#wordView.getUint32(slot * MESSAGE_OCTETS, this.#little());
-    // What came before the end, or before something wrong, is read before.
-    if (messageOp(word) !== OP.DATA) this.#tellReadable();
+    if (this.#news && messageOp(word) !== OP.DATA) {
+      // What came before the end, or before something wrong, is read before. If the program throws there, this is the next to be looked at.
+      this.#early.unshift([slot, octets]);
+      this.#tellReadable();
+      this.#early.shift();
+    }
     if (this.qp.state === 'rts') this.qp.postRecv(this.#receives[slot]!);
     const value = messageValue(word);
     switch (messageOp(word)) {
@@ -419,8 +445,11 @@ export class Channel {
   #dataArrived(octets: number): void {
     const { granted } = this.#inbound;
     if (!this.#inbound.arrived(octets)) {
-      this.#tellReadable();
-      this.#violation(`the peer says it has written ${octets} octets where ${granted} were offered`);
+      try {
+        this.#tellReadable();
+      } finally {
+        this.#violation(`the peer says it has written ${octets} octets where ${granted} were offered`);
+      }
       return;
     }
     this.#news = true;
@@ -438,10 +467,13 @@ export class Channel {
     const first = this.#ended === 'no';
     // Not the end of both directions even after a SHUTDOWN of ours, which the peer has not read then, nor all the data in front of it.
     this.#ended = value === CONTROL.SHUTDOWN ? 'shutdown' : 'disconnect';
-    if (first) this.#handler.onEnd();
-    this.#handler.onWritable();
-    // It waits for our end, as we do for that of a peer. What it has sent is here and can be read afterwards.
-    if (this.#ended === 'disconnect') this.#leave();
+    try {
+      if (first) this.#handler.onEnd();
+      this.#handler.onWritable();
+    } finally {
+      // It waits for our end, as we do for that of a peer. What it has sent is here and can be read afterwards.
+      if (this.#ended === 'disconnect') this.#leave();
+    }
   }
 
   /** Take what the peer has Written into our list. */
@@ -490,7 +522,7 @@ export class Channel {
   }
 
   #established(privateData: Uint8Array): void {
-    if (this.#state !== 'opening') return;
+    if (this.#state !== 'opening' || this.#aborted) return;
     try {
       this.#peer ??= decodeConnectionData(privateData);
     } catch (error) {
@@ -503,10 +535,12 @@ export class Channel {
     }
     this.#state = 'open';
     this.#outbound.open(this.#peer.credits, this.#peer.dataBuffer);
-    this.#handler.onOpen();
-    for (const [slot, octets] of this.#early.splice(0)) this.#arrived(slot, octets);
-    this.#tellReadable();
-    this.#giveCredits();
+    this.#opened = true;
+    try {
+      this.#poll();
+    } finally {
+      this.#giveCredits();
+    }
   }
 
   /**
@@ -544,22 +578,29 @@ export class Channel {
   /** Drop the connection. */
   abort(error?: IwarpError): void {
     if (this.#state === 'closed') return;
+    this.#aborted = true;
     if (error !== undefined) this.#failure ??= error;
     if (this.#connection === null) this.#closed(this.#failure ?? undefined);
     else this.#connection.abort();
   }
 
   #closed(error: IwarpError | undefined): void {
-    if (this.#state === 'closed') return;
-    this.#poll();
-    this.#state = 'closed';
-    this.#lingering.stop();
-    if (this.#ended === 'no') this.#ended = 'disconnect';
+    this.#poll(() => this.#end(error));
+  }
+
+  #end(error: IwarpError | undefined): void {
+    if (this.#state !== 'closed') {
+      this.#state = 'closed';
+      this.#lingering.stop();
+      if (this.#ended === 'no') this.#ended = 'disconnect';
+      this.#giveBack();
+    }
     const done = this.#onLastControl;
     this.#onLastControl = null;
     done?.();
-    this.#giveBack();
+    if (this.#over) return;
     this.#handler.onClosed(error);
+    this.#over = true;
   }
 
   /** All that there is: where a limit of the device was in the way, not all has been made. */

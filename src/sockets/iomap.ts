@@ -13,11 +13,18 @@ interface Untold {
   readonly mr: MemoryRegion;
 }
 
-/** Buffers of ours. */
+/** Where memory lies, without a hold on it. */
+interface Range {
+  readonly buffer: WeakRef<ArrayBufferLike>;
+  readonly byteOffset: number;
+  readonly byteLength: number;
+}
+
+/** Buffers of ours. They are known by where they lie: the program may give another view of the same octets. */
 export class Mappings {
   readonly #maps: (MemoryRegion | null)[] = [];
   /** Whose mapping ended with the connection. */
-  readonly #ended = new WeakSet<Uint8Array>();
+  readonly #ended: Range[] = [];
   readonly #untold: Untold[] = [];
 
   /** A place among the `room` that the peer has. ERR_LIMIT when all are taken. */
@@ -44,8 +51,14 @@ export class Mappings {
 
   /** ERR_INVALID_REGION if this memory is not mapped. A program cannot know whether the connection has just ended, and with it the mapping: then that is no mistake. */
   remove(memory: Uint8Array): void {
-    if (this.#ended.delete(memory)) return;
-    const index = this.#maps.findIndex((mr) => mr !== null && !mr.deregistered && mr.bytes === memory);
+    const { buffer, byteOffset, byteLength } = memory;
+    const over = this.#ended.findIndex((range) => range.buffer.deref() === buffer && range.byteOffset === byteOffset && range.byteLength === byteLength);
+    if (over >= 0) {
+      this.#ended.splice(over, 1);
+      return;
+    }
+    const index = this.#maps.findIndex((mr) => mr?.deregistered === false
+      && mr.bytes.buffer === buffer && mr.bytes.byteOffset === byteOffset && mr.bytes.byteLength === byteLength);
     if (index < 0) throw new IwarpError('ERR_INVALID_REGION', 'this memory is not mapped');
     this.#maps[index]!.deregister();
     this.#maps[index] = null;
@@ -55,7 +68,8 @@ export class Mappings {
   clear(): void {
     for (const mr of this.#maps.splice(0)) {
       if (mr === null || mr.deregistered) continue;
-      this.#ended.add(mr.bytes);
+      const { buffer, byteOffset, byteLength } = mr.bytes;
+      this.#ended.push({ buffer: new WeakRef(buffer), byteOffset, byteLength });
       mr.deregister();
     }
   }

@@ -1,8 +1,11 @@
 /** Octets that wait to be sent, in the pieces that the program wrote them in. */
 import { putBytes } from '../base/copy.ts';
+import { IwarpError } from '../base/errors.ts';
 
 export class Pieces {
-  #list: readonly Uint8Array[];
+  readonly #list: readonly Uint8Array[];
+  /** The lengths that they were given with. */
+  readonly #lengths: readonly number[];
   /** The piece that is next, and how much of it has been taken. */
   #index = 0;
   #at = 0;
@@ -11,7 +14,8 @@ export class Pieces {
 
   constructor(list: readonly Uint8Array[]) {
     this.#list = list;
-    for (const piece of list) this.#left += piece.length;
+    this.#lengths = list.map(({ length }) => length);
+    for (const length of this.#lengths) this.#left += length;
   }
 
   /** Octets that have not been taken. */
@@ -24,12 +28,13 @@ export class Pieces {
     return this.#taken;
   }
 
-  /** Copy the next `octets`, at most {@link left}, to `target`, from `at` on. */
+  /** Copy the next `octets`, at most {@link left}, to `target`, from `at` on. ERR_INVALID_REGION if they are not there any more: then no octet can be taken. */
   take(octets: number, target: Uint8Array, at: number): void {
     this.#left -= octets;
     this.#taken += octets;
     for (const end = at + octets; at < end;) {
       const piece = this.#list[this.#index]!;
+      if (piece.length !== this.#lengths[this.#index]) throw goneError('chunk');
       const run = Math.min(end - at, piece.length - this.#at);
       putBytes(run === piece.length ? piece : piece.subarray(this.#at, this.#at + run), target, at);
       at += run;
@@ -39,4 +44,9 @@ export class Pieces {
       this.#index++;
     }
   }
+}
+
+/** What was to be sent is not there any more. */
+export function goneError(name: string): IwarpError {
+  return new IwarpError('ERR_INVALID_REGION', `${name}: the memory has been transferred away or resized before all of it was sent`);
 }

@@ -15,7 +15,7 @@ import { warmHeap } from '../transport/warm-heap.ts';
 import { Channel } from './channel.ts';
 import { placeOf, type OnReadOptions } from './onread.ts';
 import type { RdmaSocketOptions } from './options.ts';
-import { Pieces } from './pieces.ts';
+import { goneError, Pieces } from './pieces.ts';
 import { IdleTimer, KeepAliveTimer } from './timers.ts';
 import type { ConnectionData } from './wire.ts';
 
@@ -103,6 +103,7 @@ export class RdmaSocket extends Duplex {
   readonly #keepAlive: KeepAliveTimer;
   /** The wait for the peer's end. */
   readonly #wait: Alarm;
+  #hadError = false;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
   /** Octets given to the reader so far. */
   bytesRead = 0;
@@ -125,6 +126,8 @@ export class RdmaSocket extends Duplex {
       onEnd: () => this.#fill(),
       onClosed: (error) => this.#closed(error),
     });
+    // From now on, as with net.connect: it also runs while the connection is being made.
+    if (options.timeout !== undefined) this.setTimeout(options.timeout);
     if (options.signal !== undefined) addAbortSignal(options.signal, this);
   }
 
@@ -276,11 +279,11 @@ export class RdmaSocket extends Duplex {
    *
    * @throws ERR_NOT_SHARED, ERR_INVALID_STATE before `connect`, ERR_LIMIT if the peer has no room
    */
-  mapMemory(memory: Uint8Array, offset: bigint | number): void {
-    checkBytes('memory', memory);
+  mapMemory(memory: ArrayBufferView, offset: bigint | number): void {
+    const bytes = checkBytes('memory', memory);
     const from = BigInt(checkU64('offset', offset));
     this.#checkConnected();
-    this.#channel.map(memory, from);
+    this.#channel.map(bytes, from);
   }
 
   /**
@@ -289,7 +292,7 @@ export class RdmaSocket extends Duplex {
    *
    * @throws ERR_INVALID_REGION if `memory` is not mapped
    */
-  unmapMemory(memory: Uint8Array): void {
+  unmapMemory(memory: ArrayBufferView): void {
     this.#channel.unmap(checkBytes('memory', memory));
   }
 
@@ -297,18 +300,21 @@ export class RdmaSocket extends Duplex {
    * Write into memory that the peer has mapped (riowrite). Resolves when all octets have been taken. The peer gets no notice. When `signal` is aborted,
    * the wait for room ends: octets that were taken are written, the others are not, and the stream goes on.
    *
-   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_INVALID_STATE before `connect`, ERR_CONNECTION_CLOSED, ERR_ABORTED
+   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_INVALID_STATE before `connect`, ERR_INVALID_REGION if the memory was transferred
+   * away while it waited, ERR_CONNECTION_CLOSED, ERR_ABORTED
    */
-  async writeMapped(data: Uint8Array, offset: bigint | number, options: WaitOptions = {}): Promise<void> {
-    checkBytes('data', data);
+  async writeMapped(data: ArrayBufferView, offset: bigint | number, options: WaitOptions = {}): Promise<void> {
+    const bytes = checkBytes('data', data);
+    const { length } = bytes;
     const from = BigInt(checkU64('offset', offset));
     const signal = signalOf(options);
     if (signal?.aborted === true) throw abortError(signal);
     this.#checkConnected();
     let at = 0;
-    while (at < data.length) {
+    while (at < length) {
+      if (bytes.length !== length) throw goneError('data');
       if (this.destroyed || this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
-      const taken = this.#channel.writeMapped(data.subarray(at), from + BigInt(at));
+      const taken = this.#channel.writeMapped(bytes.subarray(at), from + BigInt(at));
       at += taken;
       this.#sent += taken;
       if (taken === 0) await this.#mappedWaiters.wait(signal);
@@ -416,7 +422,8 @@ export class RdmaSocket extends Duplex {
         this.#settleWrite(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer has closed the connection and takes no more'));
         return;
       }
-      const taken = this.#channel.write(pieces);
+      const taken = this.#take(pieces);
+      if (taken < 0) return;
       this.#sent += taken;
       if (taken > 0) this.#idle.active();
       if (pieces.left === 0 && this.#channel.state !== 'opening') this.#settleWrite(null);
@@ -425,6 +432,16 @@ export class RdmaSocket extends Duplex {
       const final = this.#final;
       this.#final = null;
       final();
+    }
+  }
+
+  /** What there is room for; -1 if the write has ended because its memory is not there any more. */
+  #take(pieces: Pieces): number {
+    try {
+      return this.#channel.write(pieces);
+    } catch (error) {
+      this.#settleWrite(error as Error);
+      return -1;
     }
   }
 
@@ -448,6 +465,7 @@ export class RdmaSocket extends Duplex {
 
   /** @internal */
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
+    this.#hadError = error !== null;
     this.#idle.end();
     this.#keepAlive.stop();
     this.#wanted = false;
@@ -477,9 +495,9 @@ export class RdmaSocket extends Duplex {
     return gone !== null;
   }
 
-  /** `close` says, as with `net.Socket`, whether there was an error. */
+  /** `close` says, as with `net.Socket`, whether there was an error. A write that was cut short by `destroy()` has one, the socket has not. */
   override emit(event: string | symbol, ...values: unknown[]): boolean {
-    return event === 'close' && values.length === 0 ? super.emit(event, this.errored !== null) : super.emit(event, ...values);
+    return event === 'close' && values.length === 0 ? super.emit(event, this.#hadError) : super.emit(event, ...values);
   }
 
   // --------------------------------------------------------------------------------------------------------- channel
@@ -487,7 +505,6 @@ export class RdmaSocket extends Duplex {
   #opened(options: RdmaSocketOptions): void {
     const { localAddress, remoteAddress } = this.#channel.connection!;
     this.#addresses = { local: localAddress!, remote: remoteAddress! };
-    if (options.timeout !== undefined) this.setTimeout(options.timeout);
     if (options.keepAlive === true) this.setKeepAlive(true, options.keepAliveInitialDelay ?? 0);
     this.#idle.active();
     this.emit('connect');

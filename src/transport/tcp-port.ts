@@ -9,6 +9,7 @@ import { setImmediate } from 'node:timers';
 import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
+import { readInto } from './adopt.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
@@ -40,6 +41,31 @@ interface Reading {
 
 /** Connections of one listener in a row mostly have the same address here. */
 const lastLocal = new LastEqual<PortAddress>();
+
+/**
+ * The port that was read last, and the memory for its next read. What the program throws in the tick behind a read, where its listeners run, makes Node
+ * lose the memory that `onread` has named: the system would write into the one before, of which Node and we know nothing any more. A program that has
+ * a listener for 'uncaughtException' goes on after that, and so must its connections.
+ */
+let reader: TcpPort | null = null;
+let readerMemory: Uint8Array = NO_BYTES;
+let watching = false;
+
+function readsNext(port: TcpPort, memory: Uint8Array): Uint8Array {
+  reader = port;
+  return (readerMemory = memory);
+}
+
+function watchThrows(): void {
+  if (watching) return;
+  watching = true;
+  // It only listens: what happens to a throw is decided as without it.
+  process.on('uncaughtExceptionMonitor', () => {
+    const last = reader;
+    reader = null;
+    last?.readNext(readerMemory);
+  });
+}
 
 /** The port of a socket, for the listeners of its events: they are the same functions for all sockets. */
 const PORT = Symbol('port');
@@ -114,12 +140,19 @@ export class TcpPort implements Port {
 
   /** How the socket reads. Bound, as `#written` is. Node asks for the memory before every read. */
   get onread(): OnReadOpts {
+    watchThrows();
     return { buffer: this.#memory.bind(this), callback: this.received.bind(this) };
   }
 
   #memory(): Uint8Array {
     this.asked = true;
-    return this.#handler?.readTarget?.() ?? this.#reading.memory;
+    return readsNext(this, this.#handler?.readTarget?.() ?? this.#reading.memory);
+  }
+
+  /** The memory for the next read is this, whatever has become of what `onread` said. */
+  readNext(memory: Uint8Array): void {
+    // There is no socket yet where the memory was asked for at its birth.
+    if ((this.#socket as Socket | undefined)?.destroyed === false) readInto(this.#socket, memory);
   }
 
   /** False if the socket shall not be read again in this turn. */
@@ -313,6 +346,7 @@ export class TcpPort implements Port {
     const orderly = this.#state === 'ended' && this.#peerEnd === 'told';
     if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
     this.#state = 'closed';
+    if (reader === this) reader = null;
     this.nextTurn();
     while (this.#done !== null) this.#settle(false);
     this.#handler?.onClose(this.#closeError());

@@ -181,6 +181,19 @@ describe('waiting for connections', () => {
     await expect(connect({ rnic, host: '127.0.0.1', port: 4711 })).rejects.toMatchObject({ code: 'ERR_CONNECT' });
   });
 
+  it.each(['memory', 'TCP'])('close while listen binds: the address is free then, and listen says so, over %s', async (network) => {
+    const rnic = network === 'TCP' ? openRnic() : memory();
+    const probe = await createServer({ rnic }).listen({ host: '127.0.0.1', port: network === 'TCP' ? 0 : 4711 });
+    const where = { host: '127.0.0.1', port: probe.address.port };
+    await probe.close();
+    const server = createServer({ rnic });
+    const binding = expect(server.listen(where)).rejects.toMatchObject({ code: 'ERR_INVALID_STATE', message: expect.stringContaining('closed while') });
+    await server.close();
+    const next = await createServer({ rnic }).listen(where);
+    await binding;
+    await next.close();
+  });
+
   it('the signal of listen is let go with the server, and by a listen that has failed', async () => {
     const rnic = memory();
     const { signal } = new AbortController();

@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { ACCESS, RemoteBuffer, type Connection } from '../../src/index.ts';
 import { pair, pattern, registered, threadRnicOf, THREAD_WORLDS, WORLDS, type World } from './support.ts';
 
+const resizable = (memory: ArrayBuffer) => memory as ArrayBuffer & { resize(octets: number): void };
+
 const regions = ({ pd }: Connection) => [...pd.device.objects.mr].filter((mr) => mr.pd === pd);
 
 describe.each(WORLDS)('over %s', (world: World) => {
@@ -18,6 +20,20 @@ describe.each(WORLDS)('over %s', (world: World) => {
     for (const [i, bytes] of got.entries()) expect(Buffer.compare(bytes, source.subarray(i, i + octets)), `read ${i}`).toBe(0);
     expect(Buffer.compare(new Uint8Array(memory, 4, octets), source.subarray(2, octets + 2))).toBe(0);
     expect([...new Uint8Array(memory, 0, 4), ...new Uint8Array(memory, octets + 4)]).toEqual(Array<number>(8).fill(0));
+  });
+
+  it('memory that is transferred away, or shrinks, while a Read is on its way ends that Read, or the connection, and close does not wait for it', async () => {
+    for (const lose of [(memory: ArrayBuffer) => void structuredClone(memory, { transfer: [memory] }), (memory: ArrayBuffer) => resizable(memory).resize(1000)]) {
+      const { client, server } = await pair(world);
+      const remote = server.share(registered(server, pattern(5000)));
+      const memory = new (ArrayBuffer as new (octets: number, options: object) => ArrayBuffer)(5000, { maxByteLength: 6000 });
+      const reading = client.read(remote, new Uint8Array(memory)).catch((error: { code: string }) => error.code);
+      lose(memory);
+      // In this thread the region is gone when the octets come, which is fatal to a connection; in a worker it is a copy that has nowhere to go.
+      expect(await reading).toBe(world === 'worker' ? 'ERR_INVALID_REGION' : 'ERR_WORK_COMPLETION');
+      if (world === 'worker') expect(await client.read(remote)).toEqual(pattern(5000));
+      await client.close();
+    }
   });
 
   it('Reads one after the other, and atomics, take one registration', async () => {

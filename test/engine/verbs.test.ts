@@ -452,6 +452,26 @@ describe('connections', () => {
     expect(lonely.qp.state).toBe('idle');
   });
 
+  it.each(['reset', 'close'] as const)('MPA-035: establish throws nothing if the peer has left meanwhile, by %s, and throws the second time', async (how) => {
+    const client = new End(near);
+    const server = new End(far);
+    const listener = await far.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
+      server.watch(request);
+      request.accept(server.qp);
+    });
+    const active = near.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port, confirm: true });
+    expect(() => active.establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+    client.watch(active);
+    await until(() => client.event('connect-response') !== undefined);
+    if (how === 'reset') server.connection!.abort();
+    else server.qp.modify({ state: 'error' });
+    await until(() => client.event('disconnected') !== undefined);
+    active.establish();
+    expect(() => active.establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+    expect(client.event('established')).toBe(undefined);
+    listener.close();
+  });
+
   it('SEC-033: a listener with its limit in start-up turns others away, in its own thread', async () => {
     const waiting: unknown[] = [];
     const listener = await far.cm.listen({ host: '127.0.0.1', port: 0, maxPending: 1 }, (request) => waiting.push(request));

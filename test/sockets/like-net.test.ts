@@ -75,6 +75,11 @@ describe.each(WORLDS)('%s', (_name, world) => {
     await once(bad, 'connect');
     bad.on('error', () => undefined).destroy(new Error('wrong'));
     expect(await new Promise((resolve) => bad.once('close', resolve))).toBe(true);
+    const cut = world.connect({ port, host: '127.0.0.1' });
+    await once(cut, 'connect');
+    cut.write(Buffer.alloc(64 << 20));
+    cut.destroy();
+    expect(await once(cut, 'close')).toEqual([false]);
   });
 
   it('corked writes arrive together; bytesWritten counts what still waits', async () => {

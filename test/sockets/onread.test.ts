@@ -5,6 +5,7 @@ import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connect, createServer, type OnReadOptions, type RdmaSocket } from '../../src/sockets/index.ts';
+import { surviving } from '../support/survivor.ts';
 
 type AnyServer = ReturnType<typeof createServer> | net.Server;
 const servers: AnyServer[] = [];
@@ -158,15 +159,12 @@ describe.each(Object.entries(WORLDS))('onread of %s', (_name, world) => {
   });
 
   it('what the callback throws is the program\'s own affair, and the octets go on', async () => {
-    const before = process.listeners('uncaughtException');
-    const thrown: string[] = [];
-    process.removeAllListeners('uncaughtException').on('uncaughtException', (error) => thrown.push(error.message));
-    try {
+    let got = '';
+    const thrown = await surviving(async () => {
       const port = await listen(world, (socket) => {
         socket.write('one');
         setTimeout(() => socket.end('two'), 50);
       });
-      let got = '';
       const socket = world.open(port, {
         buffer: new Uint8Array(10),
         callback: (octets, buffer) => {
@@ -175,11 +173,8 @@ describe.each(Object.entries(WORLDS))('onread of %s', (_name, world) => {
         },
       });
       await once(socket, 'end');
-      expect([got, thrown]).toEqual(['onetwo', ['mine']]);
-    } finally {
-      process.removeAllListeners('uncaughtException');
-      for (const listener of before) process.on('uncaughtException', listener);
-    }
+    });
+    expect([got, thrown]).toEqual(['onetwo', ['mine']]);
   });
 });
 

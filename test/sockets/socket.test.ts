@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { getEventListeners, once } from 'node:events';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer as createNetServer, type AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -33,6 +33,46 @@ async function readAll(stream: AsyncIterable<Buffer>): Promise<Buffer> {
 }
 
 describe('RdmaSocket', () => {
+  it('timeout of connect counts while the connection is being made, as with net.connect', async () => {
+    const silent = createNetServer((socket) => void socket.on('error', () => undefined)).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const socket = open((silent.address() as AddressInfo).port, { timeout: 20 });
+    await once(socket, 'timeout');
+    expect([socket.connecting, socket.destroyed]).toEqual([true, false]);
+    socket.destroy();
+    silent.close();
+  });
+
+  it('a write whose memory is transferred away while it waits fails, and the socket with it', async () => {
+    const port = await listen({}, (socket) => socket.on('error', () => undefined).pause());
+    const socket = open(port);
+    await once(socket, 'connect');
+    const data = new Uint8Array(16 << 20);
+    const errors: unknown[] = [];
+    const write = new Promise((resolve) => socket.write(data, resolve));
+    socket.on('error', (error) => errors.push(error));
+    structuredClone(data.buffer, { transfer: [data.buffer] });
+    const gone = { code: 'ERR_INVALID_REGION', message: expect.stringContaining('chunk') as string };
+    expect(await write).toMatchObject(gone);
+    if (!socket.closed) await once(socket, 'close');
+    expect(errors).toEqual([expect.objectContaining(gone)]);
+  });
+
+  it('says nothing of a connection after its end, at whatever moment it is destroyed while it connects', async () => {
+    const port = await listen({}, (socket) => socket.on('error', () => undefined).resume());
+    for (let round = 0; round < 20; round++) {
+      const late: string[] = [];
+      await Promise.all(Array.from({ length: 20 }, async (_, n) => {
+        const socket = open(port).on('error', () => undefined);
+        for (const event of ['connect', 'ready']) socket.on(event, () => void (socket.closed && late.push(event)));
+        setTimeout(() => socket.destroy(), (n * 7) % 20);
+        await once(socket, 'close');
+      }));
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      expect(late).toEqual([]);
+    }
+  }, 30_000);
+
   it.each([
     ['default buffers', {}, {}], ['small buffers and few credits', { receiveBuffer: 8192, sendBuffer: 4096, credits: 16 }, { receiveBuffer: 12_288, credits: 20 }],
     ['no CRC', {}, { policy: { crc: 'off' } }], ['markers', {}, { policy: { markers: true } }], ['revision 1', {}, { policy: { mpaRevision: 1 } }],
@@ -440,6 +480,43 @@ describe('mapped buffers', () => {
     await once(socket, 'close');
     socket.unmapMemory(memory);
     expect(() => socket.unmapMemory(memory)).toThrow('not mapped');
+  });
+
+  it('are octets, whatever view the program has of them', async () => {
+    const memory = sharedMemory(24);
+    const port = await listen({ iomapSize: 1 }, (socket) => {
+      socket.once('data', () => void (async () => {
+        await socket.writeMapped(Float64Array.of(1.5), 0);
+        await socket.writeMapped(new DataView(Uint8Array.of(9, 8, 7, 6).buffer, 1, 2), 16);
+        socket.end('written');
+      })());
+    });
+    const socket = open(port);
+    await once(socket, 'connect');
+    const doubles = new Float64Array(memory.buffer as ArrayBuffer);
+    socket.mapMemory(doubles, 0);
+    socket.write('mapped');
+    expect((await readAll(socket)).toString()).toBe('written');
+    expect([doubles[0], [...memory.subarray(16)]]).toEqual([1.5, [8, 7, 0, 0, 0, 0, 0, 0]]);
+    socket.unmapMemory(new DataView(memory.buffer));
+    expect(() => socket.unmapMemory(doubles)).toThrow('not mapped');
+  });
+
+  it('take nothing more from memory that is transferred away while they wait', async () => {
+    const memory = sharedMemory(200_000);
+    const port = await listen({ iomapSize: 1, sendBuffer: 4096 }, (socket) => {
+      socket.once('data', () => void (async () => {
+        const data = new Uint8Array(150_000).fill(7);
+        const waiting = socket.writeMapped(data, 0);
+        structuredClone(data.buffer, { transfer: [data.buffer] });
+        socket.end(await waiting.catch((error: { code: string; message: string }) => `${error.code} ${error.message}`));
+      })());
+    });
+    const socket = open(port);
+    await once(socket, 'connect');
+    socket.mapMemory(memory, 0);
+    socket.write('mapped');
+    expect((await readAll(socket)).toString()).toMatch(/^ERR_INVALID_REGION data: the memory has been transferred/);
   });
 
   it('need room at the peer, and a mapping at the offset', async () => {

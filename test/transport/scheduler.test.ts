@@ -2,6 +2,7 @@
 import { MessageChannel } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { realScheduler } from '../../src/transport/scheduler.ts';
+import { surviving } from '../support/survivor.ts';
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -20,24 +21,17 @@ describe('what is deferred', () => {
   });
 
   it('runs though a task in front has thrown', async () => {
-    const listeners = process.listeners('uncaughtException');
-    process.removeAllListeners('uncaughtException');
-    const caught: unknown[] = [];
-    process.on('uncaughtException', (error) => caught.push(error));
     const ran: number[] = [];
-    try {
+    const caught = await surviving(async () => {
       realScheduler.defer(() => ran.push(1));
       realScheduler.defer(() => {
         throw new Error('of a user');
       });
       realScheduler.defer(() => ran.push(2));
       await turn();
-    } finally {
-      process.removeAllListeners('uncaughtException');
-      for (const listener of listeners) process.on('uncaughtException', listener);
-    }
+    });
     expect(ran).toEqual([1, 2]);
-    expect(caught).toEqual([new Error('of a user')]);
+    expect(caught).toEqual(['of a user']);
     realScheduler.defer(() => ran.push(3));
     await turn();
     expect(ran).toEqual([1, 2, 3]);

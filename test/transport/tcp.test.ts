@@ -11,6 +11,7 @@ import { seededRandom } from '../../src/base/random.ts';
 import { acceptHandles, adopt, socketOver } from '../../src/transport/adopt.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
+import { surviving } from '../support/survivor.ts';
 import { World, pattern } from './harness.ts';
 import type { End } from './harness.ts';
 
@@ -115,6 +116,46 @@ describe('TcpTransport', () => {
       if (before !== undefined) process.env['IWARP_RECEIVE'] = before;
       else delete process.env['IWARP_RECEIVE'];
     }
+  });
+
+  it.each(['active', 'passive'] as const)('finds its octets after a throw in the tick of a read, %s end', async (side) => {
+    const here = (world = new World('TCP', new TcpTransport({ receive: 'onread' }), realScheduler));
+    const pair = await here.pair();
+    const end = pair[side];
+    const peer = pair[side === 'active' ? 'passive' : 'active'].attach();
+    // Each read has memory of its own, and what comes is to be in the one that was named last.
+    const memories: Uint8Array[] = [];
+    const strange: number[] = [];
+    const got: number[] = [];
+    end.call(() => end.port.attach({
+      readTarget: () => memories[memories.push(new Uint8Array(1000)) - 1],
+      onData: (bytes, start, stop) => {
+        if (bytes.buffer !== memories.at(-1)?.buffer) strange.push(got.length);
+        got.push(...bytes.subarray(start, stop));
+        here.notify();
+        // Twice behind each other, and now and then not at all.
+        if (got.length % 3 === 0) return;
+        process.nextTick(() => {
+          throw new Error('mine');
+        });
+        void Promise.resolve().then(() => process.nextTick(() => {
+          throw new Error('mine too');
+        }));
+      },
+      onEnd: () => undefined,
+      onClose: () => undefined,
+    }));
+    const thrown = await surviving(async () => {
+      for (let n = 1; n <= 50; n++) {
+        peer.write(Uint8Array.of(n));
+        await here.until(() => got.length === n, `octet ${n}`);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    });
+    // The first read goes where it was said before there was a handler.
+    expect(got.slice(1)).toEqual(Array.from({ length: 49 }, (_, n) => n + 2));
+    expect(strange).toEqual([0]);
+    expect(thrown.length).toBeGreaterThan(60);
   });
 
   it('tells a reset after unread data from an orderly end', async () => {
