@@ -247,7 +247,15 @@ export abstract class CmConnection {
 
   /** The user's code runs after the present stack, so that what it throws cannot leave the stack half done. */
   #deliver(event: CmEvent): void {
-    this.context.defer(() => this.#handler!(event));
+    this.context.defer(() => {
+      this.heard(event);
+      this.#handler!(event);
+    });
+  }
+
+  /** @internal The program hears of this now. */
+  protected heard(_event: CmEvent): void {
+    // Only the active side has something to decide.
   }
 
   /** @internal */

@@ -156,7 +156,7 @@ export class ActiveConnection extends CmConnection {
   readonly #privateData: Uint8Array;
   readonly #wishes: DepthWishes;
   readonly #confirm: boolean;
-  /** A `connect-response` event waits for `establish()`. */
+  /** The program has heard of the `connect-response`, and of nothing after it. */
   #undecided = false;
 
   /** @internal Use {@link ConnectionManager.connect}. */
@@ -183,23 +183,23 @@ export class ActiveConnection extends CmConnection {
   }
 
   /**
-   * After a `connect-response` event: start full operation (rdma_establish). If the peer has left meanwhile, nothing is thrown: the connection's
-   * `disconnected` event says so.
+   * After a `connect-response` event: start full operation (rdma_establish). If the connection has ended meanwhile, nothing is thrown: the event that is on
+   * its way says so.
    *
    * @throws ERR_INVALID_STATE
    */
   establish(): void {
-    if (!this.#undecided) {
+    const deciding = this.link?.deciding === true;
+    if (!deciding && !this.#undecided) {
       throw new IwarpError('ERR_INVALID_STATE', 'establish is for a connection made with confirm, after its connect-response event');
     }
     this.#undecided = false;
-    if (this.link!.deciding) this.link!.confirm();
+    if (deciding) this.link!.confirm();
   }
 
   /** @internal */
-  protected override raise(event: CmEvent): void {
-    if (event.type === 'connect-response') this.#undecided = true;
-    super.raise(event);
+  protected override heard(event: CmEvent): void {
+    this.#undecided = event.type === 'connect-response';
   }
 
   /**

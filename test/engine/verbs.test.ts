@@ -463,10 +463,21 @@ describe('connections', () => {
     expect(() => active.establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
     client.watch(active);
     await until(() => client.event('connect-response') !== undefined);
+    // The program has heard of nothing yet in the turn in which the connection is gone.
+    const told = active.event.bind(active);
+    let crossed = false;
+    const event = vi.spyOn(active, 'event').mockImplementation((said) => {
+      told(said);
+      if (said.type === 'closed') {
+        active.establish();
+        crossed = true;
+      }
+    });
     if (how === 'reset') server.connection!.abort();
     else server.qp.modify({ state: 'error' });
     await until(() => client.event('disconnected') !== undefined);
-    active.establish();
+    event.mockRestore();
+    expect(crossed).toBe(true);
     expect(() => active.establish()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
     expect(client.event('established')).toBe(undefined);
     listener.close();
