@@ -3,11 +3,10 @@
  *
  * A call that returns a promise rejects if its arguments are wrong. Other calls throw.
  */
-import { abortError, signalOf, whenAborted } from '../base/abort.ts';
+import { signalOf, whenAborted } from '../base/abort.ts';
 import { checkBoolean, checkInteger, IwarpError, orNoMemory, type Names } from '../base/errors.ts';
 import { promised } from '../base/promised.ts';
 import { checkU64 } from '../base/u64.ts';
-import { Waiters } from '../base/waiters.ts';
 import type { CmConnection } from '../cm/connection.ts';
 import type { CmEvent } from '../cm/events.ts';
 import type { Negotiated } from '../mpa/policy.ts';
@@ -23,11 +22,12 @@ import { destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endp
 import { closeError, TerminateError, type CloseInfo } from './errors.ts';
 import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
+import { Inbox } from './inbox.ts';
 import { LatencyRecorder, type Latency } from './latency.ts';
 import {
   allocateBytes, localMemory, rightsOf, sinkFor, sourceFor, sourceMemory, ticketTo, type AllocateOptions, type LocalMemory, type PeerAccess,
 } from './local-memory.ts';
-import { Message } from './message.ts';
+import type { Message } from './message.ts';
 import { Messages } from './messages.ts';
 import { IN_LINE, Operations, type OperationOptions, type OperationRequest } from './operations.ts';
 import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
@@ -91,12 +91,7 @@ export class Connection {
   readonly #farewell: Farewell;
   /** What was registered through the connection; made for the first. */
   #regions: Set<MemoryRegion> | null = null;
-  readonly #inbox: Message[] = [];
-  /** Messages that the program, or the inbox, has not released. */
-  #lent = 0;
-  /** Memory of the receive buffers, once the connection is gone. */
-  #spare: Uint8Array | null = null;
-  readonly #readers = new Waiters<Message | null>();
+  readonly #inbox: Inbox;
   readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
   #state: 'open' | 'closing' | 'closed' = 'open';
   #terminated: TerminateError | undefined;
@@ -119,6 +114,7 @@ export class Connection {
     const { qp, cq, endpoint } = resources;
     this.#cm = cm;
     this.#r = resources;
+    this.#inbox = new Inbox(resources, (index) => this.#freed(index));
     this.#peer = peer;
     const credits = peer !== null && peer.extensions && endpoint.extensions;
     this.#credits = credits ? new Credits(peer.credits, endpoint.receives) : null;
@@ -413,16 +409,7 @@ export class Connection {
    * }
    */
   receive(options: OperationOptions = {}): Promise<Message | null> {
-    return promised(() => this.#receive(signalOf(options)));
-  }
-
-  #receive(signal: AbortSignal | undefined): Promise<Message | null> {
-    if (signal?.aborted === true) return Promise.reject(abortError(signal));
-    const message = this.#inbox.shift();
-    if (message !== undefined) return Promise.resolve(message);
-    if (this.#state !== 'closed') return this.#readers.wait(signal);
-    const error = this.#closeInfo?.error;
-    return error === undefined ? Promise.resolve(null) : Promise.reject(error);
+    return promised(() => this.#inbox.next(signalOf(options)));
   }
 
   /**
@@ -436,7 +423,7 @@ export class Connection {
    */
   messages(options: OperationOptions = {}): AsyncGenerator<Message, void, undefined> {
     const signal = signalOf(options);
-    return new Messages(() => (signal?.aborted === true ? undefined : this.#inbox.shift()), () => this.#receive(signal));
+    return new Messages(() => (signal?.aborted === true ? undefined : this.#inbox.take()), () => this.#inbox.next(signal));
   }
 
   /**
@@ -502,14 +489,11 @@ export class Connection {
     }
     this.#farewell.end();
     this.#state = 'closed';
-    const failed = event.cause !== 'graceful';
-    const error = closeError(event.cause, event.error, event.terminate);
-    this.#closeInfo = { cause: event.cause, error: failed ? error : undefined, terminate: event.terminate };
-    this.#operations.end(error);
-    if (failed) this.#readers.rejectAll(error);
-    else while (this.#readers.next(null));
-    this.#spare = destroyResources(this.#r, this.#regions ?? []);
-    this.#giveMemory();
+    const ended = closeError(event.cause, event.error, event.terminate);
+    const error = event.cause === 'graceful' ? undefined : ended;
+    this.#closeInfo = { cause: event.cause, error, terminate: event.terminate };
+    this.#operations.end(ended);
+    this.#inbox.end(error, destroyResources(this.#r, this.#regions ?? []));
     this.#resolveClosed(this.#closeInfo);
   }
 
@@ -582,27 +566,14 @@ export class Connection {
       }
       this.#credits.received();
     }
-    const start = index * this.#r.endpoint.maxMessage;
-    const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? wc.byteLength : 0));
-    this.#lent++;
-    const message = new Message(data, wc.solicited, wc.invalidatedStag, immediate, this.#giveBack, index);
-    if (!this.#readers.next(message)) this.#inbox.push(message);
+    this.#inbox.arrived(index, wc);
   }
 
-  /** A message has been released. */
-  readonly #giveBack = (index: number): void => {
-    this.#lent--;
-    this.#giveMemory();
+  /** The program has released a message. */
+  #freed(index: number): void {
     if (!this.#post(index) || this.#credits === null) return;
     this.#credits.released();
     if (this.#credits.due) this.#operations.pump();
-  };
-
-  /** What the program can still see in a message stays with it. */
-  #giveMemory(): void {
-    if (this.#spare === null || this.#lent > 0) return;
-    this.#r.pd.device.spare.give(this.#spare);
-    this.#spare = null;
   }
 
   /** Post a buffer again; false if the connection takes no more. */

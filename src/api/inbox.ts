@@ -1,0 +1,74 @@
+/** The messages of one connection, from its receive buffers to the program and back: those that nobody has taken, who waits for them, and whose memory it is in the end. */
+import { abortError } from '../base/abort.ts';
+import type { IwarpError } from '../base/errors.ts';
+import { Waiters } from '../base/waiters.ts';
+import type { WorkCompletion } from '../verbs/cq.ts';
+import type { Resources } from './endpoint.ts';
+import { Message } from './message.ts';
+
+/** @internal */
+export class Inbox {
+  readonly #r: Resources;
+  readonly #onFree: (index: number) => void;
+  readonly #messages: Message[] = [];
+  readonly #readers = new Waiters<Message | null>();
+  /** Messages that the program, or this inbox, has not released. */
+  #lent = 0;
+  /** Memory of the receive buffers, once the connection is gone. */
+  #spare: Uint8Array | null = null;
+  #ended = false;
+  /** What it ended with; undefined after an orderly end. */
+  #error: IwarpError | undefined;
+
+  /** `onFree` is told each receive buffer that can be posted again. */
+  constructor(resources: Resources, onFree: (index: number) => void) {
+    this.#r = resources;
+    this.#onFree = onFree;
+  }
+
+  /** A message has come into receive buffer `index`. */
+  arrived(index: number, { byteLength, solicited, invalidatedStag, immediate }: WorkCompletion): void {
+    const start = index * this.#r.endpoint.maxMessage;
+    const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? byteLength : 0));
+    this.#lent++;
+    const message = new Message(data, solicited, invalidatedStag, immediate, this.#release, index);
+    if (!this.#readers.next(message)) this.#messages.push(message);
+  }
+
+  /** A message that is there already. */
+  take(): Message | undefined {
+    return this.#messages.shift();
+  }
+
+  /** The next message, also one that is still to come; null after an orderly end. Rejects with what the connection failed with, and with ERR_ABORTED. */
+  next(signal: AbortSignal | undefined): Promise<Message | null> {
+    if (signal?.aborted === true) return Promise.reject(abortError(signal));
+    const message = this.take();
+    if (message !== undefined) return Promise.resolve(message);
+    if (!this.#ended) return this.#readers.wait(signal);
+    return this.#error === undefined ? Promise.resolve(null) : Promise.reject(this.#error);
+  }
+
+  /** The connection is gone, and `memory`, which its receive buffers had, is for the next one as soon as no message shows it any more. */
+  end(error: IwarpError | undefined, memory: Uint8Array): void {
+    this.#ended = true;
+    this.#error = error;
+    if (error !== undefined) this.#readers.rejectAll(error);
+    else while (this.#readers.next(null));
+    this.#spare = memory;
+    this.#giveMemory();
+  }
+
+  /** Bound: one function does for all messages. */
+  readonly #release = (index: number): void => {
+    this.#lent--;
+    if (this.#ended) this.#giveMemory();
+    else this.#onFree(index);
+  };
+
+  #giveMemory(): void {
+    if (this.#spare === null || this.#lent > 0) return;
+    this.#r.pd.device.spare.give(this.#spare);
+    this.#spare = null;
+  }
+}
