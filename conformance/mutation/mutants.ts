@@ -152,7 +152,7 @@ export const mutants: readonly Mutant[] = [
   m('rdmap.invalidate-does-nothing', RECEIVER, 'stags.invalidate(entry!); // VERBS-154', '// VERBS-154'),
   m('rdmap.malformed-terminate-answered', OPERATION, 'if ((code & SILENT) !== 0 || (isTerminate && (code & 0xffff) !== TERM.RDMAP_VERSION)) return null;', 'if (isTerminate && code < 0) return null;'),
   m('rdmap.terminate-answered', STREAM, "this.#cause = 'terminated';\n    this.raise({ type: 'terminate', terminate });", "this.#terminateWith(plainTerminate(TERM.RDMAP_STREAM_CATASTROPHIC), false);\n    return;"),
-  m('rdmap.rtr-send-reaches-the-program', OPERATION, "this.receiver.expectSendRtr = negotiated.rtr === 'send';", ''),
+  m('rdmap.rtr-send-reaches-the-program', OPERATION, "this.receiver.expectedRtr = negotiated.rtr;", ''),
   m('rdmap.bad-read-not-in-turn', RECEIVER, 'return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;\n    }\n    requests', 'return READ_FAULT_CODES[fault]! | DELIVERED;\n    }\n    requests'),
   m('rdmap.bad-atomic-not-in-turn', RECEIVER, 'return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035', 'return READ_FAULT_CODES[fault]! | DELIVERED; // EXT-035'),
   m('rdmap.misaligned-atomic-not-in-turn', RECEIVER, 'return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033', 'return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED; // EXT-033'),
@@ -186,7 +186,7 @@ export const mutants: readonly Mutant[] = [
   // Terminate
   m('terminate.layer-and-type-swapped', TERMINATE, 'bytes[at] = (info.layer << 4) | info.type;', 'bytes[at] = (info.type << 4) | info.layer;'),
   m('terminate.m-missing', TERMINATE, '(info.segmentLength === undefined ? 0 : TERMINATE_CONTROL.SEGMENT_LENGTH) |', ''),
-  m('terminate.length-of-payload-only', TERMINATE, "segmentLength: segment.length,\n    ddpHeader: bytes.slice(", "segmentLength: segment.payloadLength,\n    ddpHeader: bytes.slice("),
+  m('terminate.length-of-payload-only', TERMINATE, "segmentLength: segment.length,\n    ddpHeader: copyOf(bytes, ", "segmentLength: segment.payloadLength,\n    ddpHeader: copyOf(bytes, "),
   m('terminate.length-one-octet-only', TERMINATE, 'bytes[out] = info.segmentLength >>> 8;', 'bytes[out] = 0;'),
   m('terminate.headers-for-crc-errors', STREAM, 'this.#terminateWith(plainTerminate(code), false); // MPA-074', 'this.#terminateWith({ ...plainTerminate(code), segmentLength: 0 }, false); // MPA-074'),
   m('terminate.headers-for-local-errors', TERMINATE, 'if (head.layer === 2 || (head.layer === 0 && head.type === 0)) return', 'if (head.layer === 2) return', 'The tester protocol cannot take the memory of a posted receive away; test/rdmap/terminate.test.ts sees it.'),

@@ -16,7 +16,7 @@ export interface Local {
   readonly cleanup: Cleanup | null;
 }
 
-/** @internal Run once, when the stack is done with the memory; told whether the operation succeeded. Returns what is in the way of that here. */
+/** Run once, when the stack is done with the memory; told whether the operation succeeded. Returns what is in the way of that here. */
 export type Cleanup = (ok: boolean) => IwarpError | null;
 
 /** @internal */

@@ -76,6 +76,11 @@ function viewOf(bytes: Uint8Array): DataView {
   return resizable ? new DataView(buffer, byteOffset) : new DataView(buffer, byteOffset, byteLength);
 }
 
+/** `bytes[start..end)` in memory of their own. The `slice` of a Buffer does not do that: it is a view of the same octets. */
+export function copyOf(bytes: Uint8Array, start: number, end: number): Uint8Array {
+  return new Uint8Array(bytes.subarray(start, end));
+}
+
 /** Copy `length` octets from `source[from]` to `target[to]`. Bounds are the caller's duty. */
 export function copyBytes(source: Uint8Array, from: number, target: Uint8Array, to: number, length: number): void {
   if (length > LOOP_MAX) {

@@ -3,6 +3,7 @@
  * wrap, keep-alives, octets that the capture missed. RFC 9293 3.4 and 3.10. What can no longer come is given up as a gap. Where segments
  * overlap, the octets that the capture has first count; that others under the same numbers differ is told.
  */
+import { copyOf } from '../base/copy.ts';
 import { MAX_WAITING_OCTETS, MAX_WAITING_SEGMENTS, WAITING_COST } from './limits.ts';
 import type { OctetBudget } from './octet-queue.ts';
 import { TcpHistory } from './tcp-history.ts';
@@ -95,7 +96,7 @@ export class TcpStream {
       this.compare(at, bytes, start, end);
       if (at + length <= this.next) this.repeated++;
       else if (at <= this.next) this.give(at, bytes, start, end, length);
-      else this.keep(at, bytes.slice(start, end), length);
+      else this.keep(at, copyOf(bytes, start, end), length);
     }
     this.drain();
   }

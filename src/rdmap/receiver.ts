@@ -9,6 +9,7 @@ import { WIDE_ZERO } from '../base/wide.ts';
 import type { DdpUlp } from '../ddp/receiver.ts';
 import { ACCESS, FAULT, REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
+import type { RtrKind } from '../mpa/policy.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { countReceived } from './counters.ts';
 import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
@@ -80,11 +81,13 @@ export class Receiver implements DdpUlp {
   #receive: ReceiveWqe | null = null;
   /** Octets of a Terminate of the peer, made for the first one. */
   #terminate: Uint8Array = NO_BYTES;
-  /** A zero-length Send still expected as RTR: it is consumed below the ULP (ENH-041, ENH-048). */
-  expectSendRtr = false;
-  /** A Read Request still expected as RTR: it reads nothing, so a queue pair closed to the peer's Reads takes it too. */
-  expectReadRtr = false;
-  #rtrMessage = false;
+  /** The RTR that the peer's first FPDU should be (ENH-039). What comes later is none, also if that was something else. */
+  expectedRtr: RtrKind | null = null;
+  /**
+   * The RTR that the message of the moment is. A Send as RTR is consumed below the ULP (ENH-041, ENH-048); a Read Request as RTR reads nothing,
+   * so a queue pair closed to the peer's Reads takes it too.
+   */
+  #rtr: RtrKind | null = null;
   /** Set when a Terminate has been delivered. */
   terminate: TerminateInfo | null = null;
   /** FIN, reset or a fault closed reception: receives then end as flushed. */
@@ -113,7 +116,16 @@ export class Receiver implements DdpUlp {
     this.segments++;
     if (row.qn <= QN.SEND) this.payloadOctets += segment.payloadLength; // tagged, or for the ULP; not requests and Terminates
     if (segment.last) countReceived(this.messages, opcode);
+    if (this.expectedRtr !== null) this.#takeFirst(opcode, segment);
     return FINE;
+  }
+
+  /** The first segment of the stream. */
+  #takeFirst(opcode: number, segment: Segment): void {
+    const kind = this.expectedRtr;
+    this.expectedRtr = null;
+    if (kind === 'read' && opcode === OPCODE.READ_REQUEST) this.#rtr = kind;
+    if (kind === 'send' && opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0) this.#rtr = kind;
   }
 
   queueOf(segment: Segment): number {
@@ -186,11 +198,10 @@ export class Receiver implements DdpUlp {
   // ------------------------------------------------------------------------------------------------------ untagged
 
   openMessage(segment: Segment): number {
-    if (segment.qn === QN.SEND) return this.#openSend(segment);
+    if (segment.qn === QN.SEND) return this.#openSend();
     if (segment.qn === QN.READ_REQUEST) {
-      // VERBS-075, VERBS-142: an Atomic reads too, and is no RTR.
-      const rtr = this.expectReadRtr && (segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_REQUEST;
-      if (!this.#endpoint.rights.read && !rtr) return TERM.DDP_INVALID_QN;
+      // VERBS-075, VERBS-142: an Atomic reads too.
+      if (!this.#endpoint.rights.read && this.#rtr !== 'read') return TERM.DDP_INVALID_QN;
       return this.#requests.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
     }
     if (segment.qn === QN.ATOMIC_RESPONSE) {
@@ -200,13 +211,8 @@ export class Receiver implements DdpUlp {
     return FINE; // RDMAP-080: there is always room for a Terminate
   }
 
-  #openSend(segment: Segment): number {
-    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
-    if (this.expectSendRtr) {
-      this.expectSendRtr = false;
-      this.#rtrMessage = opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0;
-      if (this.#rtrMessage) return FINE;
-    }
+  #openSend(): number {
+    if (this.#rtr === 'send') return FINE;
     if (this.#endpoint.rq.failed) return TERM.RDMAP_STREAM_CATASTROPHIC; // VERBS-137
     const wqe = this.#endpoint.rq.take();
     if (wqe === null) return TERM.DDP_NO_BUFFER; // DDP-040, RDMAP-059
@@ -269,8 +275,8 @@ export class Receiver implements DdpUlp {
   }
 
   #deliverSend(segment: Segment, length: number): number {
-    if (this.#rtrMessage) {
-      this.#rtrMessage = false;
+    if (this.#rtr === 'send') {
+      this.#rtr = null;
       return FINE;
     }
     const wqe = this.#receive!;
@@ -320,7 +326,7 @@ export class Receiver implements DdpUlp {
     const requests = this.#requests;
     const request = requests.blank;
     request.fillRead(segment);
-    this.expectReadRtr = false;
+    this.#rtr = null;
     if (request.size > 0 && !this.#endpoint.rights.read) return TERM.DDP_INVALID_QN;
     // RDMAP-032, SEC-017: nothing of the source is looked at for zero octets.
     if (request.size > 0) {

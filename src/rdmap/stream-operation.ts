@@ -52,8 +52,7 @@ export class StreamOperation {
       this.sender.mayTransmit = true;
       this.sender.rtr = negotiated.rtr;
     } else {
-      this.receiver.expectSendRtr = negotiated.rtr === 'send';
-      this.receiver.expectReadRtr = negotiated.rtr === 'read';
+      this.receiver.expectedRtr = negotiated.rtr;
     }
   }
 

@@ -1,6 +1,7 @@
 /**
  * Terminate messages, built and parsed: RFC 5040 4.8 and 7.1; protocol-notes 2.1 says which headers go in for which error.
  */
+import { copyOf } from '../base/copy.ts';
 import { describeTerminateCode, isKnownTerminateCode } from '../base/terminate-codes.ts';
 import { DDP_CONTROL, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
 import {
@@ -65,8 +66,8 @@ export function terminateForSegment(packed: number, segment: Readonly<Segment>, 
   return {
     ...head,
     segmentLength: segment.length,
-    ddpHeader: bytes.slice(start, start + octets),
-    rdmapHeader: withRdmap ? bytes.slice(start + octets, start + octets + READ_REQUEST_OCTETS) : undefined,
+    ddpHeader: copyOf(bytes, start, start + octets),
+    rdmapHeader: withRdmap ? copyOf(bytes, start + octets, start + octets + READ_REQUEST_OCTETS) : undefined,
   };
 }
 
@@ -131,12 +132,12 @@ export function parseTerminate(bytes: Uint8Array, at: number, length: number): T
   if (hasDdp && from < end) {
     const octets = (bytes[from]! & DDP_CONTROL.TAGGED) !== 0 ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     if (end - from >= octets) {
-      ddpHeader = bytes.slice(from, from + octets);
+      ddpHeader = copyOf(bytes, from, from + octets);
       from += octets;
     }
   }
   if ((control & TERMINATE_CONTROL.RDMAP_HEADER) !== 0 && ddpHeader !== undefined && end - from >= READ_REQUEST_OCTETS) {
-    rdmapHeader = bytes.slice(from, from + READ_REQUEST_OCTETS);
+    rdmapHeader = copyOf(bytes, from, from + READ_REQUEST_OCTETS);
   }
   const first = mirrored ? swapNibbles(bytes[at]!) : bytes[at]!;
   return { ...base('remote', (first << 8) | bytes[at + 1]!), segmentLength, ddpHeader, rdmapHeader };

@@ -5,6 +5,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
+import { copyOf } from '../base/copy.ts';
 import { IwarpError, checkInteger, checkObject, checkOneOf, checkOptions, show, type Names } from '../base/errors.ts';
 import { seededRandom } from '../base/random.ts';
 import { HoldingPort } from './middleware.ts';
@@ -143,7 +144,7 @@ class Script {
       const index = this.#faults.findIndex((fault) => fault.kind === 'flip' && fault.at < stop);
       const fault = index < 0 ? undefined : this.#faults.splice(index, 1)[0];
       if (fault?.kind !== 'flip') break;
-      copy ??= bytes.slice(start, end);
+      copy ??= copyOf(bytes, start, end);
       const at = fault.at - this.position;
       copy[at] = (copy[at] ?? 0) ^ (1 << fault.bit);
     }

@@ -6,6 +6,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
+import { copyOf } from '../base/copy.ts';
 import { checkFunction, IwarpError } from '../base/errors.ts';
 import type { CancelConnect, ConnectTarget, ListenReady, ListenTarget, Port, PortAddress, PortHandler, Transport, WriteDone } from './port.ts';
 
@@ -176,7 +177,7 @@ export abstract class HoldingPort extends PassingPort {
   override onData(bytes: Uint8Array, start: number, end: number): void {
     if (this.#end !== 'none' || this.#close !== 'none') return;
     const rest = this.#held.length > 0 ? start : this.#feed(bytes, start, end);
-    if (rest < end) this.#held.push(bytes.slice(rest, end));
+    if (rest < end) this.#held.push(copyOf(bytes, rest, end));
   }
 
   override onEnd(): void {

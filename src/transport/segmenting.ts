@@ -5,6 +5,7 @@
  */
 
 import type { Scheduler } from '../base/clock.ts';
+import { copyOf } from '../base/copy.ts';
 import { checkInteger, checkObject, checkOneOf } from '../base/errors.ts';
 import { seededRandom } from '../base/random.ts';
 import type { RandomU32 } from '../base/random.ts';
@@ -88,7 +89,7 @@ class CoalescingPort extends HoldingPort {
   }
 
   override onData(bytes: Uint8Array, start: number, end: number): void {
-    this.#parts.push(bytes.slice(start, end));
+    this.#parts.push(copyOf(bytes, start, end));
     this.#schedule();
   }
 

@@ -614,6 +614,27 @@ describe('RTR as responder', () => {
     expect(peer.segments()).toMatchObject([{ opcode: 3 }]);
   });
 
+  const SEND = (msn: number): Uint8Array => untaggedUlpdu({ opcode: 3, qn: 0, msn }, new Uint8Array(0));
+  const FIRST: readonly (readonly [string, Uint8Array, number])[] = [
+    ['a Write', RTR_ULPDU.write, 1], ['a Read Request', RTR_ULPDU.read, 1], ['a Send with octets', untaggedUlpdu({ opcode: 3, qn: 0, msn: 1 }, count(3)), 2],
+  ];
+  it.each(FIRST)('ENH-039 ENH-041 ENH-048: after %s in the place of the Send as RTR, a Send of no octets is a message like any other', async (_, first, msn) => {
+    const { bench, peer } = await replyTo({ ...PEER_ENHANCED, ...bits(['send']) });
+    const memory = bench.side.register(16);
+    for (const wrId of [1, 2]) bench.side.qp.postRecv({ wrId, sges: [{ mr: memory, length: 8 }] });
+    peer.sendFpdus([first, SEND(msn)]);
+    bench.settle();
+    expect(bench.side.received().at(-1)).toMatchObject({ wrId: msn, status: 'success', byteLength: 0 });
+  });
+
+  it('ENH-039 VERBS-142: after a Write in its place, a Read Request is no RTR: a queue pair closed to Reads refuses it', async () => {
+    const { bench, peer } = await replyTo({ ...PEER_ENHANCED, ...bits(['read']) }, {}, { side: { qp: { inboundRead: false } } });
+    peer.sendFpdus([RTR_ULPDU.write, RTR_ULPDU.read]);
+    bench.settle();
+    expect(peer.segments()).toMatchObject([{ opcode: 7 }]);
+    expect(peer.segments()[0]!.terminate).toMatchObject({ layer: 1, etype: 2, code: 1 });
+  });
+
   it('ENH-046: a responder that fails the set-up itself says so by the Reply, since it may not send an FPDU', async () => {
     const { peer } = await replyTo({ ...PEER_ENHANCED, ird: 0 }, { requiredOrd: 1 });
     expect(peer.startup().frame.reject).toBe(true);

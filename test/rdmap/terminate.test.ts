@@ -1,6 +1,9 @@
 /** Terminate messages and what ends a stream: RFC 5040 4.8, 5.4, 6.2, 7.1; RFC 5041 6.2, 7.1. Which fault gets which code: faults.test.ts. */
 import { describe, expect, it } from 'vitest';
+import { TERM } from '../../src/base/terminate-codes.ts';
+import { createSegment, decodeSegment } from '../../src/ddp/wire.ts';
 import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
+import { terminateForSegment } from '../../src/rdmap/terminate.ts';
 import { encodeTerminate, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import type { NaiveTerminate } from '../support/naive/types.ts';
 import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send, write, type Script } from './scripted.ts';
@@ -33,6 +36,19 @@ describe('a Terminate that is sent', () => {
     expect(only).toMatchObject({ tagged: false, last: true, opcode: OP.terminate, qn: 2, msn: 1, mo: 0, invalidateStag: 0 });
     expect(only!.terminate).toMatchObject({ layer: 1, etype: 1, code: 0, m: true, d: true, r: false, reserved: 0, segmentLength: 22 });
     expect(only!.terminate!.ddpHeader).toMatchObject({ tagged: true, opcode: OP.write, stag: 0x1122_3344, to: 0x1000n });
+  });
+
+  it('RDMAP-073 RDMAP-074: the headers of the segment in error are its own, though it came in a Buffer that is used again', () => {
+    for (const [name, blamed] of [['Write', write(0x1122_3344, 0x1000n, pattern(8))], ['Read Request', readRequest(1, { sourceStag: 7, size: 64 })]] as const) {
+      const read = Buffer.from([0xaa, ...blamed]);
+      const segment = createSegment();
+      expect(decodeSegment(segment, read, 1, blamed.length)).toBe(true);
+      const info = terminateForSegment(TERM.DDP_INVALID_STAG, segment, true);
+      read.fill(0xee);
+      const octets = name === 'Write' ? 14 : 18;
+      expect([...info.ddpHeader!], name).toEqual([...blamed.subarray(0, octets)]);
+      expect(info.rdmapHeader === undefined ? [] : [...info.rdmapHeader], name).toEqual(name === 'Write' ? [] : [...blamed.subarray(octets)]);
+    }
   });
 
   it('RDMAP-071 RDMAP-089 RDMAP-090 RDMAP-091 DDP-058 DDP-066: comes before the FIN, whole, and no reset destroys it', async () => {

@@ -188,6 +188,15 @@ it('lets the network fill up after an inbound stall', async () => {
   expect(sender.dones.length).toBeLessThan(12);
 });
 
+it('flips the bit in a copy, also of a Buffer, whose slice is no copy', async () => {
+  const { time, sender, receiver } = await scene([{ kind: 'flip', direction: 'out', at: 5, bit: 0 }]);
+  const memory = Buffer.from(SENT);
+  sender.port.write([memory], 1, () => undefined);
+  time.run();
+  expect(receiver.received[5]).toBe(SENT[5]! ^ 1);
+  expect([...memory]).toEqual([...SENT]);
+});
+
 it('refuses a write after end, and answers writes after a reset with false', async () => {
   const { sender } = await scene([{ kind: 'flip', direction: 'out', at: 0, bit: 0 }]);
   sender.call(() => sender.port.end());

@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
 import { segmenting } from '../../src/transport/segmenting.ts';
+import type { Port, PortHandler } from '../../src/transport/port.ts';
 import type { Segmentation } from '../../src/transport/segmenting.ts';
 import { memoryWorld, pattern } from './harness.ts';
 import type { End } from './harness.ts';
@@ -95,6 +96,21 @@ describe('segmenting', () => {
     expect(passive.pieces).toEqual([1]);
     expect(passive.log).toEqual(['close with error']);
     expect(active.log).toEqual(['close with error']);
+  });
+
+  it.each(['coalesce', 'every'] as const)('has octets that it holds back for itself, though they came in a Buffer that is used again: %s', async (kind) => {
+    const world = memoryWorld('memory', {}, []);
+    const { active } = await world.pair();
+    const cut = segmenting(world.time, kind === 'every' ? { kind, octets: 3 } : { kind })(active.port, 'active') as Port & PortHandler;
+    const received: number[] = [];
+    cut.attach({ onData: (bytes, start, end) => void received.push(...bytes.subarray(start, end)), onEnd: () => undefined, onClose: () => undefined });
+    cut.pause();
+    const read = Buffer.from([1, 2, 3, 4, 5]);
+    cut.onData(read, 1, 5);
+    read.fill(0xee);
+    cut.resume();
+    world.time.run();
+    expect(received).toEqual([2, 3, 4, 5]);
   });
 
   it('refuses pieces of no octets', () => {

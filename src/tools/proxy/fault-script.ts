@@ -5,6 +5,7 @@
  * Where markers are in use and an FPDU was left out, repeated or moved, the FPDUs after it are framed anew, with markers where the
  * shifted stream needs them (MPA-095): the receiver then meets the missing FPDU, not a wrong marker.
  */
+import { copyOf } from '../../base/copy.ts';
 import { defaultCrc32cEngine } from '../../crc32c/engine.ts';
 import type { CapturedConnection } from '../../inspect/capture.ts';
 import { decodeUlpdu, type ExpectedVersions } from '../../inspect/decode.ts';
@@ -122,7 +123,7 @@ export class FaultScript {
 
   /** `bytes[start..end)` came; borrowed. */
   push(bytes: Uint8Array, start: number, end: number): Operation[] {
-    if (this.#state === 'plain') this.#pass(bytes.slice(start, end));
+    if (this.#state === 'plain') this.#pass(copyOf(bytes, start, end));
     else {
       this.#queue.append(bytes, start, end);
       this.#advance();
