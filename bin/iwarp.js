@@ -1,16 +1,19 @@
 #!/usr/bin/env node
-import { main } from '../dist/src/tools/main.js';
+import { main, onlyPrints } from '../dist/src/tools/main.js';
 
-// Whoever reads may have seen enough (`iwarp … | head`): there is nobody left to tell, and that is no failure.
+const args = process.argv.slice(2);
+
+// Whoever reads may have seen enough (`iwarp … | head`), and that is no failure: a command whose text is all that it makes is done then, any other
+// one goes on with its work.
 process.stdout.on('error', (error) => {
-  if (error.code === 'EPIPE') process.exit();
+  if (error.code === 'EPIPE') return onlyPrints(args) ? process.exit() : undefined;
   process.stderr.write(`iwarp: standard output: ${error.message}\n`);
   process.exit(1);
 });
 // What went wrong may have nobody who reads it: the status tells it all the same.
 process.stderr.on('error', () => undefined);
 
-process.exitCode = await main(process.argv.slice(2), [
+process.exitCode = await main(args, [
   ['conformance', 'the wire conformance suite, against any peer', async () => (await import('../dist/conformance/cli.js')).run],
 ]);
 

@@ -33,6 +33,14 @@ function usage(commands: readonly Command[]): string {
   return `usage: iwarp COMMAND [options]\n\n${lines.join('\n')}\n\n"iwarp COMMAND --help" lists its options, "iwarp --version" prints the version.\n`;
 }
 
+/** Commands whose text is all that they make. */
+const PRINTING: readonly string[] = ['dissect', 'stat', 'devinfo'];
+
+/** Whether the command of `args` has nothing left to do once nobody reads what it says. */
+export function onlyPrints([name = '']: readonly string[]): boolean {
+  return PRINTING.includes(name);
+}
+
 /** Run `args`; the result is the exit status. `more` are the commands that live outside of src/: the program adds them. */
 export async function main(args: string[], more: readonly Command[] = []): Promise<number> {
   const commands = [...COMMANDS, ...more];

@@ -61,6 +61,23 @@ it('who has seen enough ends it without a word', async () => {
   expect([await statusOf(child), err]).toEqual([0, '']);
 });
 
+it('a command that works goes on with its work when nobody reads what it says', async () => {
+  const server = spawned(['rping', '-s', '-a', '127.0.0.1', '-p', '0', '-v'], 'pipe', 'pipe');
+  const statuses = [statusOf(server)];
+  let out = '';
+  server.stdout!.on('data', (text: Buffer) => (out += text.toString()));
+  server.stderr!.on('data', (text: Buffer) => {
+    const port = /port (\d+)/.exec(text.toString())?.[1];
+    if (port === undefined) return;
+    const client = spawned(['rping', '-c', '-a', '127.0.0.1', '-p', port, '-v', '-C', '300'], 'pipe', 'pipe');
+    statuses.push(statusOf(client));
+    client.stdout!.once('data', () => client.stdout!.destroy());
+  });
+  expect(await statuses[0]).toBe(0);
+  expect(await statuses[1]).toBe(0);
+  expect(out.match(/server ping data/g)?.length).toBe(300);
+});
+
 it('the status is that of the command although nobody reads what it says', async () => {
   const child = spawned(['rping'], 'pipe', 'pipe');
   child.stdout!.destroy();
