@@ -114,11 +114,22 @@ interface Settings extends Pick<RunOptions, 'waivers' | 'seed' | 'repeat' | 'slo
   readonly size: number;
 }
 
+/** Options that say where the peer is and how it is run, and the profiles that use them. */
+const PEER_OPTIONS = [
+  ['target', ['rping', 'command']], ['start', ['rping', 'command']], ['size', ['rping']], ['control', ['self']],
+] as const satisfies readonly (readonly [keyof Values, readonly ProfileName[]])[];
+
+/** @throws UsageError also for a peer that the profile would never speak to: its result would be somebody else's */
 function profileName(values: Values): ProfileName {
-  const name = values.profile ?? (values.target === undefined && values.listen === undefined ? 'self' : 'command');
+  const foreign = values.control === undefined && (values.target !== undefined || values.listen !== undefined);
+  const name = values.profile ?? (foreign ? 'command' : 'self');
   const known = PROFILES.find((one) => one === name);
   if (known === undefined) throw new UsageError(`--profile ${name}: ${PROFILES.join(', ')}`);
   if (known !== 'self' && values.target === undefined && values.listen === undefined) throw new UsageError(`profile ${name} needs --target or --listen`);
+  for (const [option, users] of PEER_OPTIONS) {
+    if (values[option] !== undefined && !users.some((user) => user === known)) throw new UsageError(`--${option} is for the profile ${users.join(' or ')}, not for ${known}`);
+  }
+  if (known === 'self' && values.listen !== undefined && values.control === undefined) throw new UsageError('--listen needs --control with the profile self, whose peer is in this process');
   return known;
 }
 

@@ -112,6 +112,13 @@ describe('the command line', () => {
     [['run', '--profile', 'rping', '--target', '1', '--size', '22'], '--size "22": a whole number from 23 to 65535'],
     [['run', '--profile', 'rping', '--target', '1', '--size', '65536'], '--size "65536"'],
     [['run', '--profile', 'rping', '--target', '1', '--role', 'responder'], 'as responder the probe needs --listen'],
+    [['run', 'mpa', '--profile', 'self', '--target', '127.0.0.1:1'], '--target is for the profile rping or command, not for self'],
+    [['run', 'mpa', '--profile', 'self', '--listen', '127.0.0.1:1'], '--listen needs --control with the profile self'],
+    [['run', 'mpa', '--start', 'true'], '--start is for the profile rping or command, not for self'],
+    [['run', 'mpa', '--size', '64'], '--size is for the profile rping, not for self'],
+    [['run', 'mpa', '--target', '1', '--size', '64'], '--size is for the profile rping, not for command'],
+    [['run', 'mpa', '--target', '1', '--control', '1'], '--target is for the profile rping or command, not for self'],
+    [['run', 'mpa', '--profile', 'command', '--target', '1', '--control', '1'], '--control is for the profile self, not for command'],
   ])('refuses %j with 2, the reason and the usage', async (args, words) => {
     const { status, out, err } = await command(...args);
     expect([status, out]).toEqual([2, '']);
