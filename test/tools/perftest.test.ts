@@ -101,6 +101,25 @@ describe('perftest programs', () => {
     }
   });
 
+  it.each([[['--report_gbits'], []], [[], ['--report_gbits']]])('figures of a side with the other unit are converted: server %j, client %j', async (server, client) => {
+    const both = ['-n', '200', '-s', '4096'];
+    const pair = await runPair(PROGRAMS.write_bw, ['-b', '--report-both', ...both, ...server], PROGRAMS.write_bw, (port) => ['-p', port, '-b', '--report-both', ...both, ...client, '127.0.0.1']);
+    expect(pair.statuses).toEqual([0, 0]);
+    for (const [side, flags] of [[pair.server, server], [pair.client, client]] as const) {
+      const octets = flags.length > 0 ? 125_000_000 : 1_048_576;
+      const printed = rows(side.out);
+      expect(printed.length).toBe(3);
+      for (const [size, , peak, average, rate] of printed) {
+        expect((average! * octets) / (rate! * 1e6 * size!)).toBeCloseTo(1, 1);
+        expect(peak).toBeGreaterThanOrEqual(average! * 0.99);
+      }
+    }
+    // Who only waits for the other's figures has them in the unit of its heading too.
+    const waits = await runPair(PROGRAMS.write_bw, [...both, ...server], PROGRAMS.write_bw, (port) => ['-p', port, ...both, ...client, '127.0.0.1']);
+    const [, , , average, rate] = rows(waits.server.out)[0]!;
+    expect((average! * (server.length > 0 ? 125_000_000 : 1_048_576)) / (rate! * 1e6 * 4096)).toBeCloseTo(1, 1);
+  });
+
   it('a limit that is not met gives status 1', async () => {
     const { statuses, client } = await run('write_bw', ['-n', '10'], ['-w', '1000000']);
     expect(statuses).toEqual([0, 1]);

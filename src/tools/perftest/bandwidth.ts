@@ -12,6 +12,7 @@ import type { Tool } from '../support/tool.ts';
 import { TestClock } from './clock.ts';
 import type { SystemData } from './control.ts';
 import type { DataConnections } from './data.ts';
+import { unitOctets } from './report.ts';
 import type { Settings } from './settings.ts';
 import { encodeCredit, type BandwidthFigures, type Destination } from './wire.ts';
 
@@ -278,7 +279,7 @@ export class BandwidthRun {
     const seconds = clock === null ? (this.#ended - this.#began) / 1000 : (clock.sampleEnded - clock.sampleBegan) / 1000;
     const counted = this.#o.sends ? this.#allCompleted : this.#allReceived;
     const iterations = clock === null ? counted : this.#sampled;
-    const unit = s.gbits ? 125_000_000 : 1_048_576;
+    const unit = unitOctets(s);
     const per = (value: number): number => (any && seconds > 0 ? value / seconds : 0);
     return { size, iterations, peak: (this.#peak() * size) / unit, average: per(iterations * size) / unit, messageRate: per(iterations) / 1e6 };
   }

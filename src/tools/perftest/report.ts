@@ -77,6 +77,21 @@ export function heading(s: Settings): string {
   return ' #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] ';
 }
 
+/** Octets a second in the unit of a bandwidth: Gb/s, or MiB/s, which the columns call MB/sec. */
+export function unitOctets(s: Pick<Settings, 'gbits'>): number {
+  return s.gbits ? 125_000_000 : 1_048_576;
+}
+
+/** So far the two ways to tell a bandwidth may be apart before the unit is another one: Gb/s and MiB/s are 119 times apart. */
+const SAME_UNIT = 2;
+
+/** The other side's figures in our unit: its own is not told, but follows from messages a second and their size. */
+export function inOurUnit(s: Pick<Settings, 'gbits'>, theirs: BandwidthFigures): BandwidthFigures {
+  const ratio = (theirs.messageRate * 1e6 * theirs.size) / unitOctets(s) / theirs.average;
+  if (!(ratio > 0 && ratio < Number.POSITIVE_INFINITY) || (ratio < SAME_UNIT && ratio > 1 / SAME_UNIT)) return theirs;
+  return { ...theirs, peak: theirs.peak * ratio, average: theirs.average * ratio };
+}
+
 const fixed = (value: number, digits: number): string => value.toFixed(digits).padEnd(7);
 
 export function bandwidthLine(s: Settings, f: BandwidthFigures): string {

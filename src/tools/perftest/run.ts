@@ -9,7 +9,7 @@ import { Control, type SystemData } from './control.ts';
 import { DataConnections } from './data.ts';
 import { LatencyRun, type LatencyResult } from './latency.ts';
 import {
-  addressLines, bandwidthJson, bandwidthLine, banner, heading, latencyByTimeJson, latencyByTimeLine, jsonText, latencyJson, latencyLine, LINE,
+  addressLines, bandwidthJson, bandwidthLine, banner, heading, inOurUnit, latencyByTimeJson, latencyByTimeLine, jsonText, latencyJson, latencyLine, LINE,
   type JsonRow,
 } from './report.ts';
 import type { Settings } from './settings.ts';
@@ -162,7 +162,7 @@ export class PerftestRun {
   /** The server of a write or read test has nothing to do: it waits for the client's figures. */
   async #passive(): Promise<void> {
     await this.#sync();
-    this.#reportBandwidth(await this.#control.exchangeFigures(EMPTY_FIGURES), null);
+    this.#reportBandwidth(await this.#exchangeFigures(EMPTY_FIGURES), null);
     await this.#sync();
   }
 
@@ -175,12 +175,12 @@ export class PerftestRun {
       if (bidirectional) await this.#sync();
       figures = await run.run();
       if (bidirectional && all) await this.#sync();
-      if (bidirectional) this.#reportBandwidth(figures, await this.#control.exchangeFigures(figures));
+      if (bidirectional) this.#reportBandwidth(figures, await this.#exchangeFigures(figures));
       else this.#reportBandwidth(figures, null);
     }
     if (!bidirectional && !server) {
       await this.#sync();
-      await this.#control.exchangeFigures(figures);
+      await this.#exchangeFigures(figures);
     }
     await this.#sync();
   }
@@ -193,7 +193,7 @@ export class PerftestRun {
       run.clearCredits();
       await this.#sync();
       const figures = await run.run();
-      if (bidirectional && duration === null) this.#reportBandwidth(figures, await this.#control.exchangeFigures(figures));
+      if (bidirectional && duration === null) this.#reportBandwidth(figures, await this.#exchangeFigures(figures));
       else this.#reportBandwidth(figures, null);
       if (all) await this.#sync();
     }
@@ -206,6 +206,10 @@ export class PerftestRun {
     });
     run.onLap = (figures) => this.#reportBandwidth(figures, null);
     return run;
+  }
+
+  async #exchangeFigures(mine: BandwidthFigures): Promise<BandwidthFigures> {
+    return inOurUnit(this.#s, await this.#control.exchangeFigures(mine));
   }
 
   #reportBandwidth(mine: BandwidthFigures, theirs: BandwidthFigures | null): void {
