@@ -11,6 +11,8 @@ const RTR_KINDS: readonly RtrKind[] = ['write', 'read', 'send'];
 
 /** CRC policy; see {@link ConnectionPolicy.crc}. */
 export type CrcPolicy = 'required' | 'preferred' | 'off';
+/** @internal All of them. */
+export const CRC_POLICIES: readonly CrcPolicy[] = ['required', 'preferred', 'off'];
 
 /** Per-connection policy. Every field has a default in {@link DEFAULT_POLICY}. */
 export interface ConnectionPolicy {
@@ -131,7 +133,7 @@ export function resolvePolicy(
   }
   const p = policy as unknown as ConnectionPolicy;
   checkOneOf(`${called}.mpaRevision`, p.mpaRevision, [0, 1, 2]);
-  checkOneOf(`${called}.crc`, p.crc, ['required', 'preferred', 'off']);
+  checkOneOf(`${called}.crc`, p.crc, CRC_POLICIES);
   checkOneOf(`${called}.responder`, p.responder, ['strict', 'relaxed']);
   for (const name of ['markers', 'peerToPeer', 'negotiateDepths', 'legacyDepths', 'interleave'] as const) checkBoolean(`${called}.${name}`, p[name]);
   for (const name of ['ird', 'maxIrd', 'requiredOrd'] as const) checkInteger(`${called}.${name}`, p[name], 0, DEPTH_NOT_NEGOTIATED - 1);

@@ -2,13 +2,15 @@
  * `iwarp dissect`: the FPDUs of a capture file, one line each, or with all fields, as JSON lines, or as one page to look at in a
  * browser. Says what is wrong, with the clause.
  */
-import { writeFileSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
 import { CaptureDissector, type CapturedConnection } from '../inspect/capture.ts';
 import type { EventFilter } from '../inspect/filter.ts';
 import { PageBuilder } from '../inspect/page.ts';
 import { renderEvent, renderSummary, renderSummaryJson, type EventStyle } from '../inspect/render.ts';
+import { OutputFile } from './support/output-file.ts';
+import { isSystemError, withFile } from './support/system-errors.ts';
 import { filterOf, styleOf, VIEW_OPTIONS } from './support/view-options.ts';
 
 const USAGE = `usage: iwarp dissect FILE [options]
@@ -76,18 +78,38 @@ export async function run(args: string[]): Promise<number> {
 export function dissect(args: string[], io: Output): number {
   const settings = readSettings(args, io);
   if (typeof settings === 'number') return settings;
+  const { file, html } = settings;
+  let output: OutputFile | null = null;
   try {
-    dissectFile(settings, io);
+    if (html !== undefined) output = withFile(html, () => new OutputFile(html));
+    const page = output === null ? undefined : new PageBuilder(file);
+    const dissector = withCapture(file, () => dissectFile(settings, page, io));
+    if (page !== undefined) withFile(html!, () => output!.write(page.finish(dissector.connections.filter(settings.shown))));
+    printSummaries(settings, dissector, io);
     return EXIT.FINE;
   } catch (error) {
-    if (!(error instanceof IwarpError) && !isSystemError(error)) throw error;
-    io.err(`iwarp dissect: ${settings.file}: ${error.message}\n`);
+    if (!(error instanceof IwarpError)) throw error;
+    io.err(`iwarp dissect: ${error.message}\n`);
     return EXIT.FILE;
+  } finally {
+    output?.discard();
   }
 }
 
-function isSystemError(error: unknown): error is NodeJS.ErrnoException {
-  return error instanceof Error && typeof (error as NodeJS.ErrnoException).code === 'string';
+/** Reads the capture, and has its name in front of what is wrong with it. */
+function withCapture<T>(file: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof IwarpError) && !isSystemError(error)) throw error;
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `${file}: ${error.message}`, { cause: error });
+  }
+}
+
+/** True for two names of one file. */
+function sameFile(one: string, other: string): boolean {
+  const [a, b] = [one, other].map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
+  return a !== undefined && b !== undefined && a.isFile() && a.dev === b.dev && a.ino === b.ino;
 }
 
 function readSettings(args: string[], io: Output): Settings | number {
@@ -106,6 +128,7 @@ function readSettings(args: string[], io: Output): Settings | number {
     }
     const [file] = positionals;
     if (file === undefined || positionals.length > 1) throw new IwarpError('ERR_INVALID_ARGUMENT', 'one file is needed');
+    if (values.html !== undefined && file !== '-' && sameFile(file, values.html)) throw new IwarpError('ERR_INVALID_ARGUMENT', '--html names the capture itself');
     const shown = ({ number }: CapturedConnection): boolean => values.connection.length === 0 || values.connection.includes(String(number));
     return { file, style: styleOf(values), html: values.html, summaryOnly: values.summary, filter: filterOf(values), shown };
   } catch (error) {
@@ -114,9 +137,7 @@ function readSettings(args: string[], io: Output): Settings | number {
   }
 }
 
-function dissectFile(settings: Settings, io: Output): void {
-  const { filter, style, summaryOnly } = settings;
-  const page = settings.html === undefined ? undefined : new PageBuilder(settings.file);
+function dissectFile({ file, filter, style, summaryOnly }: Settings, page: PageBuilder | undefined, io: Output): CaptureDissector {
   const dissector = new CaptureDissector({
     event: (connection, event) => {
       // Remarks on connections that are none of ours would drown the others; the summary names those connections.
@@ -129,9 +150,8 @@ function dissectFile(settings: Settings, io: Output): void {
         ? io.out(`${JSON.stringify({ kind: 'remark', offset, message })}\n`)
         : io.err(`iwarp dissect: at file offset ${offset}: ${message}\n`),
   });
-  dissector.readFile(settings.file, () => io.flush?.());
-  if (page !== undefined) writeFileSync(settings.html!, page.finish(dissector.connections.filter(settings.shown)));
-  printSummaries(settings, dissector, io);
+  dissector.readFile(file, () => io.flush?.());
+  return dissector;
 }
 
 function printSummaries({ style, summaryOnly, shown }: Settings, dissector: CaptureDissector, io: Output): void {

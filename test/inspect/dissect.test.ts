@@ -1,6 +1,6 @@
 // `iwarp dissect` from its arguments to its output.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -111,6 +111,26 @@ describe('iwarp dissect', () => {
     writeFileSync(many, pcapOf(Array.from({ length: MAX_SUMMARIES + 7 }, (_, who) => greeting(who)), LINK_TYPE.RAW));
     expect(call(many).out).toContain(`${MAX_SUMMARIES + 7} connections, 7 of them not kept;`);
     expect(call(file).out).not.toContain('not kept');
+  });
+
+  it('never writes the page over its capture', () => {
+    const link = join(folder, 'link.pcap');
+    linkSync(file, link);
+    const before = readFileSync(file);
+    for (const page of [file, join(folder, '..', folder.split('/').at(-1)!, 'talk.pcap'), link]) {
+      expect(call(file, '--html', page)).toMatchObject({ status: 2, out: '', err: expect.stringContaining('iwarp dissect: --html names the capture itself\n') });
+    }
+    expect(readFileSync(file)).toEqual(before);
+  });
+
+  it('says what it has against the page before it reads, and leaves none of a capture that it cannot read', () => {
+    const nowhere = join(folder, 'none', 'page.html');
+    expect(call(file, '--html', nowhere)).toEqual({ status: 1, out: '', err: `iwarp dissect: ${nowhere}: no such file or directory\n` });
+    const page = join(folder, 'no-page.html');
+    for (const unread of [notCapture, join(folder, 'missing')]) {
+      expect(call(unread, '--html', page)).toMatchObject({ status: 1, err: expect.stringContaining(`iwarp dissect: ${unread}: `) });
+      expect(existsSync(page)).toBe(false);
+    }
   });
 
   it('says what it cannot read', () => {

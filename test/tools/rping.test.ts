@@ -43,7 +43,7 @@ describe('rping', () => {
 
   it.each([
     [['-Z'], "rping: invalid option -- 'Z'"], [[], 'give exactly one of -s and -c'], [['-s', '-c'], 'give exactly one of -s and -c'],
-    [['-c'], 'the client needs -a ADDR'], [['-s', '-p'], "option requires an argument -- 'p'"], [['-s', '--crc', 'maybe'], 'crc'],
+    [['-c'], 'the client needs -a ADDR'], [['-s', '-p'], "option requires an argument -- 'p'"], [['-s', '--crc', 'maybe'], '--crc must be one of required, preferred, off, got "maybe"'],
     [['-s', '-p', 'abc'], "-p must be a whole number from 0 to 65535, got 'abc'"],
     [['-c', '-a', '127.0.0.1', '-I', 'localhost'], "-I must be an IP address, got 'localhost'"],
     [['-c', '-a', '127.0.0.1', '-p', '0'], "-p must be a whole number from 1 to 65535, got '0'"],

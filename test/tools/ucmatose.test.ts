@@ -49,7 +49,7 @@ describe('ucmatose', () => {
     expect(side.code).toBe(145); // -111 as an exit status
   });
 
-  it.each([[['-Z'], "ucmatose: invalid option -- 'Z'"], [['-s'], "option requires an argument -- 's'"], [['-c', '-1'], '-c must be'], [['--crc', 'maybe'], 'crc']])(
+  it.each([[['-Z'], "ucmatose: invalid option -- 'Z'"], [['-s'], "option requires an argument -- 's'"], [['-c', '-1'], '-c must be'], [['--crc', 'maybe'], '--crc must be one of']])(
     'answers %j with its usage and status 1', async (args, words) => {
       const side = await runAlone(ucmatose, args);
       expect(side.err).toContain(words);

@@ -1,7 +1,7 @@
 /** The flags by which a tool sets a connection's policy, beyond what stock tools have. */
 import type { ParseArgsConfig } from 'node:util';
-import { IwarpError } from '../../base/errors.ts';
-import { resolvePolicy, type ConnectionPolicy } from '../../mpa/policy.ts';
+import { checkOneOf, IwarpError } from '../../base/errors.ts';
+import { CRC_POLICIES, resolvePolicy, type ConnectionPolicy } from '../../mpa/policy.ts';
 
 type Options = NonNullable<ParseArgsConfig['options']>;
 
@@ -38,7 +38,7 @@ export function numberFlag(flag: string, value: string, min: number, max: number
 export function policyFromFlags(values: Readonly<Record<string, unknown>>): ConnectionPolicy {
   const partial: Record<string, unknown> = {};
   if (values['markers'] !== undefined) partial['markers'] = values['markers'];
-  if (values['crc'] !== undefined) partial['crc'] = values['crc'];
+  if (values['crc'] !== undefined) partial['crc'] = checkOneOf('--crc', values['crc'], CRC_POLICIES);
   if (values['peer-to-peer'] !== undefined) partial['peerToPeer'] = values['peer-to-peer'];
   if (values['relaxed'] === true) partial['responder'] = 'relaxed';
   if (typeof values['mpa-revision'] === 'string') partial['mpaRevision'] = numberFlag('--mpa-revision', values['mpa-revision'], 0, 2);
