@@ -82,14 +82,16 @@ export function unitOctets(s: Pick<Settings, 'gbits'>): number {
   return s.gbits ? 125_000_000 : 1_048_576;
 }
 
-/** So far the two ways to tell a bandwidth may be apart before the unit is another one: Gb/s and MiB/s are 119 times apart. */
-const SAME_UNIT = 2;
+/** So far apart a bandwidth may be told in its two ways: the units are 119 times apart. */
+const SAME = 2;
 
-/** The other side's figures in our unit: its own is not told, but follows from messages a second and their size. */
+/** The other side's figures in our unit: its own is not told, but shows in how the average fits the messages a second and their size. */
 export function inOurUnit(s: Pick<Settings, 'gbits'>, theirs: BandwidthFigures): BandwidthFigures {
-  const ratio = (theirs.messageRate * 1e6 * theirs.size) / unitOctets(s) / theirs.average;
-  if (!(ratio > 0 && ratio < Number.POSITIVE_INFINITY) || (ratio < SAME_UNIT && ratio > 1 / SAME_UNIT)) return theirs;
-  return { ...theirs, peak: theirs.peak * ratio, average: theirs.average * ratio };
+  const other = unitOctets({ gbits: !s.gbits });
+  const fit = (theirs.average * other) / (theirs.messageRate * 1e6 * theirs.size);
+  if (!(fit < SAME && fit > 1 / SAME)) return theirs;
+  const factor = other / unitOctets(s);
+  return { ...theirs, peak: theirs.peak * factor, average: theirs.average * factor };
 }
 
 const fixed = (value: number, digits: number): string => value.toFixed(digits).padEnd(7);
