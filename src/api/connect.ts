@@ -7,7 +7,7 @@ import { checkTarget, TARGET_NAMES, type TargetOptions } from '../cm/target.ts';
 import { privateDataRoom, requestRevision } from '../mpa/policy.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, createResources, discardResources, ENDPOINT_NAMES, helloOf, withHello, type EndpointOptions, type Resources,
+  checkEndpoint, createResources, destroyResources, ENDPOINT_NAMES, helloOf, withHello, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { closeError, RejectedError, startupError } from './errors.ts';
 import { decodeHello } from './hello.ts';
@@ -55,7 +55,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
       ...(ord === undefined ? {} : { initiatorDepth: ord }),
     });
   } catch (error) {
-    discardResources(resources);
+    destroyResources(resources);
     throw error;
   }
   return await established(cm, resources, signal);
@@ -72,7 +72,7 @@ function established(cm: CmConnection, resources: Resources, signal: AbortSignal
     });
     const fail = (error: IwarpError): void => {
       stop?.();
-      discardResources(resources);
+      destroyResources(resources);
       reject(failure ?? error);
     };
     cm.setHandler((event) => {

@@ -114,7 +114,7 @@ export class Connection {
     const { qp, cq, endpoint } = resources;
     this.#cm = cm;
     this.#r = resources;
-    this.#inbox = new Inbox(resources, (index) => this.#freed(index));
+    this.#inbox = new Inbox(resources.buffers, (index) => this.#freed(index));
     this.#peer = peer;
     const credits = peer !== null && peer.extensions && endpoint.extensions;
     this.#credits = credits ? new Credits(peer.credits, endpoint.receives) : null;
@@ -493,7 +493,8 @@ export class Connection {
     const error = event.cause === 'graceful' ? undefined : ended;
     this.#closeInfo = { cause: event.cause, error, terminate: event.terminate };
     this.#operations.end(ended);
-    this.#inbox.end(error, destroyResources(this.#r, this.#regions ?? []));
+    destroyResources(this.#r, this.#regions ?? []);
+    this.#inbox.end(error);
     this.#resolveClosed(this.#closeInfo);
   }
 

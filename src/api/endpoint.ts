@@ -3,13 +3,14 @@ import { checkBoolean, checkBytes, checkInteger, IwarpError, show, type Names } 
 import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { CompletionQueue } from '../verbs/cq.ts';
-import { ACCESS, ProtectionDomain } from '../verbs/index.ts';
+import { ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { RESERVED_RECEIVES } from './credits.ts';
 import { checkEngine, checkRnic, defaultRnic, engineOf, type EngineKind, type Rnic } from './environment.ts';
 import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 import { lenderFor, type Lender } from './lenders.ts';
+import { ReceiveBuffers } from './receive-buffers.ts';
 
 /** Options that both sides of the promise layer share. */
 export interface EndpointOptions {
@@ -158,7 +159,7 @@ export interface Resources {
   readonly pd: ProtectionDomain;
   readonly cq: CompletionQueue;
   readonly qp: QueuePair;
-  readonly buffers: MemoryRegion;
+  readonly buffers: ReceiveBuffers;
   /** Payloads of up to so many octets are copied into the queue entry when they are posted: that costs less than a registration. */
   readonly inline: number;
   /** Makes memory that nobody has registered usable for one operation. */
@@ -179,8 +180,8 @@ export function createResources(endpoint: Endpoint): Resources {
     undo.unshift(() => cq.destroy());
     const qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: total, maxSendWr: sends + RESERVED_SENDS, maxRecvSge: 1, maxSendSge: 1, extensions });
     undo.unshift(() => qp.destroy());
-    // Need not be cleared: a message has come whole when it is delivered (DDP-034), and shows no octets but its own.
-    const buffers = pd.registerMemory(device.connectionMemory(total * maxMessage, false), ACCESS.LOCAL_WRITE);
+    const buffers = new ReceiveBuffers(pd, total, maxMessage);
+    undo.unshift(() => buffers.end());
     const { maxInline: inline } = qp.query();
     const resources = { endpoint, pd, cq, qp, buffers, inline, lender: lenderFor(pd) };
     for (let i = 0; i < total; i++) postBuffer(resources, i);
@@ -192,31 +193,23 @@ export function createResources(endpoint: Endpoint): Resources {
 }
 
 /** @internal Post receive buffer number `index`. */
-export function postBuffer({ qp, buffers, endpoint: { maxMessage } }: Resources, index: number): void {
-  qp.postRecv({ wrId: RECEIVE_ID + index, sges: [{ mr: buffers, offset: index * maxMessage, length: maxMessage }] });
+export function postBuffer({ qp, buffers }: Resources, index: number): void {
+  buffers.post(qp, RECEIVE_ID + index, index);
 }
 
 /**
- * @internal Give everything back, once the connection is gone, the regions that were registered through it too. A domain in which the user still has
- * something stays until that is gone. Returns the memory of the receive buffers, none if it is called again;
- * the next connection may have it when no message is shown in it any more.
+ * @internal Give everything back, once the connection is gone or has not come about, the regions that were registered through it too. A domain in which the
+ * user still has something stays until that is gone. The memory of the receive buffers is for the next connection, but what a message still shows.
  */
-export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources, regions: Iterable<MemoryRegion> = []): Uint8Array {
+export function destroyResources({ qp, cq, buffers, lender, pd, endpoint }: Resources, regions: Iterable<MemoryRegion> = []): void {
   // Windows bound through the queue pair were for this connection's peer: nobody can use them any more, and they go with it.
   if (qp.boundWindows > 0) for (const window of [...pd.device.objects.mw]) if (window.entry.binder === qp) window.deallocate();
   qp.destroy();
   cq.destroy();
   lender.close();
-  const { bytes } = buffers;
-  if (!buffers.deregistered) buffers.deregister();
+  buffers.end();
   for (const region of regions) region.release();
   if (endpoint.pd === null) pd.abandon();
-  return bytes;
-}
-
-/** @internal The same for a connection that has not come about: nobody has seen its buffers. */
-export function discardResources(resources: Resources): void {
-  resources.endpoint.rnic.device.spare.give(destroyResources(resources));
 }
 
 /** @internal What we announce. */

@@ -3,34 +3,28 @@ import { abortError } from '../base/abort.ts';
 import type { IwarpError } from '../base/errors.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { WorkCompletion } from '../verbs/cq.ts';
-import type { Resources } from './endpoint.ts';
 import { Message } from './message.ts';
+import type { ReceiveBuffers } from './receive-buffers.ts';
 
 /** @internal */
 export class Inbox {
-  readonly #r: Resources;
+  readonly #buffers: ReceiveBuffers;
   readonly #onFree: (index: number) => void;
   readonly #messages: Message[] = [];
   readonly #readers = new Waiters<Message | null>();
-  /** Messages that the program, or this inbox, has not released. */
-  #lent = 0;
-  /** Memory of the receive buffers, once the connection is gone. */
-  #spare: Uint8Array | null = null;
   #ended = false;
   /** What it ended with; undefined after an orderly end. */
   #error: IwarpError | undefined;
 
-  /** `onFree` is told each receive buffer that can be posted again. */
-  constructor(resources: Resources, onFree: (index: number) => void) {
-    this.#r = resources;
+  /** `onFree` is told each receive buffer that can be posted again, unless the connection is gone. */
+  constructor(buffers: ReceiveBuffers, onFree: (index: number) => void) {
+    this.#buffers = buffers;
     this.#onFree = onFree;
   }
 
   /** A message has come into receive buffer `index`. */
   arrived(index: number, { byteLength, solicited, invalidatedStag, immediate }: WorkCompletion): void {
-    const start = index * this.#r.endpoint.maxMessage;
-    const data = this.#r.buffers.bytes.subarray(start, start + (immediate === undefined ? byteLength : 0));
-    this.#lent++;
+    const data = this.#buffers.lend(index, immediate === undefined ? byteLength : 0);
     const message = new Message(data, solicited, invalidatedStag, immediate, this.#release, index);
     if (!this.#readers.next(message)) this.#messages.push(message);
   }
@@ -49,26 +43,17 @@ export class Inbox {
     return this.#error === undefined ? Promise.resolve(null) : Promise.reject(this.#error);
   }
 
-  /** The connection is gone, and `memory`, which its receive buffers had, is for the next one as soon as no message shows it any more. */
-  end(error: IwarpError | undefined, memory: Uint8Array): void {
+  /** The connection is gone. */
+  end(error: IwarpError | undefined): void {
     this.#ended = true;
     this.#error = error;
     if (error !== undefined) this.#readers.rejectAll(error);
     else while (this.#readers.next(null));
-    this.#spare = memory;
-    this.#giveMemory();
   }
 
   /** Bound: one function does for all messages. */
   readonly #release = (index: number): void => {
-    this.#lent--;
-    if (this.#ended) this.#giveMemory();
-    else this.#onFree(index);
+    this.#buffers.release(index);
+    if (!this.#ended) this.#onFree(index);
   };
-
-  #giveMemory(): void {
-    if (this.#spare === null || this.#lent > 0) return;
-    this.#r.pd.device.spare.give(this.#spare);
-    this.#spare = null;
-  }
 }

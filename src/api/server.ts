@@ -8,7 +8,7 @@ import { privateDataRoom } from '../mpa/policy.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { Connection } from './connection.ts';
 import {
-  checkEndpoint, createResources, discardResources, ENDPOINT_NAMES, helloOf, withHello,
+  checkEndpoint, createResources, destroyResources, ENDPOINT_NAMES, helloOf, withHello,
   type Endpoint, type EndpointOptions, type Resources,
 } from './endpoint.ts';
 import { closeError, isEngineFailure, RejectedError, startupError, type ServerFailure } from './errors.ts';
@@ -235,7 +235,7 @@ export class Server {
         ...(ord === undefined ? {} : { initiatorDepth: ord }),
       });
     } catch (error) {
-      discardResources(resources);
+      destroyResources(resources);
       throw error;
     }
     attempt.accepted(resources, () => {
@@ -339,7 +339,7 @@ class Attempt {
     } else if (event.type === 'connect-error') {
       this.#error = startupError(event.reason, 'passive');
     } else if (event.type === 'disconnected') {
-      if (this.#resources !== null) discardResources(this.#resources);
+      if (this.#resources !== null) destroyResources(this.#resources);
       if (event.cause !== 'rejected') this.fail('start-up', this.#error ?? closeError(event.cause, event.error, event.terminate));
     }
   }

@@ -49,9 +49,10 @@ describe.each(WORLDS)('over %s', (world: World) => {
   it('a thousand Reads at once leave no more registrations than may be kept, and none after the connection', async () => {
     const { client, server } = await pair(world, { sends: 1000 });
     const remote = server.share(registered(server, pattern(8)));
+    const before = regions(client).length; // the receive buffers
     const got = await Promise.all(Array.from({ length: 1000 }, () => client.read(remote)));
     expect(got.every((bytes) => Buffer.compare(bytes, pattern(8)) === 0)).toBe(true);
-    if (world !== 'worker') expect(regions(client).length).toBe(257); // and the receive buffers
+    if (world !== 'worker') expect(regions(client).length).toBe(before + 256);
     await client.close();
     expect(regions(client)).toEqual([]);
   });
