@@ -13,12 +13,12 @@ import type { Negotiated } from '../mpa/policy.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { PortAddress } from '../transport/port.ts';
 import { warmHeap } from '../transport/warm-heap.ts';
-import { createWorkCompletion, type WorkCompletion } from '../verbs/cq.ts';
+import type { WorkCompletion } from '../verbs/cq.ts';
 import { ACCESS, type MemoryWindow, type ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { Credits, isFarewell, isGrant } from './credits.ts';
-import { destroyResources, postBuffer, RECEIVE_ID, type Resources } from './endpoint.ts';
+import { destroyResources, postBuffer, type Resources } from './endpoint.ts';
 import { closeError, TerminateError, type CloseInfo } from './errors.ts';
 import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
@@ -29,7 +29,7 @@ import {
 } from './local-memory.ts';
 import type { Message } from './message.ts';
 import { Messages } from './messages.ts';
-import { IN_LINE, Operations, type OperationOptions, type OperationRequest } from './operations.ts';
+import { IN_LINE, Operations, RECEIVE_ID, type OperationOptions, type OperationRequest } from './operations.ts';
 import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
 
 /** Options of {@link Connection.send}. */
@@ -92,7 +92,8 @@ export class Connection {
   /** What was registered through the connection; made for the first. */
   #regions: Set<MemoryRegion> | null = null;
   readonly #inbox: Inbox;
-  readonly #out: WorkCompletion[] = Array.from({ length: POLL_BATCH }, createWorkCompletion);
+  /** As many as have come together once: an idle connection has none. */
+  readonly #out: WorkCompletion[] = [];
   #state: 'open' | 'closing' | 'closed' = 'open';
   #terminated: TerminateError | undefined;
   #closeInfo: CloseInfo | undefined;

@@ -10,6 +10,7 @@ import { RESERVED_RECEIVES } from './credits.ts';
 import { checkEngine, checkRnic, defaultRnic, engineOf, type EngineKind, type Rnic } from './environment.ts';
 import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 import { lenderFor, type Lender } from './lenders.ts';
+import { RECEIVE_ID } from './operations.ts';
 import { ReceiveBuffers } from './receive-buffers.ts';
 
 /** Options that both sides of the promise layer share. */
@@ -73,9 +74,6 @@ const DEFAULT_SENDS = 256;
 const RESERVED_SENDS = 1;
 /** Receive buffers of one connection together: what a typed array can hold everywhere. */
 const MAX_BUFFER_OCTETS = 0xffff_ffff;
-/** Identifies receives among the completions; operations count from 1 below it. */
-export const RECEIVE_ID = 0x1_0000_0000;
-
 /** @internal Options after checking, with every default filled in. */
 export interface Endpoint {
   readonly receives: number;

@@ -92,11 +92,13 @@ type Outcome = Pick<WorkCompletion, 'opcode' | 'status'>;
 
 /** The number of an operation that has not been posted. */
 export const IN_LINE = -1;
-/** Operations number from 2; these mark a grant of credits and the farewell. */
+/** Receives number from here on. Numbers above 2^31 would be objects of their own, one for each receive that is posted. */
+export const RECEIVE_ID = 0x4000_0000;
+/** Operations number from 2 and begin again; these mark a grant of credits and the farewell. */
 const GRANT_ID = 0;
 const FAREWELL_ID = 1;
 const FIRST_ID = 2;
-const LAST_ID = 0xffff_ffff;
+const LAST_ID: number = RECEIVE_ID - 1;
 
 export class Operations {
   readonly #qp: QueuePair;
