@@ -8,6 +8,7 @@
 import { ACCESS, type ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
+import { ReceiveSlots } from '../verbs/receive-slots.ts';
 
 /** Buffers of the first piece, unless more are needed for as many octets as are worth keeping; each piece has so many times as many as the one before. */
 const FIRST = 4;
@@ -16,6 +17,7 @@ const LEAST_OCTETS = 1 << 16;
 
 interface Piece {
   readonly mr: MemoryRegion;
+  readonly slots: ReceiveSlots;
   readonly bytes: Uint8Array;
   /** Number of its first buffer. */
   readonly first: number;
@@ -49,7 +51,8 @@ export class ReceiveBuffers {
       for (const size of layout(count, octets)) {
         // Need not be cleared: a message has come whole when it is delivered (DDP-034), and shows no octets but its own.
         const bytes = pd.device.connectionMemory(size * octets, false);
-        this.#pieces.push({ mr: pd.registerMemory(bytes, ACCESS.LOCAL_WRITE), bytes, first, lent: 0 });
+        const mr = pd.registerMemory(bytes, ACCESS.LOCAL_WRITE);
+        this.#pieces.push({ mr, slots: new ReceiveSlots(mr, octets), bytes, first, lent: 0 });
         first += size;
       }
     } catch (error) {
@@ -60,8 +63,8 @@ export class ReceiveBuffers {
 
   /** Post a buffer. */
   post(qp: QueuePair, wrId: number, index: number): void {
-    const { mr, first } = this.#pieceOf(index);
-    qp.postRecv({ wrId, sges: [{ mr, offset: (index - first) * this.#octets, length: this.#octets }] });
+    const { slots, first } = this.#pieceOf(index);
+    slots.post(qp, wrId, index - first);
   }
 
   /** The first octets of a buffer, which is lent until `release`. */

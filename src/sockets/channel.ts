@@ -14,8 +14,8 @@ import type { CmEvent } from '../cm/events.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from '../verbs/cq.ts';
 import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
-import type { ReceiveWorkRequest } from '../verbs/post.ts';
 import type { QueuePair } from '../verbs/qp.ts';
+import { ReceiveSlots } from '../verbs/receive-slots.ts';
 import type { ChannelOptions } from './options.ts';
 import { findMapped, Mappings } from './iomap.ts';
 import type { Pieces } from './pieces.ts';
@@ -53,7 +53,8 @@ const MAX_CONTROLS = 4;
  */
 export const LINGER_MS = 60_000;
 
-const ID = { RECEIVE: 0x1_0000_0000, DATA: 1, CONTROL: 2, LAST_CONTROL: 3, DIRECT: 4, IOMAP: 5 } as const;
+/** Receives number from `RECEIVE` on, each with the place of its message. */
+const ID = { DATA: 1, CONTROL: 2, LAST_CONTROL: 3, DIRECT: 4, IOMAP: 5, RECEIVE: 6 } as const;
 
 type State = 'opening' | 'open' | 'closing' | 'closed';
 
@@ -78,8 +79,8 @@ export class Channel {
   readonly #inbound: ReceiveWindow;
   readonly #words: MemoryRegion;
   readonly #wordView: DataView;
-  /** One for each place of a message, posted again when it has been read. */
-  readonly #receives: readonly ReceiveWorkRequest[];
+  /** A place for each message, posted again when it has been read. */
+  readonly #places: ReceiveSlots;
   /** Messages that wait: for our event handler to hear that the connection is there, or for the program to have what came in front. Slot and octets. */
   readonly #early: (readonly [number, number])[] = [];
   readonly #credits: number;
@@ -137,12 +138,14 @@ export class Channel {
     this.#wordView = viewOf(this.#words);
     this.#listView = viewOf(this.#list);
     this.#outbound = new SendWindow(this.#send.bytes);
-    this.#receives = Array.from({ length: receives }, (_, slot) => (
-      { wrId: ID.RECEIVE + slot, sges: [{ mr: this.#words, offset: slot * MESSAGE_OCTETS, length: MESSAGE_OCTETS }] }
-    ));
-    this.qp.postRecv(this.#receives);
+    this.#places = new ReceiveSlots(this.#words, MESSAGE_OCTETS);
+    for (let place = 0; place < receives; place++) this.#postReceive(place);
     this.#cq.setHandler(() => this.#poll());
     this.#cq.requestNotify();
+  }
+
+  #postReceive(place: number): void {
+    this.#places.post(this.qp, ID.RECEIVE + place, place);
   }
 
   #register(octets: number, access: number): MemoryRegion {
@@ -418,7 +421,7 @@ export class Channel {
       this.#tellReadable();
       this.#early.shift();
     }
-    if (this.qp.state === 'rts') this.qp.postRecv(this.#receives[slot]!);
+    if (this.qp.state === 'rts') this.#postReceive(slot);
     const value = messageValue(word);
     switch (messageOp(word)) {
       case OP.DATA:
