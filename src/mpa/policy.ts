@@ -128,8 +128,9 @@ export function resolvePolicy(
   checkObject(called, partial);
   const policy = { ...base } as Record<string, unknown>;
   for (const [name, value] of Object.entries(partial)) {
-    if (!(name in base)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${called}.${name} is not a known option`);
-    if (value !== undefined) policy[name] = value;
+    if (!Object.hasOwn(base, name)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${called}.${name} is not a known option`);
+    // A list is the caller's, and the policy outlives the call.
+    if (value !== undefined) policy[name] = Array.isArray(value) ? [...(value as unknown[])] : value;
   }
   const p = policy as unknown as ConnectionPolicy;
   checkOneOf(`${called}.mpaRevision`, p.mpaRevision, [0, 1, 2]);
