@@ -198,6 +198,12 @@ describe('IRD and ORD as responder', () => {
     expect(reply).toMatchObject({ a: true, b: false, c: true, d: false });
   });
 
+  it('ENH-018 VERBS-018: nor does a queue pair that was made for no Reads get one, whatever the policy would serve', async () => {
+    const { reply, bench } = await replyTo({ ...PEER_ENHANCED, ord: 4 }, {}, { side: { qp: { ird: 0 } } });
+    expect(reply).toMatchObject({ a: true, b: false, c: true, d: false, ird: 0 });
+    expect(bench.side.connection!.negotiated).toMatchObject({ ird: 0, rtr: 'write' });
+  });
+
   it('ENH-019: a Request below the ORD we require is rejected with the number in the Reply, and no Terminate', async () => {
     const { bench, peer, reply } = await replyTo({ ...PEER_ENHANCED, ird: 1 }, { requiredOrd: 4 });
     expect(peer.startup().frame.reject).toBe(true);
