@@ -48,7 +48,7 @@ export interface ConnectionPolicy {
   readonly negotiateDepths: boolean;
   /**
    * On revision 1 put IRD and ORD, each a u32, before the private data, in both directions, as SMB Direct does (MS-SMBD). The peer's header
-   * then bounds our depths. A peer that sends no such header is accepted too.
+   * then bounds our depths. A peer that sends no such header is accepted too. A header has no zero in it: 0 is said as 1.
    */
   readonly legacyDepths: boolean;
   /** Responder: reject a Request whose IRD is below this, and name the number in the Reply (ENH-019). 0: accept any. */

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { ActiveConnection, ConnectionPolicy, RtrKind } from '../../src/cm/index.ts';
 import type { NaiveEnhanced } from '../support/naive/types.ts';
 import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { Pair } from '../support/pair.ts';
 import { PEER_ENHANCED, rawInitiator, rawInitiatorUp, rawResponder, rawResponderUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
 import { count } from '../support/framing.ts';
 
@@ -459,6 +460,22 @@ describe('depths in a header before the private data, revision 1 (SMB Direct)', 
       expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 6, ord: 5, peerIrd: undefined });
       expect(bench.incoming[0]!.connection.parameters!.privateData).toEqual(privateData);
     }
+  });
+
+  it('MPA-022: a depth of 0 is said as 1, so that the header is one and the program there sees its own octets', async () => {
+    const none = { responderResources: 0, initiatorDepth: 0, privateData: own };
+    expect(rawResponder({ policy, param: none }).peer.startup().frame.privateData).toEqual(header(1, 1));
+    const { bench, peer } = await rawInitiatorUp({ policy, param: none }, { revision: 1, privateData: header(2, 9) });
+    expect(peer.startup().frame.privateData).toEqual(header(1, 1));
+    expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 0, ord: 0 });
+  });
+
+  it('MPA-031: a rejection has the header too, where there was one in the Request: its private data arrives whole, whatever it looks like', async () => {
+    const said = header(2, 9);
+    const pair = await new Pair({ client: { policy }, server: { policy }, onRequest: (connection) => connection.reject(said) }).connect();
+    expect(pair.client.event('rejected')!.parameters.privateData).toEqual(said);
+    const plain = await rawInitiatorUp({ policy, onRequest: (connection) => connection.reject(said) }, { revision: 1 });
+    expect(plain.peer.startup().frame).toMatchObject({ reject: true, privateData: said });
   });
 
   it('takes room from the private data: 504 octets are left', () => {
