@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ActiveConnection, ConnectionPolicy, RtrKind } from '../../src/cm/index.ts';
 import type { NaiveEnhanced } from '../support/naive/types.ts';
-import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { encodeFpdus, encodeReadRequest, encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import { Pair } from '../support/pair.ts';
 import { PEER_ENHANCED, rawInitiator, rawInitiatorUp, rawResponder, rawResponderUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
 import { count } from '../support/framing.ts';
@@ -485,6 +485,18 @@ describe('depths in a header before the private data, revision 1 (SMB Direct)', 
 });
 
 describe('RTR as initiator', () => {
+  it('ENH-038 ENH-039: it goes before the answers to a peer that has not waited for it, also if a Terminate follows them', () => {
+    const { bench, peer } = rawResponder(quiet({ rtrOffered: ['write'] }));
+    const { rkey } = bench.side.register(8);
+    const read = (msn: number, sourceStag: number): Uint8Array =>
+      untaggedUlpdu({ opcode: 1, qn: 1, msn }, encodeReadRequest({ sinkStag: 1, sinkTo: 0n, size: 8, sourceStag, sourceTo: 0n }));
+    const reply = encodeStartup({ kind: 'reply', revision: 2, enhanced: PEER_ENHANCED });
+    peer.claim(reply);
+    peer.sendRaw([...reply, ...encodeFpdus([read(1, rkey), read(2, rkey ^ 1)], { markers: false, crc: true, streamOffset: 0 })]);
+    bench.settle();
+    expect(peer.segments().map(({ opcode }) => opcode)).toEqual([0, 2, 7]);
+  });
+
   it('ENH-028 ENH-049: A=1 with the bits of what is offered, per connection', () => {
     for (let mask = 1; mask < 8; mask++) {
       const rtrOffered = KINDS.filter((_, i) => (mask & (1 << i)) !== 0);
