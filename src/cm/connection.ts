@@ -11,6 +11,7 @@ import { noCounters } from '../rdmap/counters.ts';
 import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { PortAddress } from '../transport/port.ts';
+import type { Device } from '../verbs/device.ts';
 import { QueuePair } from '../verbs/qp.ts';
 import type { Census } from './census.ts';
 import type { CmEvent, ConnectionParameters } from './events.ts';
@@ -56,8 +57,8 @@ function known(depth: number | undefined): number | undefined {
 
 /** What both sides need to make a connection. */
 export interface ConnectionContext {
+  readonly device: Device;
   readonly policy: ConnectionPolicy;
-  readonly defer: (task: () => void) => void;
   readonly census: Census;
 }
 
@@ -247,7 +248,7 @@ export abstract class CmConnection {
 
   /** The user's code runs after the present stack, so that what it throws cannot leave the stack half done. */
   #deliver(event: CmEvent): void {
-    this.context.defer(() => {
+    this.context.device.defer(() => {
       this.heard(event);
       this.#handler!(event);
     });
@@ -323,8 +324,9 @@ export abstract class CmConnection {
   }
 }
 
-/** @internal */
-export function checkQp(name: string, qp: unknown): QueuePair {
+/** @internal A queue pair of this device: with another one's the stream would be judged by STags and protection domains that are not its own. */
+export function checkQp(name: string, qp: unknown, device: Device): QueuePair {
   if (!(qp instanceof QueuePair)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a QueuePair, got ${show(qp)}`);
+  if (qp.pd.device !== device) throw new IwarpError('ERR_WRONG_PD', `${name} belongs to another device`);
   return qp;
 }

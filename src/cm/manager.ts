@@ -83,10 +83,11 @@ export class ConnectionManager {
   /**
    * Connect a queue pair in state Idle (rdma_connect). Returns at once; events report the result.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE unless the queue pair is Idle and free, ERR_DESTROYED
+   * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD for a queue pair of another device, ERR_TOO_LARGE for private data, ERR_INVALID_STATE unless the queue pair is
+   * Idle and free, ERR_DESTROYED
    */
   connect(qp: QueuePair, options: ConnectOptions): ActiveConnection {
-    checkQp('qp', qp);
+    checkQp('qp', qp, this.device);
     checkOptions('options', options, CONNECT);
     const target = checkTarget(options);
     const policy = resolvePolicy(options.policy, DEFAULT_POLICY, 'options.policy');
@@ -146,7 +147,7 @@ export class ConnectionManager {
 
   #context(policy: ConnectionPolicy): ConnectionContext {
     const { device, census } = this;
-    return { policy, defer: device.defer, census };
+    return { device, policy, census };
   }
 }
 
@@ -263,7 +264,7 @@ export class PassiveConnection extends CmConnection {
 
   /** @internal */
   protected override requestArrived(_request: StartupFrame): void {
-    this.context.defer(() => this.#listener.onRequest(this));
+    this.context.device.defer(() => this.#listener.onRequest(this));
   }
 
   /** @internal */
@@ -290,11 +291,12 @@ export class PassiveConnection extends CmConnection {
    * Accept onto a queue pair in state Idle (rdma_accept). Depths that are not given follow the peer's wishes, within the policy. If the peer
    * has left meanwhile, nothing is thrown: the connection's `disconnected` event says so.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been answered or the queue pair is not Idle,
-   * ERR_NOT_SUPPORTED if its shared receive queue is used on another engine than the listener's. The request then still waits for an answer.
+   * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD for a queue pair of another device, ERR_TOO_LARGE for private data, ERR_INVALID_STATE if it has been
+   * answered or the queue pair is not Idle, ERR_NOT_SUPPORTED if its shared receive queue is used on another engine than the listener's. The request
+   * then still waits for an answer.
    */
   accept(qp: QueuePair, options: ConnParam = {}): void {
-    checkQp('qp', qp);
+    checkQp('qp', qp, this.context.device);
     checkOptions('options', options, PARAM_NAMES);
     const privateData = checkPrivateData('options.privateData', options.privateData, this.#room);
     const wishes = depthWishes(qp, options);
@@ -428,7 +430,7 @@ export class CmListener {
   /** The user's code runs after the present stack. */
   #report(failure: ListenFailure): void {
     const onFailure = this.#onFailure;
-    if (onFailure !== undefined) this.#context.defer(() => onFailure(failure));
+    if (onFailure !== undefined) this.#context.device.defer(() => onFailure(failure));
   }
 
   /** @internal */

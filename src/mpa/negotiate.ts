@@ -127,10 +127,10 @@ export function negotiateAsResponder(
   let enhanced: EnhancedData | null = null;
   let refused = false;
   if (theirs !== null) {
-    rtr = chooseRtr(policy, theirs, ird);
+    // ENH-018: a Read RTR may raise our IRD to 1, but not above what the policy and the queue pair allow.
+    rtr = chooseRtr(policy, theirs, ird > 0 || Math.min(policy.maxIrd, wishes.maxIrd ?? Infinity) > 0);
     // ENH-017: serve what the peer asks for, as far as we can; a caller's explicit number stands.
     if (theirs.ord !== DEPTH_NOT_NEGOTIATED) ird = Math.max(ird, Math.min(theirs.ord, maxIrd));
-    // ENH-018: a Read RTR counts as an outstanding read.
     if (rtr === 'read') ird = Math.max(ird, 1);
     refused = policy.requiredOrd > 0 && theirs.ird !== DEPTH_NOT_NEGOTIATED && theirs.ird < policy.requiredOrd;
     if (refused) ord = policy.requiredOrd;
@@ -178,9 +178,8 @@ export function negotiateAsResponder(
 }
 
 /** Exactly one kind, a requested one where we support any (ENH-034..037); null in the client-server model (ENH-031). */
-function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, ird: number): RtrKind | null {
+function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, canRead: boolean): RtrKind | null {
   if (!theirs.peerToPeer) return null;
-  const canRead = ird > 0 || policy.maxIrd > 0;
   let usable: RtrKind | null = null;
   for (let i = 0; i < policy.rtrAccepted.length; i++) {
     const kind = policy.rtrAccepted[i]!;

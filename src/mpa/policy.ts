@@ -48,7 +48,7 @@ export interface ConnectionPolicy {
   readonly negotiateDepths: boolean;
   /**
    * On revision 1 put IRD and ORD, each a u32, before the private data, in both directions, as SMB Direct does (MS-SMBD). The peer's header
-   * then bounds our depths. A peer that sends no such header is accepted too.
+   * then bounds our depths. A peer that sends no such header is accepted too. A header has no zero in it: 0 is said as 1.
    */
   readonly legacyDepths: boolean;
   /** Responder: reject a Request whose IRD is below this, and name the number in the Reply (ENH-019). 0: accept any. */
@@ -128,8 +128,9 @@ export function resolvePolicy(
   checkObject(called, partial);
   const policy = { ...base } as Record<string, unknown>;
   for (const [name, value] of Object.entries(partial)) {
-    if (!(name in base)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${called}.${name} is not a known option`);
-    if (value !== undefined) policy[name] = value;
+    if (!Object.hasOwn(base, name)) throw new IwarpError('ERR_INVALID_ARGUMENT', `${called}.${name} is not a known option`);
+    // A list is the caller's, and the policy outlives the call.
+    if (value !== undefined) policy[name] = Array.isArray(value) ? [...(value as unknown[])] : value;
   }
   const p = policy as unknown as ConnectionPolicy;
   checkOneOf(`${called}.mpaRevision`, p.mpaRevision, [0, 1, 2]);

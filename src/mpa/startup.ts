@@ -321,7 +321,7 @@ export class MpaResponder {
   reject(privateData: Uint8Array): Uint8Array {
     this.#machine.step('reject');
     const request = this.request!;
-    const { enhanced } = request;
+    const { enhanced, legacyDepths } = request;
     const echo = (depth: number): number => (depth === DEPTH_NOT_NEGOTIATED ? DEPTH_NOT_NEGOTIATED : 0);
     return encodeStartupFrame({
       kind: 'reply',
@@ -333,7 +333,8 @@ export class MpaResponder {
         enhanced === null
           ? null
           : { peerToPeer: enhanced.peerToPeer, ...rtrBits([]), ird: echo(enhanced.ord), ord: echo(enhanced.ird) }, // ENH-024, ENH-025
-      privateData,
+      // Who has sent a header looks for one in the answer too, and would take the first octets of the private data for it.
+      privateData: legacyDepths === undefined ? privateData : putLegacyDepths({ ird: 0, ord: 0 }, privateData),
     });
   }
 

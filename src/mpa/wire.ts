@@ -225,12 +225,15 @@ export function maxFpduOctetsWithMarkers(ulpduLength: number): number {
   return octets + MARKER_OCTETS * (1 + Math.ceil(octets / MARKER_RUN));
 }
 
-/** Put both depths, each a big-endian u32, before `privateData`. */
+/**
+ * Put both depths, each a big-endian u32, before `privateData`. A depth of 0 is said as 1: with a zero in it the peer would take the header for
+ * private data.
+ */
 export function putLegacyDepths(depths: LegacyDepths, privateData: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(LEGACY_DEPTHS_OCTETS + privateData.length);
   const view = new DataView(bytes.buffer);
-  view.setUint32(0, depths.ird);
-  view.setUint32(4, depths.ord);
+  view.setUint32(0, Math.max(1, depths.ird));
+  view.setUint32(4, Math.max(1, depths.ord));
   bytes.set(privateData, LEGACY_DEPTHS_OCTETS);
   return bytes;
 }

@@ -198,6 +198,7 @@ export class Sender extends MessageWriter {
 
   #stepTerminating(stage: Stage): boolean {
     if (this.#terminateAfterResponses && this.#requests.inbound > 0) {
+      if (this.rtr !== null) return this.#sendRtr(stage); // ENH-039: also where the peer has not waited for it
       // DDP-036: a Write that has begun is finished before the responses, whose segments may not stand between its own.
       if (this.#sending?.kind === WORK.WRITE) return this.#sendSegment(stage, this.#sending);
       if (this.#responding !== null) return this.#respond(stage, this.#responding);

@@ -265,6 +265,8 @@ export class RdmaStream extends StreamOutputs implements UlpduSink, Requester, I
       if (this.#cause === null) this.raise({ type: 'startup-failed', reason: error === undefined ? 'truncated' : 'reset' });
       this.#cause ??= 'startup-failed';
     }
+    // VERBS-044: a close that the port has failed under is none, and what the system had not yet sent is lost.
+    if (before === 'closing' && error !== undefined && this.#cause === 'graceful') this.#cause = 'reset';
     const clean = error === undefined && (before === 'closing' || before === 'leaving');
     const cause = this.#cause ?? (clean ? 'graceful' : error === undefined ? 'lost' : 'reset');
     this.giveUpWrites(this.#config.resources.stages);

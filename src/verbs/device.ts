@@ -350,7 +350,7 @@ function checkDeviceOptions(options: DeviceOptions): void {
 function resolveLimits(partial: Partial<DeviceLimits>): DeviceLimits {
   const limits = { ...DEFAULT_LIMITS } as Record<string, number>;
   for (const [name, value] of Object.entries(partial)) {
-    if (!(name in DEFAULT_LIMITS)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.limits.${name} is not a known limit`);
+    if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.limits.${name} is not a known limit`);
     if (value !== undefined) limits[name] = checkInteger(`options.limits.${name}`, value, 1, 0xffff_ffff);
   }
   return limits as unknown as DeviceLimits;

@@ -17,9 +17,9 @@ export type AsyncEvent =
   | { readonly type: 'llp-close-complete'; readonly qp: QueuePair }
   /** Data arrived after our FIN, or work was cut off. */
   | { readonly type: 'bad-close'; readonly qp: QueuePair }
-  /** The connection was lost, or a close took too long. */
+  /** The connection was lost, or a close took too long or ended in a reset. */
   | { readonly type: 'llp-connection-lost'; readonly qp: QueuePair; readonly error: Error | undefined }
-  /** The connection was reset, by the peer or here. */
+  /** The connection was reset, by the peer or here, without a close. */
   | { readonly type: 'llp-connection-reset'; readonly qp: QueuePair; readonly error: Error | undefined }
   /** The completion queue was full, so a completion was lost (VERBS-010). */
   | { readonly type: 'cq-overflow'; readonly cq: CompletionQueue; readonly qp: QueuePair }

@@ -383,10 +383,11 @@ export class QueuePair extends QpEndpoint {
       this.#step('llp-closed');
       device.raise({ type: 'llp-close-complete', qp: this });
     } else {
+      const closing = this.state === 'closing';
       this.#step('fail');
       if (cause === 'bad-close') device.raise({ type: 'bad-close', qp: this });
-      else if (cause === 'reset') device.raise({ type: 'llp-connection-reset', qp: this, error });
-      else if (cause === 'lost' || cause === 'timeout') device.raise({ type: 'llp-connection-lost', qp: this, error });
+      else if (cause === 'reset' && !closing) device.raise({ type: 'llp-connection-reset', qp: this, error });
+      else if (cause === 'reset' || cause === 'lost' || cause === 'timeout') device.raise({ type: 'llp-connection-lost', qp: this, error }); // VERBS-044
     }
     this.#negotiated = undefined;
     this.#flushAll();

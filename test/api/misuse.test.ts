@@ -2,7 +2,7 @@
 // that it was made on lives on.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
-  captureTo, connect, Connection, createServer, defaultRnic, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion,
+  captureTo, connect, Connection, createServer, defaultRnic, IwarpError, openRnic, RemoteBuffer, Server, traceFrames, traceTransitions, type MemoryRegion, type Rnic,
 } from '../../src/index.ts';
 import type { PassiveConnection } from '../../src/cm/index.ts';
 import { resolvePolicy } from '../../src/mpa/policy.ts';
@@ -46,8 +46,9 @@ const NOT_FUNCTION = [null, 1, 'f', {}];
 const INVALID = 'ERR_INVALID_ARGUMENT';
 const once = [undefined];
 const idle = (): QueuePair => {
-  const cq = foreign.pd.device.createCq(1);
-  return foreign.pd.createQp({ sendCq: cq, recvCq: cq });
+  const { device } = defaultRnic();
+  const cq = device.createCq(1);
+  return device.allocatePd().createQp({ sendCq: cq, recvCq: cq });
 };
 const PORT = { host: '127.0.0.1', port: 4711 };
 
@@ -268,6 +269,27 @@ it('VERBS-018: each depth of a connection is bounded by its own limit of the dev
     requests[0]!.reject();
     listener.close();
   }
+});
+
+it('connects no queue pair of another device, nor accepts onto one: the request still waits for an answer', async () => {
+  const [rnic, other] = [openRnic(), openRnic()];
+  const pair = ({ device }: Rnic): QueuePair => {
+    const cq = device.createCq(4);
+    return device.allocatePd().createQp({ sendCq: cq, recvCq: cq });
+  };
+  const refused = expect.objectContaining({ code: 'ERR_WRONG_PD', message: 'qp belongs to another device' }) as Error;
+  const requests: PassiveConnection[] = [];
+  const listener = await rnic.cm.listen({ host: '127.0.0.1' }, (request) => requests.push(request));
+  const [theirs, ours] = [pair(other), pair(rnic)];
+  const port = { host: '127.0.0.1', port: listener.address.port };
+  expect(() => rnic.cm.connect(theirs, port)).toThrow(refused);
+  other.cm.connect(theirs, port);
+  await vi.waitFor(() => expect(requests).toHaveLength(1));
+  expect(() => requests[0]!.accept(pair(other))).toThrow(refused);
+  requests[0]!.accept(ours);
+  await vi.waitFor(() => expect([theirs.state, ours.state]).toEqual(['rts', 'rts']));
+  requests[0]!.abort();
+  listener.close();
 });
 
 describe('misuse', () => {

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import type { ActiveConnection, ConnectionPolicy, RtrKind } from '../../src/cm/index.ts';
 import type { NaiveEnhanced } from '../support/naive/types.ts';
-import { encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { encodeFpdus, encodeReadRequest, encodeStartup, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
+import { Pair } from '../support/pair.ts';
 import { PEER_ENHANCED, rawInitiator, rawInitiatorUp, rawResponder, rawResponderUp, type RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
 import { count } from '../support/framing.ts';
 
@@ -196,6 +197,12 @@ describe('IRD and ORD as responder', () => {
   it('ENH-018: a responder that can serve no Read at all chooses another RTR', async () => {
     const { reply } = await replyTo({ ...PEER_ENHANCED, ord: 0 }, { ird: 0, maxIrd: 0 });
     expect(reply).toMatchObject({ a: true, b: false, c: true, d: false });
+  });
+
+  it('ENH-018 VERBS-018: nor does a queue pair that was made for no Reads get one, whatever the policy would serve', async () => {
+    const { reply, bench } = await replyTo({ ...PEER_ENHANCED, ord: 4 }, {}, { side: { qp: { ird: 0 } } });
+    expect(reply).toMatchObject({ a: true, b: false, c: true, d: false, ird: 0 });
+    expect(bench.side.connection!.negotiated).toMatchObject({ ird: 0, rtr: 'write' });
   });
 
   it('ENH-019: a Request below the ORD we require is rejected with the number in the Reply, and no Terminate', async () => {
@@ -455,6 +462,22 @@ describe('depths in a header before the private data, revision 1 (SMB Direct)', 
     }
   });
 
+  it('MPA-022: a depth of 0 is said as 1, so that the header is one and the program there sees its own octets', async () => {
+    const none = { responderResources: 0, initiatorDepth: 0, privateData: own };
+    expect(rawResponder({ policy, param: none }).peer.startup().frame.privateData).toEqual(header(1, 1));
+    const { bench, peer } = await rawInitiatorUp({ policy, param: none }, { revision: 1, privateData: header(2, 9) });
+    expect(peer.startup().frame.privateData).toEqual(header(1, 1));
+    expect(bench.side.event('established')!.negotiated).toMatchObject({ ird: 0, ord: 0 });
+  });
+
+  it('MPA-031: a rejection has the header too, where there was one in the Request: its private data arrives whole, whatever it looks like', async () => {
+    const said = header(2, 9);
+    const pair = await new Pair({ client: { policy }, server: { policy }, onRequest: (connection) => connection.reject(said) }).connect();
+    expect(pair.client.event('rejected')!.parameters.privateData).toEqual(said);
+    const plain = await rawInitiatorUp({ policy, onRequest: (connection) => connection.reject(said) }, { revision: 1 });
+    expect(plain.peer.startup().frame).toMatchObject({ reject: true, privateData: said });
+  });
+
   it('takes room from the private data: 504 octets are left', () => {
     expect(rawResponder({ policy, param: { privateData: count(504) } }).peer.startup().frame.pdLength).toBe(512);
     expect(() => rawResponder({ policy, param: { privateData: count(505) } })).toThrow(expect.objectContaining({ code: 'ERR_TOO_LARGE' }));
@@ -462,6 +485,18 @@ describe('depths in a header before the private data, revision 1 (SMB Direct)', 
 });
 
 describe('RTR as initiator', () => {
+  it('ENH-038 ENH-039: it goes before the answers to a peer that has not waited for it, also if a Terminate follows them', () => {
+    const { bench, peer } = rawResponder(quiet({ rtrOffered: ['write'] }));
+    const { rkey } = bench.side.register(8);
+    const read = (msn: number, sourceStag: number): Uint8Array =>
+      untaggedUlpdu({ opcode: 1, qn: 1, msn }, encodeReadRequest({ sinkStag: 1, sinkTo: 0n, size: 8, sourceStag, sourceTo: 0n }));
+    const reply = encodeStartup({ kind: 'reply', revision: 2, enhanced: PEER_ENHANCED });
+    peer.claim(reply);
+    peer.sendRaw([...reply, ...encodeFpdus([read(1, rkey), read(2, rkey ^ 1)], { markers: false, crc: true, streamOffset: 0 })]);
+    bench.settle();
+    expect(peer.segments().map(({ opcode }) => opcode)).toEqual([0, 2, 7]);
+  });
+
   it('ENH-028 ENH-049: A=1 with the bits of what is offered, per connection', () => {
     for (let mask = 1; mask < 8; mask++) {
       const rtrOffered = KINDS.filter((_, i) => (mask & (1 << i)) !== 0);

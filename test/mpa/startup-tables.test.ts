@@ -1,7 +1,7 @@
 /** Every state × input of the start-up and stream tables: what is listed leads where it says, what is not is an error and changes nothing. */
 import { describe, expect, it } from 'vitest';
 import { Machine, type MachineTable } from '../../src/base/fsm.ts';
-import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../../src/mpa/policy.ts';
+import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy, type RtrKind } from '../../src/mpa/policy.ts';
 import {
   INITIATOR_TABLE, MpaInitiator, MpaResponder, RESPONDER_TABLE, type InitiatorInput, type InitiatorState, type ResponderInput, type ResponderState,
 } from '../../src/mpa/startup.ts';
@@ -181,11 +181,18 @@ describe('policy', () => {
   it('every wrong value and unknown name throws with a code', () => {
     const wrong: Record<string, unknown> = {
       mpaRevision: 3, markers: 1, crc: 'yes', peerToPeer: null, rtrOffered: ['push'], negotiateDepths: 'no', emss: 10, responder: 'fast',
-      responderDelay: -1, replyTimeout: 0, requestTimeout: 0, closeTimeout: 0, silentPeerNudge: -1, interleave: 0, marker: true,
+      responderDelay: -1, replyTimeout: 0, requestTimeout: 0, closeTimeout: 0, silentPeerNudge: -1, interleave: 0, marker: true, toString: 1,
     };
     for (const [name, value] of Object.entries(wrong)) {
       expect(() => resolvePolicy({ [name]: value } as never), name).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
     }
     expect(() => resolvePolicy(null as never)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+  });
+
+  it('ENH-033: a list of kinds is kept as it was given, whatever the caller does with it later', () => {
+    const kinds: RtrKind[] = ['write'];
+    const { rtrOffered, rtrAccepted } = resolvePolicy({ rtrOffered: kinds, rtrAccepted: kinds });
+    kinds.length = 0;
+    expect([rtrOffered, rtrAccepted]).toEqual([['write'], ['write']]);
   });
 });

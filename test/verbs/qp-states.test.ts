@@ -229,6 +229,20 @@ describe('what the network does', () => {
     expect(bench.time.now() - from).toBeLessThan(60_000);
   });
 
+  it('VERBS-044: a peer that answers the FIN with a reset, before it has read what we said: connection lost, Error, and no graceful end', async () => {
+    const { bench, peer, qp } = await operational();
+    peer.pause();
+    qp.postSend({ opcode: 'send', wrId: 1, sges: [{ mr: bench.side.register(8) }] });
+    qp.modify({ state: 'closing' });
+    bench.settle();
+    expect(bench.side.sent()).toMatchObject([{ wrId: 1, status: 'success' }]);
+    peer.reset();
+    bench.run();
+    expect(qp.state).toBe('error');
+    expect(eventTypes(bench.side.asyncEvents)).toContain('llp-connection-lost');
+    expect(bench.side.event('disconnected')).toMatchObject({ cause: 'reset', error: { code: 'ERR_CONNECTION_RESET' } });
+  });
+
   it('VERBS-045 VERBS-051: nor does Terminate last for ever', async () => {
     const { bench, peer, qp } = await operational();
     qp.modify({ state: 'terminate' });
