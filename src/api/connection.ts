@@ -237,7 +237,8 @@ export class Connection {
   }
 
   /**
-   * Make a ticket, with which the peer can use a region, a window or part of one. Send it in a message or in private data, or print it.
+   * Make a ticket, with which the peer can use a region, a window or part of one. Send it in a message or in private data, or print it. A ticket has
+   * 2^32 - 1 octets at most: without `length` it goes so far, or to the end.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_OUT_OF_RANGE
    *
