@@ -139,8 +139,9 @@ export class Connection {
   }
 
   /**
-   * The underlying queue pair, for what this layer does not offer. This layer owns its receives and its completion queue. Memory windows that are
-   * bound through it end with the connection.
+   * The underlying queue pair, for what this layer does not offer. This layer owns its receives and its completion queue: requests of your own
+   * complete unseen, and `drainSend` waits for them. They need no `wrId`; one below 2^32 may be taken for this layer's own if the kind of request is one that
+   * it posts too. Memory windows that are bound through it end with the connection.
    */
   get queuePair(): QueuePair {
     return this.#r.qp;
@@ -551,9 +552,10 @@ export class Connection {
   }
 
   #complete(wc: WorkCompletion): void {
-    const id = Number(wc.wrId);
-    if (id < RECEIVE_ID) this.#operations.complete(wc);
-    else if (wc.status === 'success') this.#received(id - RECEIVE_ID, wc);
+    // By its kind: a number may be the program's own, who has posted on the queue pair.
+    const { opcode } = wc;
+    if (opcode !== 'receive' && opcode !== 'receive-immediate') this.#operations.complete(wc);
+    else if (wc.status === 'success') this.#received(Number(wc.wrId) - RECEIVE_ID, wc);
   }
 
   #received(index: number, wc: WorkCompletion): void {
