@@ -29,7 +29,7 @@ import {
 } from './local-memory.ts';
 import type { Message } from './message.ts';
 import { Messages } from './messages.ts';
-import { IN_LINE, Operations, RECEIVE_ID, type OperationOptions, type OperationRequest } from './operations.ts';
+import { IN_LINE, Operations, type OperationOptions, type OperationRequest } from './operations.ts';
 import { checkRemote, type RemoteBuffer } from './remote-buffer.ts';
 
 /** Options of {@link Connection.send}. */
@@ -140,8 +140,9 @@ export class Connection {
   }
 
   /**
-   * The underlying queue pair, for what this layer does not offer. This layer owns its receives and its completion queue. Memory windows that are
-   * bound through it end with the connection.
+   * The underlying queue pair, for what this layer does not offer. This layer owns its receives and its completion queue: requests of your own
+   * complete unseen, and `drainSend` waits for them. They need no `wrId`; one below 2^30 may be taken for this layer's own if the kind of request is one that
+   * it posts too. Memory windows that are bound through it end with the connection.
    */
   get queuePair(): QueuePair {
     return this.#r.qp;
@@ -238,7 +239,8 @@ export class Connection {
   }
 
   /**
-   * Make a ticket, with which the peer can use a region, a window or part of one. Send it in a message or in private data, or print it.
+   * Make a ticket, with which the peer can use a region, a window or part of one. Send it in a message or in private data, or print it. A ticket has
+   * 2^32 - 1 octets at most: without `length` it goes so far, or to the end.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_OUT_OF_RANGE
    *
@@ -552,9 +554,10 @@ export class Connection {
   }
 
   #complete(wc: WorkCompletion): void {
-    const id = Number(wc.wrId);
-    if (id < RECEIVE_ID) this.#operations.complete(wc);
-    else if (wc.status === 'success') this.#received(id - RECEIVE_ID, wc);
+    // By its kind: a number may be the program's own, who has posted on the queue pair.
+    const { opcode } = wc;
+    if (opcode !== 'receive' && opcode !== 'receive-immediate') this.#operations.complete(wc);
+    else if (wc.status === 'success') this.#received(wc.wrId as number, wc);
   }
 
   #received(index: number, wc: WorkCompletion): void {

@@ -10,7 +10,6 @@ import { RESERVED_RECEIVES } from './credits.ts';
 import { checkEngine, checkRnic, defaultRnic, engineOf, type EngineKind, type Rnic } from './environment.ts';
 import { encodeHello, HELLO_OCTETS, type Hello } from './hello.ts';
 import { lenderFor, type Lender } from './lenders.ts';
-import { RECEIVE_ID } from './operations.ts';
 import { ReceiveBuffers } from './receive-buffers.ts';
 
 /** Options that both sides of the promise layer share. */
@@ -190,9 +189,9 @@ export function createResources(endpoint: Endpoint): Resources {
   }
 }
 
-/** @internal Post receive buffer number `index`. */
+/** @internal Post receive buffer number `index`; the receive has this number too. */
 export function postBuffer({ qp, buffers }: Resources, index: number): void {
-  buffers.post(qp, RECEIVE_ID + index, index);
+  buffers.post(qp, index);
 }
 
 /**

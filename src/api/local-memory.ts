@@ -43,6 +43,9 @@ export function allocateBytes(device: Device, octets: number, options: AllocateO
   return { bytes: sharedMemory ? new Uint8Array(orNoMemory(octets, () => new SharedArrayBuffer(octets))) : device.newMemory(octets), options: rest };
 }
 
+/** Octets of a ticket. */
+const MAX_TICKET = 0xffff_ffff;
+
 /** @internal The ticket to a region or window of this domain, or to part of it. */
 export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWindow, offset: number, length: number | undefined): RemoteBuffer {
   if (!(memory instanceof MemoryRegion) && !(memory instanceof MemoryWindow)) {
@@ -50,7 +53,14 @@ export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWind
   }
   if (memory.pd !== pd) throw new IwarpError('ERR_WRONG_PD', 'memory belongs to another protection domain than the connection');
   if (memory instanceof MemoryRegion && !memory.valid) throw new IwarpError('ERR_INVALID_REGION', 'memory has been deregistered or invalidated');
-  return RemoteBuffer.of(memory).slice(offset, length);
+  checkInteger('offset', offset, 0, Number.MAX_SAFE_INTEGER);
+  // Of the memory, not of the ticket to all of it: that has 2^32 - 1 octets at most, and a region may have more.
+  const rest = Math.max(memory.length - offset, 0);
+  const octets = length === undefined ? Math.min(rest, MAX_TICKET) : checkInteger('length', length, 0, Number.MAX_SAFE_INTEGER);
+  if (offset + octets > memory.length) {
+    throw new IwarpError('ERR_OUT_OF_RANGE', `${octets} octets from ${offset} pass the memory's ${memory.length} octets`);
+  }
+  return new RemoteBuffer(memory.rkey, memory.addr + BigInt(offset), octets);
 }
 
 const scratch = new SgeList();

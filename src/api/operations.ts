@@ -92,13 +92,12 @@ type Outcome = Pick<WorkCompletion, 'opcode' | 'status'>;
 
 /** The number of an operation that has not been posted. */
 export const IN_LINE = -1;
-/** Receives number from here on. Numbers above 2^31 would be objects of their own, one for each receive that is posted. */
-export const RECEIVE_ID = 0x4000_0000;
-/** Operations number from 2 and begin again; these mark a grant of credits and the farewell. */
-const GRANT_ID = 0;
-const FAREWELL_ID = 1;
-const FIRST_ID = 2;
-const LAST_ID: number = RECEIVE_ID - 1;
+/** Operations number from 3 and begin again; these mark a grant of credits and the farewell. 0 is what a request of the program on the queue pair has. */
+const GRANT_ID = 1;
+const FAREWELL_ID = 2;
+const FIRST_ID = 3;
+/** A number above 2^31 would be an object of its own. */
+const LAST_ID = 0x3fff_ffff;
 
 export class Operations {
   readonly #qp: QueuePair;
@@ -114,6 +113,10 @@ export class Operations {
   readonly #idle = new Waiters<void>();
   #granting = false;
   #quiet = false;
+  /** The farewell has still to be said. */
+  #parting = false;
+  /** Waiting for requests that are not ours. */
+  #stalled = false;
   #nextId = FIRST_ID;
   #ended: IwarpError | null = null;
   /** A Terminate has crossed: whatever fails from now on fails because of it. */
@@ -146,8 +149,12 @@ export class Operations {
     return new Promise<T>((resolve, reject) => {
       const operation = new Operation(request, message, cleanup, value, resolve as (value: unknown) => void, reject);
       if (signal !== undefined) this.#listen(operation, signal);
-      if (this.#line.size === 0 && this.#mayPost(operation)) this.#post(operation);
-      else this.#line.add(operation);
+      if (this.#line.size === 0 && this.#mayPost(operation)) {
+        this.#post(operation);
+      } else {
+        this.#line.add(operation);
+        this.#waitForRoom();
+      }
     });
   }
 
@@ -162,7 +169,7 @@ export class Operations {
   }
 
   #mayPost(operation: Operation): boolean {
-    if (this.#posted.size >= this.#max) return false;
+    if (this.#posted.size >= this.#max || this.#qp.sq.room === 0) return false;
     return !operation.message || this.#credits === null || this.#credits.available > 0;
   }
 
@@ -194,22 +201,48 @@ export class Operations {
       this.#line.remove(operation);
       this.#post(operation);
     }
+    this.#part();
+    this.#waitForRoom();
     if (this.size === 0) while (this.#idle.next());
+  }
+
+  /**
+   * Requests that the program has posted on the queue pair itself have all entries that are left. They may give no completion, which is what makes this line
+   * move: it goes on when they are through. What is ours gives one.
+   */
+  #waitForRoom(): void {
+    const { sq } = this.#qp;
+    if (sq.room > 0 || this.#stalled || this.#posted.size > 0 || this.#granting || sq.outstanding === 0) return;
+    this.#stalled = true;
+    void this.#qp.drainSend().then(() => {
+      this.#stalled = false;
+      this.pump();
+    });
   }
 
   /** One grant at a time; the next one tells all that has come back meanwhile. */
   #grant(): void {
     const credits = this.#credits;
-    if (credits === null || this.#granting || this.#quiet || !credits.due || this.#qp.state !== 'rts') return;
+    if (credits === null || this.#granting || this.#quiet || !credits.due || !this.#takesMore) return;
     this.#granting = true;
     this.#qp.postSend({ opcode: 'immediate', immediate: credits.announce(), wrId: GRANT_ID });
   }
 
-  /** After everything else, and nothing after it: the peer closes when it has read this. Only when idle: there is an entry free then. */
+  /** After everything else, and nothing after it: the peer closes when it has read this. */
   sayFarewell(): void {
-    if (this.#ended !== null || this.#qp.state !== 'rts') return;
     this.#quiet = true;
+    this.#parting = true;
+    this.pump();
+  }
+
+  #part(): void {
+    if (!this.#parting || !this.#takesMore) return;
+    this.#parting = false;
     this.#qp.postSend({ opcode: 'immediate', immediate: FAREWELL_VALUE, wrId: FAREWELL_ID });
+  }
+
+  get #takesMore(): boolean {
+    return this.#qp.state === 'rts' && this.#qp.sq.room > 0;
   }
 
   /** Start nothing more: what waits in line ends with this. What has been posted goes on. */
@@ -222,12 +255,13 @@ export class Operations {
   /** A completion of the send queue. */
   complete(wc: WorkCompletion): void {
     const id = Number(wc.wrId);
-    if (id === GRANT_ID || id === FAREWELL_ID) {
-      if (id === GRANT_ID) this.#granting = false;
+    if (id === GRANT_ID && wc.opcode === 'immediate') {
+      this.#granting = false;
       return;
     }
     const operation = this.#posted.first;
-    if (operation === null || operation.request.wrId !== id) return; // posted by the user, on the queue pair itself
+    // Posted by the program, on the queue pair itself; perhaps under the number of ours that comes next, but then it is of another kind.
+    if (operation === null || operation.request.wrId !== id || operation.request.opcode !== wc.opcode) return;
     this.#posted.remove(operation);
     if (wc.status !== 'success') {
       const { opcode, status } = wc;

@@ -61,10 +61,10 @@ export class ReceiveBuffers {
     }
   }
 
-  /** Post a buffer. */
-  post(qp: QueuePair, wrId: number, index: number): void {
+  /** Post a buffer. The receive has its number. */
+  post(qp: QueuePair, index: number): void {
     const { slots, first } = this.#pieceOf(index);
-    slots.post(qp, wrId, index - first);
+    slots.post(qp, index, index - first);
   }
 
   /** The first octets of a buffer, which is lent until `release`. */

@@ -35,6 +35,12 @@ export function isShared({ buffer }: ArrayBufferView): boolean {
   return buffer instanceof SharedArrayBuffer || Object.prototype.toString.call(buffer) === '[object SharedArrayBuffer]';
 }
 
+/** The octets that `bytes` shows now, and no others: a view without a length of its own grows with its buffer. */
+export function fixedView(bytes: Uint8Array): Uint8Array {
+  const { resizable, growable } = bytes.buffer as { readonly resizable?: boolean; readonly growable?: boolean };
+  return resizable === true || growable === true ? bytes.subarray(0, bytes.length) : bytes;
+}
+
 /** Octets, and a view of the same ones. */
 export interface Octets {
   readonly bytes: Uint8Array;

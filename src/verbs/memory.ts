@@ -5,7 +5,7 @@
  * What a queued request will do to a region (invalidate it, register it anew) counts for the requests posted after it, though it has not
  * happened yet. So a region with such work in a queue has a second face, {@link PostedRegion}: how it will stand once that is done.
  */
-import { NO_BYTES } from '../base/copy.ts';
+import { fixedView, NO_BYTES } from '../base/copy.ts';
 import { checkBoolean, checkBytes, checkInteger, checkObject, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { checkU64, hi32, isU32, lo32, toBigInt } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
@@ -228,7 +228,7 @@ export class MemoryRegion {
     this.checkAlive('the memory region');
     checkOptions('change', change, CHANGE);
     this.#checkNoWindows();
-    const bytes = change.memory === undefined ? this.entry.bytes : checkBytes('change.memory', change.memory);
+    const bytes = change.memory === undefined ? this.entry.bytes : checkMemory('change.memory', change.memory);
     const access = change.access === undefined ? this.entry.access : checkAccess('change.access', change.access);
     const iova = change.iova === undefined ? undefined : checkU64('change.iova', change.iova);
     const pd = change.pd === undefined ? this.#pd : this.#checkPd(change.pd);
@@ -368,6 +368,11 @@ export function fillEntry(entry: StagEntry, bytes: Uint8Array, access: number, i
   entry.baseHi = hi32(iova);
   entry.baseLo = lo32(iova);
   entry.valid = true;
+}
+
+/** @internal Memory to register: what is not there yet is not registered, and no peer gets to it when the buffer grows (SEC-004). */
+export function checkMemory(name: string, memory: unknown): Uint8Array {
+  return fixedView(checkBytes(name, memory));
 }
 
 /** @internal VERBS-141; local read is always granted, as in libibverbs. */

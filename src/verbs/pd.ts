@@ -1,10 +1,10 @@
 /** Protection domains: verbs draft 5.2. */
-import { checkBoolean, checkBytes, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { LastEqual } from '../base/last-equal.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import type { Device } from './device.ts';
-import { checkAccess, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
+import { checkAccess, checkMemory, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
 import { QueuePair } from './qp.ts';
 import type { CheckedQpOptions } from './qp-options.ts';
 import type { QueuePairOptions } from './qp-types.ts';
@@ -66,8 +66,8 @@ export class ProtectionDomain {
   }
 
   /**
-   * Register memory: any ArrayBufferView, over shared memory too. Do not detach its buffer while it is registered. Overlapping regions are
-   * independent of each other (VERBS-145).
+   * Register memory: any ArrayBufferView, over shared memory too. Do not detach its buffer while it is registered. A buffer may grow; what it grows by is
+   * not registered. Overlapping regions are independent of each other (VERBS-145).
    *
    * @param memory the octets to register; nothing is copied
    * @param access a union of {@link ACCESS}; REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (VERBS-141)
@@ -78,7 +78,7 @@ export class ProtectionDomain {
    * tellPeer({ stag: mr.rkey, offset: mr.addr, length: mr.length });
    */
   registerMemory(memory: ArrayBufferView, access: number, options: RegisterOptions = {}): MemoryRegion {
-    const bytes = checkBytes('memory', memory);
+    const bytes = checkMemory('memory', memory);
     checkAccess('access', access);
     const { iova, key, shared, qp } = checkRegister(this, options);
     this.device.checkMemory('memory', bytes);

@@ -5,12 +5,12 @@
  * What cannot change between posting and execution throws at once. What can (the state of an STag, which the peer or earlier work may
  * change) is judged when the request's turn comes; then it completes in error and the stream ends with a Terminate 0/0/00 (VERBS-169).
  */
-import { checkBytes, checkInteger, IwarpError, show } from '../base/errors.ts';
+import { checkInteger, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, lo32 } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS } from '../ddp/stag-table.ts';
 import { executeLocal, type LocalOperation } from '../rdmap/local-work.ts';
 import { WORK, type SendWqe } from '../rdmap/work.ts';
-import { checkAccess, checkKey, MemoryRegion } from './memory.ts';
+import { checkAccess, checkKey, checkMemory, MemoryRegion } from './memory.ts';
 import type { BindRequest, FastRegisterRequest, LocalInvalidateRequest, PostContext } from './post.ts';
 import { MemoryWindow } from './window.ts';
 
@@ -61,7 +61,7 @@ export function fillFastRegister(name: string, request: FastRegisterRequest, wqe
   checkRegion(`${name}.mr`, mr, context);
   if (!context.limits.allowFastRegister) throw new IwarpError('ERR_NOT_SUPPORTED', `${name}: the queue pair does not allow fast registration`);
   if (mr.entry.shared) throw new IwarpError('ERR_INVALID_STATE', `${name}.mr is a shared region, which stays as it is`);
-  const bytes = checkBytes(`${name}.memory`, request.memory);
+  const bytes = checkMemory(`${name}.memory`, request.memory);
   if (bytes.length > mr.maxLength) {
     throw new IwarpError('ERR_TOO_LARGE', `${name}.memory has ${bytes.length} octets, above the region's limit of ${mr.maxLength}`);
   }

@@ -64,6 +64,17 @@ describe('memory that was registered through a connection', () => {
     rnic.device.close();
   });
 
+  it('can be shared in parts to its end, also one that is longer than a ticket', async () => {
+    const { client, server, close } = await pairOf('memory');
+    const OCTETS = 2 ** 32; // of which the system gives what is touched
+    const region = server.register(new Uint8Array(OCTETS));
+    await client.write(pattern(100), server.share(region, OCTETS - 100));
+    expect(await client.read(server.share(region, OCTETS - 60, 50))).toEqual(pattern(100).subarray(40, 90));
+    expect(server.share(region).length).toBe(OCTETS - 1);
+    expect(() => server.share(region, OCTETS - 100, 101)).toThrow(expect.objectContaining({ code: 'ERR_OUT_OF_RANGE' }));
+    await close();
+  });
+
   it('stays while others have windows on it, until the program deregisters it', async () => {
     const rnic = rnicOf('memory');
     const pd = rnic.device.allocatePd();

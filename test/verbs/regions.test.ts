@@ -111,6 +111,46 @@ describe('registration', () => {
     expect(await serverTerminate((p) => void read(p, p.server.register(16).rkey, 15, 2))).toBe('0/1/01');
   });
 
+  it('VERBS-143 SEC-004: what a buffer grows by is not registered, and no region gets larger than it was made for', async () => {
+    type Growing = new (octets: number, options: { readonly maxByteLength: number }) => ArrayBuffer & { resize(octets: number): void; grow(octets: number): void };
+    const growing = [
+      [new (ArrayBuffer as unknown as Growing)(64, { maxByteLength: 128 }), 'resize'],
+      [new (SharedArrayBuffer as unknown as Growing)(64, { maxByteLength: 128 }), 'grow'],
+    ] as const;
+    const RIGHTS = LOCAL_WRITE | REMOTE_WRITE;
+    for (const [buffer, grow] of growing) {
+      const memory = new Uint8Array(buffer, 8);
+      const ways: ((pair: Pair) => MemoryRegion)[] = [
+        ({ server }) => server.pd.registerMemory(memory, RIGHTS),
+        ({ server }) => {
+          const mr = server.pd.registerMemory(new Uint8Array(1), RIGHTS);
+          mr.reregister({ memory });
+          return mr;
+        },
+        (pair) => {
+          const mr = pair.server.pd.allocateFastRegion(56);
+          pair.server.qp.postSend({ opcode: 'reg-mr', mr, memory, access: RIGHTS });
+          pair.run();
+          return mr;
+        },
+      ];
+      const registered = await Promise.all(ways.map(async (register) => {
+        const pair = await connectedPair();
+        return { pair, mr: register(pair) };
+      }));
+      buffer[grow](128);
+      expect(memory.length).toBe(120);
+      for (const { pair, mr } of registered) {
+        expect([mr.length, mr.query().length]).toEqual([56, 56]);
+        write(pair, mr.rkey, 48, 8);
+        write(pair, mr.rkey, 49, 8);
+        pair.run();
+        expect(terminateOf(pair.server.qp)).toBe('1/1/01');
+      }
+      expect([...memory.subarray(48, 64)]).toEqual([...pattern(8), ...new Uint8Array(8)]);
+    }
+  });
+
   it('VERBS-143 VERBS-142 SEC-006 SEC-016: rights of the region and of the queue pair are both needed', async () => {
     expect(await serverTerminate((p) => write(p, p.server.register(8, LOCAL_WRITE | REMOTE_READ).rkey, 0))).toBe('1/1/02');
     expect(await serverTerminate((p) => void read(p, p.server.register(8, LOCAL_WRITE | REMOTE_WRITE).rkey, 0))).toBe('0/1/02');
