@@ -22,7 +22,7 @@ import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
 import type { BusyPoll, PolledSource } from '../transport/busy-poll.ts';
 import { arrivals } from '../transport/arrival.ts';
 import { PassingPort, wrapTransport, type PortMiddleware } from '../transport/middleware.ts';
-import { openPcapFile, pcapLayer } from '../transport/pcap-tap.ts';
+import { openDayCapture, pcapLayer, warnCaptureEnded } from '../transport/pcap-tap.ts';
 import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
 import { TcpTransport } from '../transport/tcp.ts';
@@ -95,7 +95,8 @@ export class EngineCore implements PolledSource {
     };
     const layers: PortMiddleware[] = [(port) => new HeedingPort(port, before)];
     // Never closed: writes are synchronous, and the thread may end at any time.
-    if (start.capture !== undefined) layers.unshift(pcapLayer(openPcapFile(start.capture)));
+    const { capture } = start;
+    if (capture !== undefined) layers.unshift(pcapLayer(openDayCapture(capture, (error) => warnCaptureEnded(capture, error))));
     if (start.arrivals === true) layers.push(arrivals(this.#noteArrival));
     const tcp = new TcpTransport({ allocate: (octets) => readMemory(crc, octets), receive: start.receive, busyPoll: start.busyPoll });
     this.#poll = tcp.poll;

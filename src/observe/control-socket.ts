@@ -9,13 +9,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { threadId } from 'node:worker_threads';
 import { IwarpError } from '../base/errors.ts';
-import { snapshot, type ProcessSnapshot } from './snapshot.ts';
+import { isSnapshot, snapshot, type ProcessSnapshot } from './snapshot.ts';
 
 /** Environment variable that turns the control socket on. */
 export const CONTROL_VARIABLE = 'IWARP_CONTROL';
 
 /** A peer that does not read is not kept. */
 const PATIENCE_MS = 2_000;
+/** Nor is one that answers octet by octet: the largest state takes some seconds of a busy machine. */
+const LONGEST_MS = 20_000;
 /** The state of a device with tens of thousands of objects is some megabytes; a runaway answer is cut off here. */
 const MAX_ANSWER_OCTETS = 256 * 1024 * 1024;
 /** Processes of one number that share a folder: containers. More of them than this is somebody's mistake. */
@@ -129,24 +131,29 @@ function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | n
   });
 }
 
-/** Ask every process of this user that serves a control socket. `silent` is told the numbers of those that do not answer in time. */
-export async function askAll(silent: (pid: number) => void = () => undefined): Promise<ProcessSnapshot[]> {
+/** Why a process that serves a control socket is not shown: it has not answered in time, or what it has answered is no state as this version knows it. */
+export type Unshown = 'silent' | 'strange';
+
+/** Ask every process of this user that serves a control socket. `unshown` is told the numbers of those that cannot be shown. */
+export async function askAll(unshown: (pid: number, why: Unshown) => void = () => undefined): Promise<ProcessSnapshot[]> {
   const folder = controlFolder();
   const names = readdirSync(folder).filter((name) => /^[\d.-]+\.sock$/.test(name));
-  const answers = await Promise.all(names.map((name) => ask(join(folder, name), () => silent(Number.parseInt(name)))));
+  const answers = await Promise.all(names.map((name) => ask(join(folder, name), (why) => unshown(Number.parseInt(name), why))));
   return answers.filter((one) => one !== null).sort((a, b) => a.pid - b.pid);
 }
 
-/** One process's state; null if nobody serves the socket, which is then cleared away, or if it is `silent`. */
-function ask(path: string, silent: () => void = () => undefined): Promise<ProcessSnapshot | null> {
+/** One process's state; null if nobody serves the socket, which is then cleared away, or if it is `unshown`. */
+function ask(path: string, unshown: (why: Unshown) => void = () => undefined): Promise<ProcessSnapshot | null> {
   return new Promise((resolve) => {
     const parts: Buffer[] = [];
     let octets = 0;
     const socket = connect(path);
-    socket.setTimeout(PATIENCE_MS, () => {
-      silent();
+    const giveUp = (): void => {
+      unshown('silent');
       socket.destroy();
-    });
+    };
+    socket.setTimeout(PATIENCE_MS, giveUp);
+    const longest = setTimeout(giveUp, LONGEST_MS);
     socket.on('data', (part) => {
       parts.push(part);
       octets += part.length;
@@ -155,15 +162,21 @@ function ask(path: string, silent: () => void = () => undefined): Promise<Proces
     socket.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED') remove(path);
     });
-    socket.on('close', () => resolve(parse(Buffer.concat(parts).toString('utf8'))));
+    socket.on('close', () => {
+      clearTimeout(longest);
+      const state = parse(Buffer.concat(parts).toString('utf8'));
+      const known = isSnapshot(state);
+      if (!known && state !== undefined) unshown('strange');
+      resolve(known ? state : null);
+    });
   });
 }
 
-function parse(text: string): ProcessSnapshot | null {
+function parse(text: string): unknown {
   try {
-    return JSON.parse(text) as ProcessSnapshot;
+    return JSON.parse(text) as unknown;
   } catch {
-    return null; // cut off: the process has gone
+    return undefined; // cut off: the process has gone
   }
 }
 

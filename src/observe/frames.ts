@@ -3,7 +3,7 @@ import { checkFunction, IwarpError, show } from '../base/errors.ts';
 import { ConnectionDecoder } from '../inspect/connection-decoder.ts';
 import { renderLine } from '../inspect/text.ts';
 import type { Direction, InspectEvent } from '../inspect/types.ts';
-import { openPcapFile, pcapTap } from '../transport/pcap-tap.ts';
+import { openCapture, warnCaptureEnded, type CaptureFile } from '../transport/pcap-tap.ts';
 import type { PortAddress } from '../transport/port.ts';
 import type { TapDirection, TapInfo, TapSink } from '../transport/tap.ts';
 import { guarded, tapConnections } from './taps.ts';
@@ -71,29 +71,16 @@ export interface Capture {
  */
 export function captureTo(path: string): Capture {
   if (typeof path !== 'string' || path === '') throw new IwarpError('ERR_INVALID_ARGUMENT', `path must be a file name, got ${show(path)}`);
-  let file: ReturnType<typeof openPcapFile>;
-  let makeSink: (info: TapInfo) => TapSink;
+  let capture: CaptureFile;
   let untap = (): void => undefined;
   const close = (): void => {
     untap();
-    file.close();
-  };
-  const output = (bytes: Uint8Array): void => {
-    try {
-      file.output(bytes);
-    } catch (error) {
-      close();
-      process.emitWarning(`${path}: the capture ends here: ${(error as Error).message}`, { type: 'IwarpWarning', code: 'ERR_ACCESS' });
-    }
+    capture.close();
   };
   try {
-    file = openPcapFile(path);
-    // The first octets are the file's header: where they cannot be written nothing can.
-    let first = true;
-    makeSink = pcapTap((bytes) => {
-      if (first) file.output(bytes);
-      else output(bytes);
-      first = false;
+    capture = openCapture(path, (error) => {
+      close();
+      warnCaptureEnded(path, error);
     });
   } catch (error) {
     throw new IwarpError('ERR_ACCESS', `cannot write ${path}: ${(error as Error).message}`, { cause: error });
@@ -103,7 +90,7 @@ export function captureTo(path: string): Capture {
     const ends = [textOf(info.localAddress), textOf(info.remoteAddress)].sort().join();
     if (seen.has(ends)) return BLIND;
     seen.add(ends);
-    return new CaptureSink(makeSink, info, epoch, () => seen.delete(ends));
+    return new CaptureSink(capture.sink, info, epoch, () => seen.delete(ends));
   });
   return { path, close };
 }

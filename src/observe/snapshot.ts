@@ -50,6 +50,28 @@ export interface ProcessSnapshot {
   readonly devices: readonly DeviceSnapshot[];
 }
 
+/** What those who show a state go into; numbers are only printed. */
+const COUNTERS = { messagesIn: {}, messagesOut: {} };
+const LIKE = {
+  pid: 0, comm: '', version: '', node: '',
+  devices: [{
+    attributes: { name: '', state: '', limits: { maxMessage: 0 }, capabilities: {}, inUse: {} },
+    crc32c: '', counters: COUNTERS, connections: [{ counters: COUNTERS }], listeners: [{ address: '', port: 0 }],
+    qps: [{ state: '' }], cqs: [{}], mrs: [{}], pds: [{}],
+  }],
+};
+
+/** Whether `value` is a state that can be shown here: the process that told it may be of another version, or no process of ours. */
+export function isSnapshot(value: unknown): value is ProcessSnapshot {
+  return fits(value, LIKE);
+}
+
+function fits(value: unknown, like: unknown): boolean {
+  if (Array.isArray(like)) return Array.isArray(value) && value.every((one) => fits(one, like[0]));
+  if (typeof like !== 'object' || like === null) return typeof value === typeof like;
+  return typeof value === 'object' && value !== null && Object.entries(like).every(([name, one]) => fits((value as Record<string, unknown>)[name], one));
+}
+
 /** Everything there is to see of this process. STag keys are left out: an index names a region well enough. */
 export function snapshot(): ProcessSnapshot {
   const script = process.argv[1];

@@ -1,7 +1,7 @@
 /** Options of byte streams, checked before anything is made: what a caller gets wrong is said at once, by its name. */
 import { checkRnic, defaultRnic, type Rnic } from '../api/environment.ts';
 import { checkSignal } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkObject } from '../base/errors.ts';
+import { checkBoolean, checkInteger, checkObject, IwarpError, show } from '../base/errors.ts';
 
 /** Sizes of a stream. */
 export interface ChannelOptions {
@@ -34,10 +34,20 @@ export interface RdmaSocketOptions extends ChannelOptions {
 }
 
 /** As librdmacm's rs_mem and its 16-bit credits allow; a buffer below a page makes no window worth a message. */
-export const SOCKET_RANGES: Readonly<Record<'receiveBuffer' | 'sendBuffer' | 'credits' | 'iomapSize' | 'keepAliveInitialDelay' | 'timeout' | 'highWaterMark', readonly [min: number, max: number]>> = {
-  receiveBuffer: [4096, 2 ** 30], sendBuffer: [4096, 2 ** 30], credits: [16, 0x7fff], iomapSize: [0, 127 * 256], keepAliveInitialDelay: [0, 0x7fff_ffff],
-  timeout: [0, 0x7fff_ffff], highWaterMark: [0, Number.MAX_SAFE_INTEGER],
+export const SOCKET_RANGES: Readonly<Record<'receiveBuffer' | 'sendBuffer' | 'credits' | 'iomapSize' | 'highWaterMark', readonly [min: number, max: number]>> = {
+  receiveBuffer: [4096, 2 ** 30], sendBuffer: [4096, 2 ** 30], credits: [16, 0x7fff], iomapSize: [0, 127 * 256], highWaterMark: [0, Number.MAX_SAFE_INTEGER],
 };
+
+/**
+ * Milliseconds as `node:net` takes them: fractions too, and any length. `http` hands its own times on as they were given, from places where nobody could
+ * catch what is thrown.
+ *
+ * @throws ERR_INVALID_ARGUMENT
+ */
+export function checkTime(name: string, value: unknown): void {
+  if (typeof value === 'number' && value >= 0 && Number.isFinite(value)) return;
+  throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be a number of milliseconds from 0 on, got ${show(value)}`);
+}
 
 /**
  * A TCP port as `node:net` takes it: a number, or digits as environment variables have them. Anything else is left to the check that names the
@@ -53,6 +63,9 @@ export function checkSocketOptions(options: RdmaSocketOptions): Rnic {
   for (const [name, [min, max]] of Object.entries(SOCKET_RANGES)) {
     const value = options[name as keyof typeof SOCKET_RANGES];
     if (value !== undefined) checkInteger(`options.${name}`, value, min, max);
+  }
+  for (const name of ['timeout', 'keepAliveInitialDelay'] as const) {
+    if (options[name] !== undefined) checkTime(`options.${name}`, options[name]);
   }
   for (const name of ['allowHalfOpen', 'keepAlive'] as const) {
     if (options[name] !== undefined) checkBoolean(`options.${name}`, options[name]);

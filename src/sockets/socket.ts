@@ -6,7 +6,7 @@ import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
 import { Alarm } from '../base/alarm.ts';
-import { checkBoolean, checkBytes, checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
+import { checkBoolean, checkBytes, checkFunction, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
@@ -14,7 +14,7 @@ import type { PortAddress } from '../transport/port.ts';
 import { warmHeap } from '../transport/warm-heap.ts';
 import { Channel } from './channel.ts';
 import { placeOf, type OnReadOptions } from './onread.ts';
-import type { RdmaSocketOptions } from './options.ts';
+import { checkTime, type RdmaSocketOptions } from './options.ts';
 import { goneError, Pieces } from './pieces.ts';
 import { IdleTimer, KeepAliveTimer } from './timers.ts';
 import type { ConnectionData } from './wire.ts';
@@ -212,7 +212,7 @@ export class RdmaSocket extends Duplex {
 
   /** Emit `timeout` after this many ms without octets in either direction; 0: never. The socket stays open. */
   setTimeout(ms: number, callback?: () => void): this {
-    checkInteger('ms', ms, 0, 0x7fff_ffff);
+    checkTime('ms', ms);
     if (callback !== undefined) checkFunction('callback', callback);
     this.#idle.set(ms);
     if (callback !== undefined) {
@@ -230,7 +230,7 @@ export class RdmaSocket extends Duplex {
   /** Send a zero-length Write every `delay` ms (0: every two hours), so that TCP notices when the peer is gone. */
   setKeepAlive(enable = false, delay = 0): this {
     checkBoolean('enable', enable);
-    checkInteger('delay', delay, 0, 0x7fff_ffff);
+    checkTime('delay', delay);
     if (enable && !this.destroyed) this.#keepAlive.start(delay);
     else this.#keepAlive.stop();
     return this;

@@ -1,10 +1,10 @@
 /** `iwarp devinfo`: the devices of the running processes of this user, in the layout of `ibv_devinfo`. See `stat.ts` for who is shown. */
 import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
-import { askAll } from '../observe/control-socket.ts';
+import { askAll, type Unshown } from '../observe/control-socket.ts';
 import type { DeviceSnapshot, ProcessSnapshot } from '../observe/snapshot.ts';
 import type { DeviceCapabilities } from '../verbs/device.ts';
-import { tellSilent } from './support/silent-processes.ts';
+import { tellUnshown } from './support/unshown-processes.ts';
 
 const USAGE = `usage: iwarp devinfo [-d DEV] [-i PORT] [-v] [-l]
   -d, --ib-dev DEV   only this device
@@ -20,7 +20,7 @@ export async function run(args: string[]): Promise<number> {
   let verbose: boolean;
   let list: boolean;
   let name: string | undefined;
-  const silent: number[] = [];
+  const unshown = new Map<number, Unshown>();
   try {
     const { values } = parseArgs({
       args,
@@ -37,15 +37,15 @@ export async function run(args: string[]): Promise<number> {
     list = values.list === true;
     name = values['ib-dev'];
     if (values['ib-port'] !== '1') throw new IwarpError('ERR_INVALID_ARGUMENT', 'Invalid port requested for device');
-    const all = await askAll((pid) => silent.push(pid));
-    tellSilent('devinfo', silent);
+    const all = await askAll((pid, why) => void unshown.set(pid, why));
+    tellUnshown('devinfo', unshown);
     found = all.flatMap((owner) => owner.devices.map((device) => ({ owner, device })))
       .filter(({ device }) => name === undefined || device.attributes.name === name);
   } catch (error) {
     process.stderr.write(`devinfo: ${(error as Error).message}\n${error instanceof IwarpError ? '' : USAGE}`);
     return 2;
   }
-  if (found.length === 0 && name === undefined && silent.length > 0) return 1;
+  if (found.length === 0 && name === undefined && unshown.size > 0) return 1;
   if (found.length === 0) {
     process.stderr.write(name === undefined ? 'No IB devices found\n' : `IB device '${name}' wasn't found\n`);
     return 1;

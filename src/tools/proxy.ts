@@ -8,10 +8,9 @@ import { WAITING_OCTETS } from '../inspect/limits.ts';
 import { OctetBudget } from '../inspect/octet-queue.ts';
 import { renderEvent, renderSummary, renderSummaryJson } from '../inspect/render.ts';
 import type { InspectEvent } from '../inspect/types.ts';
-import { openPcapFile, pcapTap } from '../transport/pcap-tap.ts';
+import { openCapture, type CaptureFile } from '../transport/pcap-tap.ts';
 import type { Port, PortListener } from '../transport/port.ts';
 import { realScheduler } from '../transport/scheduler.ts';
-import type { TapInfo, TapSink } from '../transport/tap.ts';
 import { TcpTransport } from '../transport/tcp.ts';
 import { ProxyClock } from './proxy/clock.ts';
 import { planFaults } from './proxy/fault-spec.ts';
@@ -20,6 +19,7 @@ import { LivePage } from './proxy/live-page.ts';
 import { Relay } from './proxy/relay.ts';
 import { parseSettings, USAGE, type Settings } from './proxy/settings.ts';
 import { Watch } from './proxy/watch.ts';
+import { reasonOf, withFile } from './support/system-errors.ts';
 import type { ToolIo } from './support/tool.ts';
 
 const EXIT = { FINE: 0, FAILED: 1, USAGE: 2 } as const;
@@ -106,7 +106,7 @@ class ProxyRun {
   readonly #attempts = new Set<() => void>();
   #state: 'accepting' | 'ending' = 'accepting';
   #page: LivePage | undefined;
-  #pcap: { readonly sink: (info: TapInfo) => TapSink; close(): void } | undefined;
+  #pcap: CaptureFile | undefined;
   #accepted = 0;
   /** Connections accepted and not over. */
   #open = 0;
@@ -145,9 +145,8 @@ class ProxyRun {
   }
 
   #openPcap(path: string): void {
-    const file = openPcapFile(path);
-    const sink = pcapTap((bytes) => file.output(bytes), { epoch: this.#clock.epoch });
-    this.#pcap = { sink, close: () => file.close() };
+    const ended = (error: Error): void => this.#io.err(`iwarp proxy: ${path}: the capture ends here: ${reasonOf(error)}\n`);
+    this.#pcap = withFile(path, () => openCapture(path, ended, { epoch: this.#clock.epoch }));
   }
 
   async #openPage(port: number): Promise<void> {

@@ -6,9 +6,9 @@ import { parseArgs } from 'node:util';
 import { IwarpError } from '../base/errors.ts';
 import type { StreamCounters } from '../rdmap/stream-types.ts';
 import type { PortAddress } from '../transport/port.ts';
-import { askAll } from '../observe/control-socket.ts';
+import { askAll, type Unshown } from '../observe/control-socket.ts';
 import type { ConnectionSnapshot, DeviceSnapshot, ProcessSnapshot } from '../observe/snapshot.ts';
-import { tellSilent } from './support/silent-processes.ts';
+import { tellUnshown } from './support/unshown-processes.ts';
 
 const USAGE = `usage: iwarp stat [-d] [-j] [-p] [--pid PID] [WHAT] [show]
   WHAT           device (default): counters of each device, as rdma statistic
@@ -65,13 +65,13 @@ export async function run(args: string[]): Promise<number> {
     const view = viewOf(positionals);
     if (values.pid !== undefined && !/^[1-9]\d*$/.test(values.pid)) throw new IwarpError('ERR_INVALID_ARGUMENT', `--pid must be a process number, got '${values.pid}'`);
     const meant = (pid: number): boolean => values.pid === undefined || String(pid) === values.pid;
-    const silent: number[] = [];
-    const all = await askAll((pid) => {
-      if (meant(pid)) silent.push(pid);
+    const unshown = new Map<number, Unshown>();
+    const all = await askAll((pid, why) => {
+      if (meant(pid)) unshown.set(pid, why);
     });
-    tellSilent('stat', silent);
+    tellUnshown('stat', unshown);
     const processes = all.filter(({ pid }) => meant(pid));
-    if (processes.length === 0 && silent.length > 0) return 1;
+    if (processes.length === 0 && unshown.size > 0) return 1;
     if (processes.length === 0) {
       const others = all.map(({ pid, comm }) => `${pid} (${comm})`).join(', ');
       process.stderr.write(`stat: ${all.length === 0 ? 'no process shows itself (start one with IWARP_CONTROL=1)' : `process ${values.pid} does not show itself; these do: ${others}`}\n`);

@@ -108,8 +108,20 @@ export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<numb
   return status & 0xff;
 }
 
-/** The event that librdmacm would raise for this error, and its status. */
+/** Calls of the system that fail before there is anything to raise an event for. */
+const BEFORE_EVENTS: readonly unknown[] = ['bind', 'listen', 'getaddrinfo'];
+
+function isBeforeEvents(error: Error): boolean {
+  const { syscall, cause } = error as NodeJS.ErrnoException;
+  return BEFORE_EVENTS.includes(syscall) || (cause instanceof Error && isBeforeEvents(cause));
+}
+
+/** The event that librdmacm would raise for this error, and its status; without an event -1, what the call that failed has returned. */
 function tellFailure(tool: Tool, error: IwarpError): number {
+  if (isBeforeEvents(error)) {
+    tool.complain(`ucmatose: ${error.message}`);
+    return -1;
+  }
   const [event, status] = ((): readonly [string, number] => {
     switch (error.code) {
       case 'ERR_CONNECT':

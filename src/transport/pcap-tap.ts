@@ -99,9 +99,46 @@ export function openPcapFile(path: string): PcapFile {
   };
 }
 
-/** @internal A layer that writes all that passes it to `file`, at the times of the day. */
-export function pcapLayer(file: PcapFile): PortMiddleware {
-  return tap(realScheduler, pcapTap((bytes) => file.output(bytes), { epoch: Date.now() - realScheduler.now() }));
+/** @internal A capture that is being written: what makes a sink for each connection, and its end. */
+export interface CaptureFile {
+  readonly sink: (info: TapInfo) => TapSink;
+  close(): void;
+}
+
+/**
+ * @internal A capture that must not take along what it looks at: where the file cannot be written any more (the disk is full), it is closed, `ended` is told
+ * once, and what passes goes on without it. Throws the system's error if the file cannot be opened, or not even its header can be written.
+ */
+export function openCapture(path: string, ended: (error: Error) => void, options?: PcapTapOptions): CaptureFile {
+  const file = openPcapFile(path);
+  const output = (bytes: Uint8Array): void => {
+    try {
+      file.output(bytes);
+    } catch (error) {
+      file.close();
+      if (begun) ended(error as Error);
+      else throw error;
+    }
+  };
+  let begun = false;
+  const sink = pcapTap(output, options);
+  begun = true;
+  return { sink, close: file.close };
+}
+
+/** @internal The same at the times of the day, for {@link pcapLayer}. */
+export function openDayCapture(path: string, ended: (error: Error) => void): CaptureFile {
+  return openCapture(path, ended, { epoch: Date.now() - realScheduler.now() });
+}
+
+/** @internal A layer that writes all that passes it. */
+export function pcapLayer(capture: CaptureFile): PortMiddleware {
+  return tap(realScheduler, capture.sink);
+}
+
+/** @internal Where nobody else hears of it: a warning of type `IwarpWarning`. */
+export function warnCaptureEnded(path: string, error: Error): void {
+  process.emitWarning(`${path}: the capture ends here: ${error.message}`, { type: 'IwarpWarning', code: 'ERR_ACCESS' });
 }
 
 function fileHeader(): Uint8Array {

@@ -123,6 +123,23 @@ describe('the control socket', () => {
     expect(await askAll()).toHaveLength(1);
   });
 
+  it('somebody whose answer never ends is not waited for', async () => {
+    const served = createServer((socket) => {
+      const more = setInterval(() => socket.write(' '), 100);
+      socket.on('error', () => undefined).on('close', () => clearInterval(more));
+    }).listen(join(controlFolder(), '999999.sock'));
+    await once(served, 'listening');
+    vi.useFakeTimers({ toFake: ['setTimeout'] });
+    const unshown: unknown[] = [];
+    const answers = askAll((...one) => void unshown.push(one));
+    vi.advanceTimersByTime(20_000);
+    vi.useRealTimers();
+    expect(await answers).toEqual([]);
+    expect(unshown).toEqual([[999_999, 'silent']]);
+    served.close();
+    await once(served, 'close');
+  });
+
   it('somebody who connects and never reads is not waited for', async () => {
     control = await serveControl();
     const idle = connect(control.path);

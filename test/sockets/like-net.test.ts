@@ -1,8 +1,11 @@
 /** The same script over node:net and over RDMA: what a program sees is the same. */
 import { execFile } from 'node:child_process';
 import { getEventListeners, once } from 'node:events';
+import http from 'node:http';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -101,6 +104,32 @@ describe.each(WORLDS)('%s', (_name, world) => {
     const socket = world.connect({ port, host: '127.0.0.1', timeout: 20, highWaterMark: 1000 });
     await once(socket, 'timeout');
     expect([socket.destroyed, socket.writableHighWaterMark]).toEqual([false, 1000]);
+    socket.destroy();
+  });
+
+  it('http hands on times with fractions, and those that no timer takes', async () => {
+    const web = http.createServer((_request, response) => response.end('hello'));
+    Object.assign(web, { keepAliveTimeout: 1000 / 3, timeout: 2 ** 31 });
+    const port = await listen(world, (socket) => void web.emit('connection', socket));
+    const agent = new http.Agent({ keepAlive: true, keepAliveMsecs: 1000 / 3 });
+    Object.assign(agent, { createConnection: () => world.connect({ port, host: '127.0.0.1', timeout: 1000 / 3 }) });
+    for (let i = 0; i < 2; i++) {
+      const request = http.get({ agent, timeout: 1000 / 3 });
+      const [response] = await once(request, 'response') as [http.IncomingMessage];
+      expect(await text(response)).toBe('hello');
+      await turn();
+    }
+    agent.destroy();
+  });
+
+  it('a time that no timer takes is a long one', async () => {
+    const port = await listen(world, (socket) => socket.resume());
+    const socket = world.connect({ port, host: '127.0.0.1' }) as net.Socket;
+    socket.setTimeout(2 ** 40, () => expect.unreachable());
+    socket.setKeepAlive(true, 2 ** 40);
+    await once(socket, 'connect');
+    await pause(20);
+    expect(socket.destroyed).toBe(false);
     socket.destroy();
   });
 

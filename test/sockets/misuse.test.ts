@@ -27,6 +27,8 @@ const NOT_FUNCTION = [null, 1, 'f', {}];
 const NOT_BYTES = [null, undefined, 7, {}, [1, 2], new ArrayBuffer(4)];
 const NOT_U64 = [null, undefined, -1, -1n, 1.5, 2n ** 64n, '1', {}, Number.NaN];
 const integer = (min: number, max: number): unknown[] => [null, '1', 1.5, Number.NaN, {}, true, 1n, min - 1, max + 1];
+/** Milliseconds. */
+const NOT_TIME = [null, '1', Number.NaN, Number.POSITIVE_INFINITY, {}, true, 1n, -1, -0.5];
 const PORT = { host: '127.0.0.1', port: 4711 };
 
 interface Case {
@@ -40,7 +42,7 @@ const add = (wrong: string, values: readonly unknown[], make: (value: never) => 
 
 const shared: Readonly<Record<string, readonly unknown[]>> = {
   receiveBuffer: integer(4096, 2 ** 30), sendBuffer: integer(4096, 2 ** 30), credits: integer(16, 32_767), iomapSize: integer(0, 32_512),
-  keepAliveInitialDelay: integer(0, 2 ** 31 - 1), timeout: integer(0, 2 ** 31 - 1), highWaterMark: integer(0, Number.MAX_SAFE_INTEGER), allowHalfOpen: NOT_BOOLEAN, keepAlive: NOT_BOOLEAN,
+  keepAliveInitialDelay: NOT_TIME, timeout: NOT_TIME, highWaterMark: integer(0, Number.MAX_SAFE_INTEGER), allowHalfOpen: NOT_BOOLEAN, keepAlive: NOT_BOOLEAN,
   signal: [null, 1, {}, new AbortController()], rnic: [null, 1, {}, { device: 1 }], policy: [null, 1, { crc: 'maybe' }],
 };
 for (const [name, values] of Object.entries(shared)) {
@@ -73,10 +75,10 @@ add('path', ['/tmp/socket'], (path) => createServer().listen({ path } as never))
 add('fd', [0], (fd) => createServer().listen({ fd } as never));
 add('ipv6Only', NOT_BOOLEAN, (ipv6Only) => createServer().listen({ ipv6Only }));
 add('reusePort', NOT_BOOLEAN, (reusePort) => createServer().listen({ reusePort }));
-add('ms', integer(0, 2 ** 31 - 1), (value) => socket.setTimeout(value));
+add('ms', NOT_TIME, (value) => socket.setTimeout(value));
 add('callback', NOT_FUNCTION, (value) => socket.setTimeout(5, value));
 add('enable', NOT_BOOLEAN, (value) => socket.setKeepAlive(value));
-add('delay', integer(0, 2 ** 31 - 1), (value) => socket.setKeepAlive(true, value));
+add('delay', NOT_TIME, (value) => socket.setKeepAlive(true, value));
 add('memory', NOT_BYTES, (value) => socket.mapMemory(value, 0));
 add('offset', NOT_U64, (value) => socket.mapMemory(defaultRnic().device.newMemory(8), value));
 add('memory', NOT_BYTES, (value) => socket.unmapMemory(value));

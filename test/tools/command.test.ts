@@ -1,7 +1,8 @@
 // The program itself, as npm ci has built it: what it has said is out before it ends, however slowly it is read, and its status is the command's.
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
@@ -76,6 +77,35 @@ it('a command that works goes on with its work when nobody reads what it says', 
   expect(await statuses[0]).toBe(0);
   expect(await statuses[1]).toBe(0);
   expect(out.match(/server ping data/g)?.length).toBe(300);
+});
+
+it.each(['thread', 'worker'])('a capture that the disk takes no more of ends, is named, and the command goes on with its work: %s', async (engine) => {
+  const folder = mkdtempSync(join(tmpdir(), 'iwarp-full-'));
+  const children: ReturnType<typeof spawn>[] = [];
+  // A limit of the shell on the size of a file stands for the full disk.
+  const listening = async (args: readonly string[]): Promise<{ readonly port: string; readonly ended: Promise<readonly [number | null, string]> }> => {
+    const child = spawn('bash', ['-c', 'ulimit -f 8; exec "$@"', 'bash', process.execPath, join(ROOT, 'bin/iwarp.js'), ...args, '--pcap', join(folder, `${args[0]}-full.pcap`)], {
+      stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, IWARP_ENGINE: engine },
+    });
+    children.push(child);
+    let err = '';
+    const port = new Promise<string>((resolve) => child.stderr!.on('data', (text: Buffer) => {
+      err += text.toString();
+      const found = /listening on .*port (\d+)/.exec(err)?.[1];
+      if (found !== undefined) resolve(found);
+    }));
+    return { ended: statusOf(child).then((status) => [status, err] as const), port: await port };
+  };
+  const server = await listening(['rping', '-s', '-a', '127.0.0.1', '-p', '0']);
+  const proxy = await listening(['proxy', '0', server.port, '--once', '--quiet']);
+  expect(await iwarp('rping', '-c', '-a', '127.0.0.1', '-p', proxy.port, '-V', '-C', '200')).toMatchObject({ status: 0 });
+  for (const { ended } of [server, proxy]) {
+    const [status, err] = await ended;
+    expect(err.match(/full\.pcap: the capture ends here: .*/g)).toHaveLength(1);
+    expect(status).toBe(0);
+  }
+  for (const child of children) child.kill('SIGKILL');
+  rmSync(folder, { recursive: true });
 });
 
 it('the status is that of the command although nobody reads what it says', async () => {

@@ -160,3 +160,21 @@ describe('a process that is too busy to answer', () => {
     await once(busy, 'close');
   });
 });
+
+describe('a process that answers what is no state as this version knows it', () => {
+  it.each(['5', 'null', '{}', '[]', '{"pid":1,"comm":"old","version":"0.0.1","node":"v20","devices":[{"attributes":{"name":"iwarp0"}}]}'])('%s: is named, and the others are shown', async (answer) => {
+    const strange = createServer((socket) => void socket.end(answer)).listen(join(controlFolder(), '999999.sock'));
+    await once(strange, 'listening');
+    expect(await devinfo([])).toBe(1);
+    expect(output.err).toBe('devinfo: process 999999 answers what this version cannot show: it may be of another one\n');
+    await busyPair();
+    control = await serveControl();
+    for (const run of [stat, devinfo]) {
+      output.err = '';
+      expect((await lines(run)).length).toBeGreaterThan(0);
+      expect(output.err).toContain('process 999999 answers what this version cannot show');
+    }
+    strange.close();
+    await once(strange, 'close');
+  });
+});

@@ -1,4 +1,6 @@
 /** ucmatose, rdma_client and rdma_server against each other: words, exit statuses, wrong flags (those of ports of rcopy too), peers that leave. */
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { run as rcopy } from '../../src/tools/rcopy.ts';
 import { run as rdmaClient } from '../../src/tools/rdma-client.ts';
@@ -47,6 +49,18 @@ describe('ucmatose', () => {
     expect(side.out).toContain('cmatose: event: RDMA_CM_EVENT_REJECTED, error: -111\n');
     expect(side.out).toContain('return status -111\n');
     expect(side.code).toBe(145); // -111 as an exit status
+  });
+
+  it('tells of an address that cannot be listened on, or has no such name, without an event: nothing has been refused by a peer', async () => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    const server = await runAlone(ucmatose, ['-b', '127.0.0.1', '-p', String(port)]);
+    taken.close();
+    expect(server).toMatchObject({ out: 'cmatose: starting server\ntest complete\nreturn status -1\n', code: 255 });
+    expect(server.err).toBe(`ucmatose: cannot listen on 127.0.0.1:${port} (EADDRINUSE)\n`);
+    const client = await runAlone(ucmatose, ['-s', 'no.such.host.invalid']);
+    expect(client).toMatchObject({ out: 'cmatose: starting client\ncmatose: connecting\ntest complete\nreturn status -1\n', code: 255 });
   });
 
   it.each([[['-Z'], "ucmatose: invalid option -- 'Z'"], [['-s'], "option requires an argument -- 's'"], [['-c', '-1'], '-c must be'], [['--crc', 'maybe'], '--crc must be one of']])(

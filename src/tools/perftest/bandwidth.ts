@@ -13,7 +13,7 @@ import { TestClock } from './clock.ts';
 import type { SystemData } from './control.ts';
 import type { DataConnections } from './data.ts';
 import { unitOctets } from './report.ts';
-import type { Settings } from './settings.ts';
+import { creditsEvery, type Settings } from './settings.ts';
 import { encodeCredit, type BandwidthFigures, type Destination } from './wire.ts';
 
 const OPERATION = OWN_WORK;
@@ -225,8 +225,7 @@ export class BandwidthRun {
     this.#allReceived++;
     if (this.#clock?.phase === 'sample') this.#sampled++;
     if (s.duration !== null || s.infinitely || state.receivesPosted < s.iterations) this.#postReceive(i);
-    const third = Math.max(1, Math.floor(s.rxDepth / 3));
-    if ((state.received % s.rxDepth) % third === 0) this.#giveCredit(i);
+    if ((state.received % s.rxDepth) % creditsEvery(s.rxDepth) === 0) this.#giveCredit(i);
     if (!this.#o.sends) this.#ended = performance.now();
   }
 

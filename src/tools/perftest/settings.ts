@@ -111,6 +111,11 @@ const PEAK_LIMIT = 20_000;
 /** What siw offers; ours could be more. */
 const DEFAULT_READS = 128;
 
+/** Received Sends after which a receiver of so many receives Writes its count to the sender. */
+export function creditsEvery(rxDepth: number): number {
+  return Math.max(1, Math.floor(rxDepth / 3));
+}
+
 /** The flags that make sense for one program only, with the stock programs' words. */
 function checkFit(options: ParsedOptions, { verb, kind }: Program): void {
   const { flags } = options;
@@ -187,6 +192,9 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
   if (verb === 'send' && rxDepth % 2 === 1 && !all && !infinitely) rxDepth += 1;
   const postList = ranged(options, 'l', 'Send Post List size', 1, 1, 15_000);
   const cqMod = completionEvery(options, { size, all, txDepth, postList, timed, iterations, bandwidth }, notes);
+  if (verb === 'send' && bandwidth && runsDry({ rxDepth, postList, iterations: timed || infinitely ? Number.POSITIVE_INFINITY : iterations })) {
+    throw new UsageError(`Rx depth ${rxDepth} is too small for a post list of ${postList}: the sender would wait for credits for ever`);
+  }
   const mtu = ranged(options, 'm', 'MTU', 1024, 256, 4096);
   if (!MTUS.includes(mtu)) throw new UsageError('Invalid MTU : 256,512,1024,2048 and 4096 are valid');
   const output = textOption(options, 'output') ?? 'full';
@@ -225,6 +233,21 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
     minMessageRate: readLimit(options, 'y', 'Minimum msgRate'),
     notes,
   };
+}
+
+/**
+ * Whether a sender of Sends comes to a place where it waits for credits, and the receiver, which has taken all that was sent, for messages. A list needs
+ * room for all of it, and fewer than the receives that there are (see bandwidth.ts). Each list begins at another place of the receives, until all have
+ * had their turn.
+ */
+function runsDry({ rxDepth, postList, iterations }: { readonly rxDepth: number; readonly postList: number; readonly iterations: number }): boolean {
+  const lists = Math.min(rxDepth, iterations / postList);
+  for (let list = 0; list < lists; list++) {
+    const sent = list * postList;
+    const credit = sent - ((sent % rxDepth) % creditsEvery(rxDepth));
+    if (sent + postList - credit >= rxDepth) return true;
+  }
+  return false;
 }
 
 /** What `--output` can print alone. */

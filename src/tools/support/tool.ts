@@ -10,13 +10,13 @@ import { readMemory } from '../../crc32c/memory.ts';
 import type { ConnectionPolicy } from '../../mpa/policy.ts';
 import { arrivals } from '../../transport/arrival.ts';
 import { wrapTransport } from '../../transport/middleware.ts';
-import { openPcapFile, pcapLayer, type PcapFile } from '../../transport/pcap-tap.ts';
+import { openDayCapture, pcapLayer, type CaptureFile } from '../../transport/pcap-tap.ts';
 import type { Transport } from '../../transport/port.ts';
 import { TcpTransport } from '../../transport/tcp.ts';
 import { patience, textOption, type ParsedOptions } from './options.ts';
 import { policyFromFlags } from './policy-flags.ts';
 import { Session, type SessionOptions } from './session.ts';
-import { withFile } from './system-errors.ts';
+import { reasonOf, withFile } from './system-errors.ts';
 
 /** Where a tool's words go, and how its surroundings take part. */
 export interface ToolIo {
@@ -92,7 +92,7 @@ export class Tool {
   readonly io: ToolIo;
   readonly rnic: Rnic;
   readonly policy: ConnectionPolicy;
-  readonly #capture: PcapFile | null;
+  readonly #capture: CaptureFile | null;
   readonly #sessions = new Set<Session>();
   readonly #listeners = new Set<RequestQueue>();
   readonly #timeout: number;
@@ -116,7 +116,7 @@ export class Tool {
     this.policy = options.policy['relaxed'] === undefined ? { ...policy, ...defaults } : { ...policy, ...defaults, responder: policy.responder };
     const file = textOption(options, 'pcap');
     const worker = defaultEngine() === 'worker';
-    const capture = file === undefined ? null : withFile(file, () => openPcapFile(file));
+    const capture = file === undefined ? null : withFile(file, () => openDayCapture(file, (error) => this.complain(`${file}: the capture ends here: ${reasonOf(error)}`)));
     // An engine in a worker opens the file itself.
     if (worker) capture?.close();
     this.#capture = worker ? null : capture;
