@@ -66,9 +66,20 @@ export interface Reaction {
   readonly end: End | null;
   /** Everything it sent meanwhile, the Terminate included. */
   readonly segments: readonly ParsedSegment[];
+  /** It neither ended nor went silent. */
+  readonly goesOn: boolean;
 }
 
 const EMPTY = new Uint8Array(0);
+
+/**
+ * A peer that goes on sending is not waited for any longer than so many times the limit for silence. What a case lets a peer send before it
+ * ends takes a fraction of that; a program that repeats a message every second would hold the run up for ever.
+ */
+export const NO_END = 4;
+
+/** What a peer sends without its program: answers, and the end. */
+const OWN_OPCODES: ReadonlySet<number> = new Set([OPCODE.READ_RESPONSE, OPCODE.ATOMIC_RESPONSE, OPCODE.TERMINATE]);
 
 export class Connection {
   readonly channel: Channel;
@@ -82,6 +93,8 @@ export class Connection {
    * nothing has to do as proof of life.
    */
   readsUnsure = false;
+  /** Messages of the program above the peer, which may come at any time, are entered in the log and judged as FPDUs, and then read over. */
+  programReadOver = false;
   request: ParsedStartup | null = null;
   reply: ParsedStartup | null = null;
   writer: FpduWriter = new FpduWriter(false, true);
@@ -261,6 +274,7 @@ export class Connection {
         this.note('peer', 'fpdu', segment === null ? `ULPDU of ${fpdu.ulpdu.length} octets` : describeSegment(segment), fpdu.raw, this.reader.markers);
         this.watch.see(fpdu, segment);
         if (segment === null) throw new Deviation('a DDP segment', `a ULPDU of ${fpdu.ulpdu.length} octets`, ['DDP-020']);
+        if (this.programReadOver && !OWN_OPCODES.has(segment.opcode)) continue;
         return { kind: 'segment', segment, fpdu };
       }
       const chunk = this.channel.take();
@@ -316,17 +330,18 @@ export class Connection {
   async ping(): Promise<ParsedSegment[]> {
     if (this.readsUnsure) {
       this.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
-      await this.expectQuiet('normal operation: no reaction to a zero-length Write');
-      return [];
+      return this.#quietBut('normal operation: no reaction to a zero-length Write');
     }
     const mark = this.msn[QN.READ_REQUEST]!;
     this.send(this.makeRead({ sinkStag: mark, sinkTo: BigInt(mark), size: 0, sourceStag: 1, sourceTo: 0n }));
     const others: ParsedSegment[] = [];
+    const latest = performance.now() + NO_END * this.limits.reaction;
     for (;;) {
       const segment = await this.expectSegment('normal operation: an answer to a zero-length Read');
       if (segment.opcode === OPCODE.TERMINATE) throw new Deviation('normal operation', describeSegment(segment));
       if (segment.opcode === OPCODE.READ_RESPONSE && segment.stag === mark && segment.payload.length === 0) return others;
       others.push(segment);
+      check(performance.now() < latest, 'normal operation: an answer to a zero-length Read', `${others.length} other messages`);
     }
   }
 
@@ -336,19 +351,34 @@ export class Connection {
     if (incoming.kind !== 'silence') throw new Deviation(what, describeIncoming(incoming));
   }
 
-  /** Take whatever comes until the peer ends or goes silent. */
+  /** What comes in the quiet time, which must not be an answer, a Terminate or the end. */
+  async #quietBut(what: string): Promise<ParsedSegment[]> {
+    const deadline = performance.now() + this.limits.quiet;
+    const others: ParsedSegment[] = [];
+    for (;;) {
+      const incoming = await this.receive(Math.max(0, deadline - performance.now()));
+      if (incoming.kind === 'silence') return others;
+      if (incoming.kind === 'end' || OWN_OPCODES.has(incoming.segment.opcode)) throw new Deviation(what, describeIncoming(incoming));
+      others.push(incoming.segment);
+      if (performance.now() >= deadline) return others;
+    }
+  }
+
+  /** Take whatever comes until the peer ends or goes silent; or goes on for so long that it does neither. */
   async reaction(ms: number = this.limits.reaction): Promise<Reaction> {
     const segments: ParsedSegment[] = [];
     let terminate: TerminateFields | null = null;
+    const latest = performance.now() + NO_END * ms;
     for (;;) {
       const incoming = await this.receive(ms);
-      if (incoming.kind === 'silence') return { terminate, end: null, segments };
-      if (incoming.kind === 'end') return { terminate, end: incoming.how, segments };
+      if (incoming.kind === 'end') return { terminate, end: incoming.how, segments, goesOn: false };
+      if (incoming.kind === 'silence') return { terminate, end: null, segments, goesOn: false };
       segments.push(incoming.segment);
       if (incoming.segment.opcode === OPCODE.TERMINATE) {
         terminate = parseTerminate(incoming.segment.payload);
         check(terminate !== null, 'a well-formed Terminate', describeSegment(incoming.segment), ['RDMAP-082']);
       }
+      if (performance.now() >= latest) return { terminate, end: null, segments, goesOn: true };
     }
   }
 

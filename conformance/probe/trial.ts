@@ -1,11 +1,12 @@
 // One run of one case: connections in the probe's role, start-up with lawful defaults, and the verdict on a peer's reaction.
 // Read RFC 5040 7.1 (what a Terminate carries) and RFC 6581 9 (start-up) first.
 
+import { performance } from 'node:perf_hooks';
 import type { Region, Tester } from '../profiles/tester.ts';
 import type { Address, Session } from '../profiles/types.ts';
 import { Channel, openChannel } from './channel.ts';
 import type { Capture, Listener } from './channel.ts';
-import { Connection, pause } from './connection.ts';
+import { Connection, NO_END, pause } from './connection.ts';
 import type { Limits, Log, Quirk, Reaction, Role } from './connection.ts';
 import { describeSegment } from './decode.ts';
 import { Deviation, Inapplicable, NotConnected, brief, check } from './deviation.ts';
@@ -193,6 +194,7 @@ export class Trial {
       await connection.enter();
       if (connection.reply!.enhanced?.a === true && request.enhanced?.a === true) await this.takeRtr(connection);
     }
+    connection.programReadOver = this.#context.session.strangeProgram === true;
     await this.#context.session.established(connection);
   }
 
@@ -203,6 +205,8 @@ export class Trial {
     if (e.c) connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
     else if (e.d) {
       connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      // The RTR has opened the peer's direction (ENH-045), so its program may be first.
+      connection.programReadOver = this.#context.session.strangeProgram === true;
       await connection.expectOpcode(OPCODE.READ_RESPONSE, 'an answer to the Read RTR');
     } else if (e.b) connection.send(connection.makeSend(new Uint8Array(0)));
     if (this.limits.settle > 0) await pause(this.limits.settle);
@@ -268,12 +272,16 @@ export class Trial {
     if (normal) {
       const mark = connection.msn[1]!;
       connection.send(connection.makeRead({ sinkStag: mark, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      const latest = performance.now() + NO_END * this.limits.reaction;
       for (;;) {
         const incoming = await connection.receive();
         if (incoming.kind === 'segment' && incoming.segment.opcode === OPCODE.READ_RESPONSE) return null;
-        if (incoming.kind === 'segment' && incoming.segment.opcode !== OPCODE.TERMINATE) continue;
         if (incoming.kind === 'silence') throw new Deviation(expected, 'silence');
-        if (incoming.kind === 'end') return this.#judgeEnd(allowed, expected, { terminate: null, end: incoming.how, segments: [] }, offending);
+        if (incoming.kind === 'segment' && incoming.segment.opcode !== OPCODE.TERMINATE) {
+          check(performance.now() < latest, expected, `${describeSegment(incoming.segment)}, and no answer to a zero-length Read`);
+          continue;
+        }
+        if (incoming.kind === 'end') return this.#judgeEnd(allowed, expected, { terminate: null, end: incoming.how, segments: [], goesOn: false }, offending);
         const rest = await connection.reaction();
         const first = parseTerminate(incoming.segment.payload);
         return this.#judgeEnd(allowed, expected, { ...rest, terminate: first, segments: [incoming.segment, ...rest.segments] }, offending);
@@ -285,7 +293,7 @@ export class Trial {
   #judgeEnd(allowed: readonly Outcome[], expected: string, reaction: Reaction, offending: Uint8Array): Reaction {
     const { terminate, end } = reaction;
     if (terminate === null) {
-      if (end === null) throw new Deviation(expected, reaction.segments.length === 0 ? 'silence' : `${describeSegment(reaction.segments.at(-1)!)}, then silence`);
+      if (end === null) throw new Deviation(expected, reaction.segments.length === 0 ? 'silence' : `${describeSegment(reaction.segments.at(-1)!)}, then ${reaction.goesOn ? 'more of it' : 'silence'}`);
       if (!allowed.some((outcome) => outcome.kind === 'close')) throw new Deviation(expected, `${end.toUpperCase()} without a Terminate`);
       return reaction;
     }
