@@ -68,6 +68,7 @@ const numbers: Case[] = [
     stimulus(`ddp.msn.read-request-${step < 0 ? 'minus' : 'plus'}-${Math.abs(step)}`, `A zero-length Read Request whose MSN is ${step} from the one due`, 'DDP-043', MSN,
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn: 1, msn: (connection.msn[1]! + step) >>> 0, payload: new Uint8Array(28) })))),
   established('ddp.msn.wrap-received', 'Sends with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-043', 'all are delivered', async (trial, connection) => {
+    await connection.ping();
     await trial.tester.presetMsn(0, 0xffff_ffff);
     connection.msn[0] = 0xffff_ffff;
     for (const length of [3, 4, 5]) connection.send(connection.makeSend(pattern(length)));

@@ -191,4 +191,7 @@ async function fourReads(trial: Trial, ord: number): Promise<void> {
   for (let i = 0; i < 4; i++) await connection.expectMessage(OPCODE.READ_RESPONSE, `Read Response ${i + 1}`);
 }
 
-export const enhReply: readonly Case[] = [...offers, ...rtr, ...negotiation];
+/** What a peer without the enhancement can show as well. */
+const FOR_ALL: ReadonlySet<string> = new Set(['enh.initiator.format', 'enh.initiator.unenhanced']);
+
+export const enhReply: readonly Case[] = [...offers, ...rtr, ...negotiation].map((entry) => ({ ...entry, enhanced: !FOR_ALL.has(entry.id) }));

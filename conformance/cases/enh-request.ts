@@ -88,7 +88,7 @@ const format: Case[] = [
   }, { roles }),
   scripted('enh.request.to-a-peer-without', 'An enhanced Request to a peer that knows only revision 1', 'ENH-011 MPA-015', 'close', async (trial) => {
     const connection = await trial.connect();
-    await connection.sendStartup(trial.requestFields());
+    await connection.sendStartup(trial.requestFields({ revision: 2 }));
     await expectRefusal(connection, false);
   }, { roles, setup: { revision: 1 } }),
   scripted('enh.request.one-octet-at-a-time', 'An enhanced Request in pieces of one octet', 'MPA-023 ENH-009', 'an enhanced Reply', async (trial) => {
@@ -247,4 +247,7 @@ function throughRtr(kind: RtrKind): Case {
   }, { setup: { rtr: [kind] } });
 }
 
-export const enhRequest: readonly Case[] = [...format, ...depths, ...rtr];
+/** What a peer without the enhancement can show as well. */
+const FOR_ALL: ReadonlySet<string> = new Set(['enh.request.plain-revision-1', 'enh.request.to-a-peer-without']);
+
+export const enhRequest: readonly Case[] = [...format, ...depths, ...rtr].map((entry) => ({ ...entry, enhanced: !FOR_ALL.has(entry.id) }));

@@ -295,7 +295,7 @@ const requester: Case[] = [
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
     await connection.expectOpcode(OPCODE.ATOMIC_REQUEST, 'an Atomic Request');
     await connection.expectQuiet('no third request before an answer');
-  }, { needs, startup: { ird: 2, rtr: ['write'] } }),
+  }, { needs, startup: { ird: 2, rtr: ['write'] }, enhanced: true }),
   established('ext.atomic.fills-ord', 'The peer posts four FetchAdds; the probe answers all at once', 'EXT-047 EXT-038 EXT-041', 'four completions in order', async (trial, connection) => {
     await trial.tester.post({ kind: 'fetch-add', stag: 9, to: '64', value: '1', count: 4 });
     const ids = [];
@@ -303,7 +303,7 @@ const requester: Case[] = [
     connection.sendTogether(ids.map((id, i) => untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: i + 1, payload: atomicResponseHeader(id, BigInt(i)) })));
     const done = await trial.tester.completions(4);
     same('completions with success', done.filter((wc) => wc.status === 'success').length, 4);
-  }, { needs, startup: { ird: 4, rtr: ['write'] } }),
+  }, { needs, startup: { ird: 4, rtr: ['write'] }, enhanced: true }),
   stimulus('ext.atomic.response-unasked', 'An Atomic Response that nobody asked for', 'EXT-049', terms(TERM.DDP_NO_BUFFER, TERM.DDP_MSN_RANGE),
     (_trial, connection) => connection.send(untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 1, payload: atomicResponseHeader(1, 1n) })), { needs }),
   wrongResponse('response-wrong-msn', 'An Atomic Response with MSN 2 in place of 1', terms(TERM.DDP_MSN_RANGE, TERM.DDP_NO_BUFFER), (id) => untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 2, payload: atomicResponseHeader(id, 1n) })),

@@ -301,7 +301,7 @@ const ends: Case[] = [
       const segment = await connection.expectOpcode(OPCODE.READ_RESPONSE, 'a zero-length Read Response');
       same('DDP control', segment.ulpdu[0]!, 0xc1);
       same('RDMAP control', segment.ulpdu[1]!, 0x42);
-    }, { roles: revision === 1 ? ['initiator'] : BOTH, startup: { revision }, ...(revision === 1 ? { needs: ['tester'] as const } : {}) })),
+    }, { roles: revision === 1 ? ['initiator'] : BOTH, startup: { revision }, enhanced: revision === 2, ...(revision === 1 ? { needs: ['tester'] as const } : {}) })),
 ];
 
 export const mpaFpdu: readonly Case[] = [...crc, ...longFlips, ...pad, ...short, ...boundaries, ...large, ...sending, ...negotiated, ...ends];

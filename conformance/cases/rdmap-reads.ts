@@ -219,7 +219,7 @@ const depth: Case[] = [
     answer(connection, first.payload, pattern(4));
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'a third Read Request');
     await connection.expectQuiet('no fourth Read Request before an answer');
-  }, { needs: ['tester'], startup: { ird: 2, rtr: ['write'] } }),
+  }, { needs: ['tester'], startup: { ird: 2, rtr: ['write'] }, enhanced: true }),
   established('rdmap.read.ord-one', 'The peer posts Read, Read, Send; the probe offered 1', 'RDMAP-051 ENH-015 ENH-020 RDMAP-093', 'one Read Request at a time, in the order posted', async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0', count: 2 });
     await trial.tester.post({ kind: 'send', length: 4 });
@@ -228,7 +228,7 @@ const depth: Case[] = [
     answer(connection, first.payload, pattern(4));
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'the second Read Request');
     await connection.expectOpcode(OPCODE.SEND, 'the Send after it');
-  }, { needs: ['tester'], startup: { ird: 1, rtr: ['write'] } }),
+  }, { needs: ['tester'], startup: { ird: 1, rtr: ['write'] }, enhanced: true }),
 ];
 
 /** A lawful answer to a Read Request of the peer. */

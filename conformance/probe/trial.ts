@@ -68,6 +68,8 @@ interface TrialContext {
   readonly limits: Limits;
   readonly random: Random;
   readonly strict: boolean;
+  /** The peer knows revision 1 only. */
+  readonly plain: boolean;
   readonly quirks: ReadonlySet<Quirk>;
 }
 
@@ -149,7 +151,7 @@ export class Trial {
 
   /** The Request a lawful initiator sends. */
   requestFields(choice: StartupChoice = {}): StartupFields {
-    const { revision = 2, crc = true, markers = false, privateData } = choice;
+    const { revision = this.#context.plain ? 1 : 2, crc = true, markers = false, privateData } = choice;
     return { kind: 'request', revision, crc, markers, privateData, enhanced: revision === 2 ? this.#offer(choice) : null };
   }
 
@@ -187,7 +189,7 @@ export class Trial {
       const reply = await connection.expectStartup();
       check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
       await connection.enter();
-      if (choice.sendRtr !== false) await this.sendRtr(connection);
+      if (choice.sendRtr !== false) await this.#open(connection);
     } else {
       const request = await connection.expectStartup();
       await connection.sendStartup(this.replyFields(request, choice));
@@ -196,6 +198,13 @@ export class Trial {
     }
     connection.programReadOver = this.#context.session.strangeProgram === true;
     await this.#context.session.established(connection);
+  }
+
+  /** As initiator: the RTR message, or where there is none another FPDU: until it has got one the peer has to be silent (MPA-028, MPA-029). */
+  async #open(connection: Connection): Promise<void> {
+    if (connection.reply!.enhanced?.a === true) return this.sendRtr(connection);
+    connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
+    if (this.limits.settle > 0) await pause(this.limits.settle);
   }
 
   /** As initiator: the RTR message that the Reply asks for, if any; the answer to a Read is taken. */

@@ -305,6 +305,18 @@ describe('profile command', () => {
     expect(status).toBe(0);
   });
 
+  it('speaks revision 1 with a peer that knows no other, and leaves out what is about RFC 6581', async () => {
+    const peer = await smallPeer({ revision: 1 });
+    const target = ['--target', `127.0.0.1:${peer.port}`, '--slow', '0.5'];
+    const { status, out, err } = await command('run', 'mpa.fpdu.cut', 'mpa.fpdu.last-octet-late', 'mpa.request.private-data-3', 'mpa.reply.reserved-bits', 'enh.request.plain', 'enh.request.rtr-c', ...target);
+    expect(err).toBe('conformance: start-ups of the peer are of revision 1, with the probe as initiator: cases about those of RFC 6581 are left out\n');
+    expect(out).toMatch(/ 0 failed, 0 waived, 0 errors; \d\d? left out; 0 unexpected/);
+    expect(status).toBe(0);
+    const none = await command('run', 'enh.request.rtr-c', ...target);
+    peer.close();
+    expect([none.status, none.err]).toEqual([2, `${err}conformance: nothing to run: the peer knows start-ups of revision 1 only\n`]);
+  });
+
   it.each(['command', 'rping'])('is not held up by a peer that goes on sending (profile %s)', async (profile) => {
     const peer = await smallPeer({ deaf: true, program: (send, socket) => {
       const timer = setInterval(() => send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n })), 20);
