@@ -1,7 +1,7 @@
 // DDP: what a receiver makes of headers, queues, numbers, offsets and STags. RFC 5041 4, 5, 7, 8.
 
 import type { Connection } from '../probe/connection.ts';
-import { check, same, sameBytes } from '../probe/deviation.ts';
+import { Unsuited, check, same, sameBytes } from '../probe/deviation.ts';
 import { tagged, untagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, describeOutcomes, terms } from '../probe/trial.ts';
@@ -55,14 +55,20 @@ const HIGH_BITS = [0x0001_0000, 0x0100_0000, 0x8000_0000] as const;
 const numbers: Case[] = [
   ...[0, 2, 3, 1000, 0x8000_0000, 0xffff_ffff, ...HIGH_BITS.map((bit) => bit + 1)].map((msn) =>
     stimulus(`ddp.msn.first-send-${msn}`, `The first Send has MSN ${msn}`, 'DDP-043', MSN,
-      (trial, connection) => connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() })))),
-  stimulus('ddp.msn.repeated', 'Two Sends with MSN 1', 'DDP-043 DDP-032', MSN, (trial, connection) => {
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: trial.acceptableSend() }));
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: Uint8Array.of(9, 9) }));
+      (trial, connection) => {
+      // A Send as RTR message was the first.
+      if (msn === connection.msn[0]) throw new Unsuited(`the next Send has MSN ${msn}`);
+      connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+    })),
+  stimulus('ddp.msn.repeated', 'Two Sends with the same MSN', 'DDP-043 DDP-032', MSN, (trial, connection) => {
+    const msn = connection.takeMsn(0);
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: Uint8Array.of(9, 9) }));
   }, { needs: ['tester'] }),
-  stimulus('ddp.msn.skipped', 'Sends with MSN 1 and 3', 'DDP-043', MSN, (trial, connection) => {
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: trial.acceptableSend() }));
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 3, payload: Uint8Array.of(9, 9) }));
+  stimulus('ddp.msn.skipped', 'Two Sends between whose MSNs one is missing', 'DDP-043', MSN, (trial, connection) => {
+    const msn = connection.takeMsn(0);
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: msn + 2, payload: Uint8Array.of(9, 9) }));
   }, { needs: ['tester'] }),
   ...[-1, 1, 1000, ...HIGH_BITS].map((step) =>
     stimulus(`ddp.msn.read-request-${step < 0 ? 'minus' : 'plus'}-${Math.abs(step)}`, `A zero-length Read Request whose MSN is ${step} from the one due`, 'DDP-043', MSN,

@@ -10,6 +10,7 @@ import { CLOSE, describeOutcomes } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
 import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
+import type { EndpointOptions } from '../profiles/protocol.ts';
 import { INVALIDATE_FOREIGN, INVALIDATE_UNKNOWN, NO_BUFFER, OPCODE_ERROR, VERSION, WRITE_STAG } from './codes.ts';
 import { established, hex2, stimulus } from './define.ts';
 import type { Case } from './define.ts';
@@ -66,6 +67,7 @@ const sends: Case[] = [
       await connection.ping();
     }, { needs: ['tester'] })),
   stimulus('rdmap.read.invalidate-field-ignored', 'A zero-length Read Request with a non-zero Invalidate STag field', 'RDMAP-011', [{ kind: 'normal' }], async (_trial, connection) => {
+    connection.needsRead();
     connection.watch.reads.push({ sinkStag: 3, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n });
     const header = new Uint8Array(28);
     header[3] = 3;
@@ -134,7 +136,7 @@ async function stillUsable(trial: Trial, stag: number, to: bigint, pd: string): 
 }
 
 /** Another connection of the case, on an endpoint of its own. */
-export async function secondStream(trial: Trial, options: { pd?: string; receives?: number } = {}): Promise<Connection> {
+export async function secondStream(trial: Trial, options: EndpointOptions = {}): Promise<Connection> {
   if (trial.role === 'initiator') {
     const { port } = await trial.tester.listen('127.0.0.1', options);
     const connection = await trial.connectTo({ host: trial.targetHost, port });

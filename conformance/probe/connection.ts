@@ -3,7 +3,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { Channel, End } from './channel.ts';
-import { Deviation, check } from './deviation.ts';
+import { Deviation, Unsuited, check } from './deviation.ts';
 import { describeSegment, describeStartup } from './decode.ts';
 import { FpduReader, FpduWriter } from './fpdu.ts';
 import type { FpduFaults, ReceivedFpdu } from './fpdu.ts';
@@ -93,6 +93,8 @@ export class Connection {
    * nothing has to do as proof of life.
    */
   readsUnsure = false;
+  /** Reads that the peer serves at a time; null where neither frame says it. */
+  #readsServed: number | null = null;
   /** Messages of the program above the peer, which may come at any time, are entered in the log and judged as FPDUs, and then read over. */
   programReadOver = false;
   request: ParsedStartup | null = null;
@@ -182,8 +184,8 @@ export class Connection {
     this.writer = new FpduWriter(theirs.markers, crc);
     this.reader = new FpduReader(mine.markers);
     this.watch = new Watch(crc);
-    // The peer's own IRD, as its frame tells it.
-    if ((theirs.enhanced?.ird ?? 0) > 0) this.readsUnsure = false;
+    this.#readsServed = readsServed(this.role, request, reply);
+    if (this.#readsServed !== null || theirs.enhanced?.ird === OPEN_DEPTH) this.readsUnsure = this.#readsServed === 0;
     this.#operational = true;
     this.reader.push(this.#startupOctets);
     this.#startupOctets = EMPTY;
@@ -256,8 +258,16 @@ export class Connection {
     return tagged({ opcode: OPCODE.RDMA_WRITE, stag, to, payload });
   }
 
-  /** A Read Request with the next MSN, whose answer the watch expects. */
-  makeRead(fields: ReadRequestFields, answered = true): Uint8Array {
+  /** Throw unless the peer serves one Read or Atomic more than those that it owes an answer: RDMAP-052 lets it refuse them, and one without IRD serves none. */
+  needsRead(): void {
+    const owed = this.watch.reads.length + this.watch.atomics.length;
+    const most = this.#readsServed;
+    if (most !== null && owed >= most) throw new Unsuited(most === 0 ? 'the peer serves no Reads' : `the peer serves ${most} Read${most === 1 ? '' : 's'} at a time, and the case makes more`);
+  }
+
+  /** A Read Request with the next MSN, whose answer the watch expects. `excess`: whether or not the peer serves as many. */
+  makeRead(fields: ReadRequestFields, answered = true, excess = false): Uint8Array {
+    if (!excess) this.needsRead();
     if (answered) this.watch.reads.push(fields);
     return untagged({ opcode: OPCODE.READ_REQUEST, qn: QN.READ_REQUEST, msn: this.takeMsn(QN.READ_REQUEST), payload: readRequestHeader(fields) });
   }
@@ -385,6 +395,19 @@ export class Connection {
   note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers: boolean = from === 'probe' && this.writer.markers): void {
     this.log.push({ from, what, text, octets, markers: what === 'fpdu' && markers });
   }
+}
+
+/** A depth that is settled elsewhere (RFC 6581 9.1). */
+const OPEN_DEPTH = 0x3fff;
+
+/** The peer's IRD by the two frames: a responder's is in its Reply, an initiator raises its own to the ORD of the Reply (ENH-021). */
+function readsServed(role: Role, request: ParsedStartup, reply: ParsedStartup): number | null {
+  const asked = request.enhanced;
+  const answered = reply.enhanced;
+  if (asked === null || answered === null) return null;
+  const told = role === 'initiator' ? [answered.ird] : [asked.ird, answered.ord];
+  if (told[0] === OPEN_DEPTH) return null;
+  return Math.max(...told.filter((depth) => depth !== OPEN_DEPTH));
 }
 
 /** A Terminate with its first and third octet put right; anything else as it is. */

@@ -192,7 +192,7 @@ export class Trial {
       if (choice.sendRtr !== false) await this.#open(connection);
     } else {
       const request = await connection.expectStartup();
-      await connection.sendStartup(this.replyFields(request, choice));
+      await connection.sendStartup(this.replyFields(request, withAskedKinds(request, choice)));
       await connection.enter();
       if (connection.reply!.enhanced?.a === true && request.enhanced?.a === true) await this.takeRtr(connection);
     }
@@ -213,7 +213,7 @@ export class Trial {
     if (e === null || !e.a) return;
     if (e.c) connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
     else if (e.d) {
-      connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }, true, true));
       // The RTR has opened the peer's direction (ENH-045), so its program may be first.
       connection.programReadOver = this.#context.session.strangeProgram === true;
       await connection.expectOpcode(OPCODE.READ_RESPONSE, 'an answer to the Read RTR');
@@ -314,6 +314,14 @@ export class Trial {
     checkIncluded(terminate, offending);
     return reaction;
   }
+}
+
+/** Without the RTR kinds that the peer has not asked for: it may not know them. */
+function withAskedKinds(request: ParsedStartup, choice: StartupChoice): StartupChoice {
+  const { rtr, ...rest } = choice;
+  const e = request.enhanced;
+  const asked = rtr?.filter((kind) => e !== null && { send: e.b, write: e.c, read: e.d }[kind]) ?? [];
+  return asked.length === 0 ? rest : { ...rest, rtr: asked };
 }
 
 /** Layer 2 has one EType; hardware sends 3 there. Layer 0 type 0 leaves the code open. */

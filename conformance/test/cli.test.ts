@@ -12,6 +12,7 @@ import { run as rping } from '../../src/tools/rping.ts';
 import { run } from '../cli.ts';
 import { tagged, untagged } from '../probe/messages.ts';
 import { OPCODE } from '../probe/wire.ts';
+import { established } from '../cases/define.ts';
 import { openSelf } from '../profiles/self.ts';
 import { openCommand } from '../profiles/command.ts';
 import { SelfTarget, serveTester } from '../profiles/self-target.ts';
@@ -315,6 +316,20 @@ describe('profile command', () => {
     const none = await command('run', 'enh.request.rtr-c', ...target);
     peer.close();
     expect([none.status, none.err]).toEqual([2, `${err}conformance: nothing to run: the peer knows start-ups of revision 1 only\n`]);
+  });
+
+  it.each([
+    [0, 'the peer serves no Reads', ['mpa.fpdu.cut-behind-16', 'rdmap.read.unknown-stag', 'rdmap.read.request-of-29-octets', 'mpa.fpdu.read-request-ulpdu-of-18']],
+    [1, 'the peer serves 1 Read at a time, and the case makes more', ['test.two-reads']],
+  ])('leaves out what takes more Reads than a peer with IRD %i offers', async (ird, reason, ids) => {
+    const peer = await smallPeer({ ird });
+    const profile = openCommand({ target: { host: '127.0.0.1', port: peer.port }, listen: { host: '127.0.0.1', port: 0 } });
+    const read = { sinkStag: 1, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n };
+    const twoReads = established('test.two-reads', 'Two Reads at once', 'RDMAP-043', 'two answers', async (_trial, connection) => connection.sendTogether([connection.makeRead(read), connection.makeRead(read)]));
+    const chosen = ids.map((id) => (id === 'test.two-reads' ? twoReads : caseNamed(id)));
+    const results = await runAgainstSelf(chosen, ['initiator'], { slow: 0.2 }, profile);
+    peer.close();
+    expect(results.map((r) => [r.case.id, r.verdict, r.reason, r.unexpected])).toEqual(ids.map((id) => [id, 'skip', reason, false]));
   });
 
   it.each(['command', 'rping'])('is not held up by a peer that goes on sending (profile %s)', async (profile) => {
