@@ -2,7 +2,7 @@
 
 import type { Connection } from '../probe/connection.ts';
 import { Unsuited, check, same, sameBytes } from '../probe/deviation.ts';
-import { tagged, untagged } from '../probe/messages.ts';
+import { parseReadRequest, tagged, untagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, describeOutcomes, terms } from '../probe/trial.ts';
 import type { Outcome, Trial } from '../probe/trial.ts';
@@ -10,7 +10,7 @@ import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';
-import { MO, MSN, NO_BUFFER, QN_ERROR, TOO_LONG, WRITE_ACCESS, WRITE_ASSOCIATION, WRITE_BOUNDS, WRITE_STAG, WRITE_WRAP } from './codes.ts';
+import { INVALIDATE_FOREIGN, INVALIDATE_UNKNOWN, MO, MSN, NO_BUFFER, OPCODE_ERROR, QN_ERROR, TOO_LONG, VERSION, WRITE_ACCESS, WRITE_ASSOCIATION, WRITE_BOUNDS, WRITE_STAG, WRITE_WRAP } from './codes.ts';
 import { established, hex2, range, stimulus } from './define.ts';
 import type { Case } from './define.ts';
 
@@ -79,6 +79,25 @@ const numbers: Case[] = [
     connection.msn[0] = 0xffff_ffff;
     for (const length of [3, 4, 5]) connection.send(connection.makeSend(pattern(length)));
     same('completions', (await trial.tester.received(3)).length, 3);
+  }, { needs: ['preset-msn'], setup: {} }),
+  established('ddp.msn.wrap-of-reads-received', 'Zero-length Reads with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-016 DDP-043', 'all are answered', async (trial, connection) => {
+    await connection.ping();
+    await trial.tester.presetMsn(1, 0xffff_ffff);
+    connection.msn[1] = 0xffff_ffff;
+    for (let i = 0; i < 3; i++) await connection.ping();
+  }, { needs: ['preset-msn'], setup: {} }),
+  established('ddp.msn.wrap-of-reads-sent', 'The peer reads with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-016', 'MSN 0xFFFFFFFF, 0, 1', async (trial, connection) => {
+    await connection.ping();
+    await trial.tester.presetMsn(1, 0xffff_ffff);
+    connection.watch.presetMsn(1, 0xffff_ffff);
+    for (const msn of [0xffff_ffff, 0, 1]) {
+      await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });
+      const segment = await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
+      same('MSN', segment.msn, msn);
+      const request = parseReadRequest(segment.payload)!;
+      connection.send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: request.sinkStag, to: request.sinkTo, payload: FOUR }));
+    }
+    same('Reads completed with success', (await trial.tester.completions(3)).filter((wc) => wc.status === 'success').length, 3);
   }, { needs: ['preset-msn'], setup: {} }),
   established('ddp.msn.wrap-sent', 'The peer sends with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015', 'MSN 0xFFFFFFFF, 0, 1', async (trial, connection) => {
     await connection.ping();
@@ -235,6 +254,12 @@ const empty: Case[] = [
 ];
 
 const errors: Case[] = [
+  established('ddp.error.first-segment-out-of-bounds', 'A Write whose first segment, not its last, is out of bounds', 'DDP-051 DDP-049', describeOutcomes(WRITE_BOUNDS), async (trial, connection) => {
+    const region = await trial.tester.region({ length: 64, fill: 0xee });
+    connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: region.stag, to: end(region) - 4n, last: false, payload: pattern(8) }));
+    await trial.expect(connection, WRITE_BOUNDS);
+    sameBytes('memory', await trial.tester.peek(region), new Uint8Array(64).fill(0xee));
+  }, { needs: ['tester'] }),
   established('ddp.error.later-segment-out-of-bounds', 'A Write in two segments, the second out of bounds', 'DDP-051', describeOutcomes(WRITE_BOUNDS), async (trial, connection) => {
     const region = await trial.region(connection);
     connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: region.stag, to: end(region) - 8n, last: false, payload: pattern(8) }));
@@ -285,6 +310,19 @@ const errors: Case[] = [
     same('DDP Segment Length', terminate.segmentLength!, bad.length);
     sameBytes('DDP header', terminate.ddpHeader!, bad.subarray(0, 18));
   }),
+  ...([
+    ['version', 'a Send with RV 0', VERSION, (connection) => untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.takeMsn(0), payload: FOUR, rdmapControl: OPCODE.SEND })],
+    ['opcode', 'a tagged segment with opcode 0xf', OPCODE_ERROR, () => tagged({ opcode: 0xf, stag: 1, to: 2n, payload: FOUR })],
+    ['invalidate', 'a Send that invalidates an STag nobody knows', INVALIDATE_UNKNOWN, (connection) => connection.makeSend(FOUR, OPCODE.SEND_INVALIDATE, 0x0707_0700)],
+    ['foreign', 'a Send that invalidates an STag of another protection domain', INVALIDATE_FOREIGN, (connection, stag) => connection.makeSend(FOUR, OPCODE.SEND_INVALIDATE, stag)],
+  ] satisfies [string, string, readonly Outcome[], (connection: Connection, stag: number) => Uint8Array][]).map(([name, words, outcomes, make]) =>
+    established(`ddp.error.report-contents-${name}`, `What the Terminate about ${words} carries`, 'RDMAP-073 RDMAP-082 RDMAP-084', 'M, D, the DDP header as sent, the segment length', async (trial, connection) => {
+      const bad = make(connection, (await trial.tester.region({ length: 64, pd: 'b' })).stag);
+      connection.send(bad);
+      const terminate = (await trial.expect(connection, outcomes))!.terminate!;
+      check(terminate.m && terminate.d && !terminate.r, 'M=1 D=1 R=0', `M=${Number(terminate.m)} D=${Number(terminate.d)} R=${Number(terminate.r)}`);
+      same('DDP Segment Length', terminate.segmentLength!, bad.length);
+    }, { needs: ['tester'] })),
 ];
 
 export const ddpChecks: readonly Case[] = [...headers, ...queues, ...numbers, ...offsets, ...buffers, ...stags, ...bounds, ...empty, ...errors];

@@ -118,6 +118,8 @@ const received: Case[] = [
 ];
 
 const SMALL = { setup: { emss: 536 } } as const;
+/** What MPA-078 makes of it. */
+const SMALL_MULPDU = 530;
 
 /** A message of the peer, and what its segments must look like; the watch judges numbering and order. */
 function sent(id: string, title: string, requirements: string, post: PostOptions, opcode: number, look: (segments: readonly ParsedSegment[]) => void): Case {
@@ -126,6 +128,7 @@ function sent(id: string, title: string, requirements: string, post: PostOptions
     await trial.tester.post(post);
     const { segments, payload } = await connection.expectMessage(opcode, 'the message posted');
     sameBytes('payload', payload, pattern(post.length ?? 0));
+    check(segments.every((s) => s.ulpdu.length <= SMALL_MULPDU), `ULPDU_Length up to ${SMALL_MULPDU}`, String(Math.max(...segments.map((s) => s.ulpdu.length))), ['DDP-021', 'MPA-078']);
     look(segments);
   }, SMALL);
 }

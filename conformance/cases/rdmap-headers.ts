@@ -6,7 +6,7 @@ import { describeSegment } from '../probe/decode.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import { tagged, terminate, terminateHeader, untagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
-import { CLOSE, describeOutcomes } from '../probe/trial.ts';
+import { CLOSE, NORMAL, describeOutcomes } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
 import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
@@ -36,6 +36,15 @@ const reserved: Case[] = [
       connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.takeMsn(0), payload, rdmapControl: 0x40 | bits | OPCODE.SEND }));
       await trial.delivered(connection, payload);
     }, { needs: ['send'] })),
+  stimulus('rdmap.header.reserved-bits-write', 'A zero-length Write with both reserved RDMAP control bits set', 'RDMAP-003', [NORMAL],
+    (_trial, connection) => connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n, rdmapControl: 0x70 | OPCODE.RDMA_WRITE }))),
+  established('rdmap.header.reserved-bits-read-request', 'A zero-length Read Request with both reserved RDMAP and all reserved DDP control bits set', 'RDMAP-003 DDP-005', 'a zero-length Read Response', async (_trial, connection) => {
+    const request = connection.makeRead({ sinkStag: 3, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n });
+    request[0]! |= 0x3c;
+    request[1]! |= 0x30;
+    connection.send(request);
+    await connection.expectOpcode(OPCODE.READ_RESPONSE, 'a zero-length Read Response');
+  }),
 ];
 
 const opcodes: Case[] = [

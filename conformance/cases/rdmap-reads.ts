@@ -25,9 +25,14 @@ const SINK = { sinkStag: 0x5a5a_5a00, sinkTo: 0x1000n } as const;
 
 const answered: Case[] = [
   ...[1, 2, 3, 4, 5, 63, 64, 1427, 1428, 1429, 2856, 2857, 65_536, 1_048_576].map((size) =>
-    established(`rdmap.read.size-${size}`, `A Read of ${size} octets`, 'RDMAP-029 RDMAP-031 RDMAP-025 DDP-023', 'just these octets', async (trial, connection) => {
+    established(`rdmap.read.size-${size}`, `A Read of ${size} octets`, 'RDMAP-029 RDMAP-031 RDMAP-025 DDP-023 DDP-021', 'just these octets, in segments that fit EMSS 1448', async (trial, connection) => {
+      const MULPDU = 1442;
       const region = await trial.tester.region({ length: size });
-      sameBytes('octets read', await connection.read(region.stag, region.to, size), pattern(size));
+      connection.send(connection.makeRead({ ...SINK, size, sourceStag: region.stag, sourceTo: region.to }));
+      const { segments, payload } = await connection.expectMessage(OPCODE.READ_RESPONSE, `a Read Response of ${size} octets`);
+      sameBytes('octets read', payload, pattern(size));
+      const longest = segments.reduce((most, segment) => Math.max(most, segment.ulpdu.length), 0);
+      check(longest <= MULPDU, `ULPDU_Length up to ${MULPDU}`, String(longest), ['DDP-021']);
     }, { setup: { emss: 1448 } })),
   ...[1, 16, 23].map((size) =>
     established(`rdmap.read.written-${size}`, `Write ${size} octets, then read them`, 'RDMAP-041 RDMAP-029', 'the octets just written', async (trial, connection) => {

@@ -296,6 +296,7 @@ export class Connection {
       const { end } = this.channel;
       if (end !== null) {
         this.note('peer', 'end', end === 'fin' ? 'FIN' : 'RST', EMPTY);
+        if (this.#operational) this.watch.seeEnd(this.reader.pending);
         return { kind: 'end', how: end };
       }
       const left = deadline - performance.now();

@@ -339,4 +339,9 @@ function checkIncluded(terminate: TerminateFields, offending: Uint8Array): void 
   if (got.length !== wanted.length || got.some((octet, i) => octet !== wanted[i])) {
     throw new Deviation(`the DDP header of the segment in error (${brief(wanted)}) in the Terminate`, brief(got), ['RDMAP-073', 'DDP-053']);
   }
+  const request = parseSegment(offending);
+  if (terminate.rdmapHeader === null || request?.opcode !== OPCODE.READ_REQUEST || request.payload.length !== terminate.rdmapHeader.length) return;
+  if (terminate.rdmapHeader.some((octet, i) => octet !== request.payload[i])) {
+    throw new Deviation(`the header of the Read Request in error (${brief(request.payload)}) in the Terminate`, brief(terminate.rdmapHeader), ['RDMAP-074']);
+  }
 }
