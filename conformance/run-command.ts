@@ -23,6 +23,7 @@ import { Progress } from './report/progress.ts';
 import { summaryLine, textReport } from './report/text.ts';
 import { OutputFile } from '../src/tools/support/output-file.ts';
 import { reach } from './runner/reach.ts';
+import type { Reached } from './runner/reach.ts';
 import { planOf, reasonToSkip, runCases } from './runner/runner.ts';
 import type { Result, RunOptions } from './runner/runner.ts';
 import { selectCases } from './runner/select.ts';
@@ -236,30 +237,35 @@ async function ready(chosen: readonly Case[], profile: Profile, values: Values, 
     ...(values.anyway ? {} : { giveUpAfter: GIVE_UP_AFTER }),
   };
   try {
-    if (!values.anyway) for (const role of wanted.filter((one) => possible.some((run) => run.role === one))) await gate(role, options, values, interrupt);
+    if (values.anyway) return options;
+    const plain = new Set<Role>();
+    for (const role of wanted.filter((one) => possible.some((run) => run.role === one))) if (await gate(role, options, values, interrupt) === 'plain') plain.add(role);
+    if (plain.size > 0) warn(`start-ups of the peer are of revision 1, with the probe as ${[...plain].join(' and ')}: cases about those of RFC 6581 are left out`);
+    if (!possible.some(({ entry, role }) => reasonToSkip(entry, profile, plain.has(role)) === null)) throw new Refusal('nothing to run: the peer knows start-ups of revision 1 only');
+    return { ...options, plain };
   } catch (error) {
     listener?.close();
     throw error;
   }
-  return options;
 }
 
-/** Nothing is run against a peer with which not even a lawful start-up works. */
-async function gate(role: Role, options: RunOptions, values: Values, interrupt: Interrupt): Promise<void> {
+/** Nothing is run against a peer with which not even a lawful start-up works. Says which kind does. */
+async function gate(role: Role, options: RunOptions, values: Values, interrupt: Interrupt): Promise<'enhanced' | 'plain'> {
   const { profile, slow, revive } = options;
   const listener = options.listener ?? null;
   const somebodyElse = role === 'responder' && profile.name !== 'self' && values.start === undefined;
   if (somebodyElse && listener !== null) warn(`waiting for a peer to connect to ${listener.address.host}:${listener.address.port}`);
-  const once = (): Promise<string | null> => reach({ ...options, role, listener, ...(somebodyElse ? { patience: FIRST_PATIENCE_MS * slow } : {}) });
-  const tried = async (): Promise<string | null> => {
-    const why = await once();
-    if (why === null || revive === null) return why;
+  const once = (): Promise<Reached> => reach({ ...options, role, listener, ...(somebodyElse ? { patience: FIRST_PATIENCE_MS * slow } : {}) });
+  const tried = async (): Promise<Reached> => {
+    const first = await once();
+    if (first.kind !== 'not' || revive === null) return first;
     await revive();
     return await once();
   };
-  const why = await Promise.race([tried(), interrupt.happened]);
-  if (interrupt.signal.aborted) throw new Refusal(String(interrupt.signal.reason), interrupt.status() ?? 1);
-  if (why !== null) throw new Refusal(`no lawful start-up with the peer, so nothing was run: ${why} (--anyway runs the cases all the same)`);
+  const reached = await Promise.race([tried(), interrupt.happened]);
+  if (interrupt.signal.aborted || reached === null) throw new Refusal(String(interrupt.signal.reason), interrupt.status() ?? 1);
+  if (reached.kind === 'not') throw new Refusal(`no lawful start-up with the peer, so nothing was run: ${reached.words} (--anyway runs the cases all the same)`);
+  return reached.kind;
 }
 
 interface Interrupt {

@@ -1,8 +1,8 @@
 // DDP: what a receiver makes of headers, queues, numbers, offsets and STags. RFC 5041 4, 5, 7, 8.
 
 import type { Connection } from '../probe/connection.ts';
-import { check, same, sameBytes } from '../probe/deviation.ts';
-import { tagged, untagged } from '../probe/messages.ts';
+import { Unsuited, check, same, sameBytes } from '../probe/deviation.ts';
+import { parseReadRequest, tagged, untagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
 import { NORMAL, describeOutcomes, terms } from '../probe/trial.ts';
 import type { Outcome, Trial } from '../probe/trial.ts';
@@ -10,7 +10,7 @@ import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
 import type { RegionOptions } from '../profiles/protocol.ts';
 import type { Region } from '../profiles/tester.ts';
-import { MO, MSN, NO_BUFFER, QN_ERROR, TOO_LONG, WRITE_ACCESS, WRITE_ASSOCIATION, WRITE_BOUNDS, WRITE_STAG, WRITE_WRAP } from './codes.ts';
+import { INVALIDATE_FOREIGN, INVALIDATE_UNKNOWN, MO, MSN, NO_BUFFER, OPCODE_ERROR, QN_ERROR, TOO_LONG, VERSION, WRITE_ACCESS, WRITE_ASSOCIATION, WRITE_BOUNDS, WRITE_STAG, WRITE_WRAP } from './codes.ts';
 import { established, hex2, range, stimulus } from './define.ts';
 import type { Case } from './define.ts';
 
@@ -55,23 +55,49 @@ const HIGH_BITS = [0x0001_0000, 0x0100_0000, 0x8000_0000] as const;
 const numbers: Case[] = [
   ...[0, 2, 3, 1000, 0x8000_0000, 0xffff_ffff, ...HIGH_BITS.map((bit) => bit + 1)].map((msn) =>
     stimulus(`ddp.msn.first-send-${msn}`, `The first Send has MSN ${msn}`, 'DDP-043', MSN,
-      (trial, connection) => connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() })))),
-  stimulus('ddp.msn.repeated', 'Two Sends with MSN 1', 'DDP-043 DDP-032', MSN, (trial, connection) => {
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: trial.acceptableSend() }));
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: Uint8Array.of(9, 9) }));
+      (trial, connection) => {
+      // A Send as RTR message was the first.
+      if (msn === connection.msn[0]) throw new Unsuited(`the next Send has MSN ${msn}`);
+      connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+    })),
+  stimulus('ddp.msn.repeated', 'Two Sends with the same MSN', 'DDP-043 DDP-032', MSN, (trial, connection) => {
+    const msn = connection.takeMsn(0);
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: Uint8Array.of(9, 9) }));
   }, { needs: ['tester'] }),
-  stimulus('ddp.msn.skipped', 'Sends with MSN 1 and 3', 'DDP-043', MSN, (trial, connection) => {
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: trial.acceptableSend() }));
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 3, payload: Uint8Array.of(9, 9) }));
+  stimulus('ddp.msn.skipped', 'Two Sends between whose MSNs one is missing', 'DDP-043', MSN, (trial, connection) => {
+    const msn = connection.takeMsn(0);
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: msn + 2, payload: Uint8Array.of(9, 9) }));
   }, { needs: ['tester'] }),
   ...[-1, 1, 1000, ...HIGH_BITS].map((step) =>
     stimulus(`ddp.msn.read-request-${step < 0 ? 'minus' : 'plus'}-${Math.abs(step)}`, `A zero-length Read Request whose MSN is ${step} from the one due`, 'DDP-043', MSN,
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn: 1, msn: (connection.msn[1]! + step) >>> 0, payload: new Uint8Array(28) })))),
   established('ddp.msn.wrap-received', 'Sends with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-043', 'all are delivered', async (trial, connection) => {
+    await connection.ping();
     await trial.tester.presetMsn(0, 0xffff_ffff);
     connection.msn[0] = 0xffff_ffff;
     for (const length of [3, 4, 5]) connection.send(connection.makeSend(pattern(length)));
     same('completions', (await trial.tester.received(3)).length, 3);
+  }, { needs: ['preset-msn'], setup: {} }),
+  established('ddp.msn.wrap-of-reads-received', 'Zero-length Reads with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-016 DDP-043', 'all are answered', async (trial, connection) => {
+    await connection.ping();
+    await trial.tester.presetMsn(1, 0xffff_ffff);
+    connection.msn[1] = 0xffff_ffff;
+    for (let i = 0; i < 3; i++) await connection.ping();
+  }, { needs: ['preset-msn'], setup: {} }),
+  established('ddp.msn.wrap-of-reads-sent', 'The peer reads with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015 DDP-016', 'MSN 0xFFFFFFFF, 0, 1', async (trial, connection) => {
+    await connection.ping();
+    await trial.tester.presetMsn(1, 0xffff_ffff);
+    connection.watch.presetMsn(1, 0xffff_ffff);
+    for (const msn of [0xffff_ffff, 0, 1]) {
+      await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });
+      const segment = await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
+      same('MSN', segment.msn, msn);
+      const request = parseReadRequest(segment.payload)!;
+      connection.send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: request.sinkStag, to: request.sinkTo, payload: FOUR }));
+    }
+    same('Reads completed with success', (await trial.tester.completions(3)).filter((wc) => wc.status === 'success').length, 3);
   }, { needs: ['preset-msn'], setup: {} }),
   established('ddp.msn.wrap-sent', 'The peer sends with MSN 0xFFFFFFFF, 0 and 1', 'DDP-015', 'MSN 0xFFFFFFFF, 0, 1', async (trial, connection) => {
     await connection.ping();
@@ -228,6 +254,12 @@ const empty: Case[] = [
 ];
 
 const errors: Case[] = [
+  established('ddp.error.first-segment-out-of-bounds', 'A Write whose first segment, not its last, is out of bounds', 'DDP-051 DDP-049', describeOutcomes(WRITE_BOUNDS), async (trial, connection) => {
+    const region = await trial.tester.region({ length: 64, fill: 0xee });
+    connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: region.stag, to: end(region) - 4n, last: false, payload: pattern(8) }));
+    await trial.expect(connection, WRITE_BOUNDS);
+    sameBytes('memory', await trial.tester.peek(region), new Uint8Array(64).fill(0xee));
+  }, { needs: ['tester'] }),
   established('ddp.error.later-segment-out-of-bounds', 'A Write in two segments, the second out of bounds', 'DDP-051', describeOutcomes(WRITE_BOUNDS), async (trial, connection) => {
     const region = await trial.region(connection);
     connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: region.stag, to: end(region) - 8n, last: false, payload: pattern(8) }));
@@ -278,6 +310,19 @@ const errors: Case[] = [
     same('DDP Segment Length', terminate.segmentLength!, bad.length);
     sameBytes('DDP header', terminate.ddpHeader!, bad.subarray(0, 18));
   }),
+  ...([
+    ['version', 'a Send with RV 0', VERSION, (connection) => untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.takeMsn(0), payload: FOUR, rdmapControl: OPCODE.SEND })],
+    ['opcode', 'a tagged segment with opcode 0xf', OPCODE_ERROR, () => tagged({ opcode: 0xf, stag: 1, to: 2n, payload: FOUR })],
+    ['invalidate', 'a Send that invalidates an STag nobody knows', INVALIDATE_UNKNOWN, (connection) => connection.makeSend(FOUR, OPCODE.SEND_INVALIDATE, 0x0707_0700)],
+    ['foreign', 'a Send that invalidates an STag of another protection domain', INVALIDATE_FOREIGN, (connection, stag) => connection.makeSend(FOUR, OPCODE.SEND_INVALIDATE, stag)],
+  ] satisfies [string, string, readonly Outcome[], (connection: Connection, stag: number) => Uint8Array][]).map(([name, words, outcomes, make]) =>
+    established(`ddp.error.report-contents-${name}`, `What the Terminate about ${words} carries`, 'RDMAP-073 RDMAP-082 RDMAP-084', 'M, D, the DDP header as sent, the segment length', async (trial, connection) => {
+      const bad = make(connection, (await trial.tester.region({ length: 64, pd: 'b' })).stag);
+      connection.send(bad);
+      const terminate = (await trial.expect(connection, outcomes))!.terminate!;
+      check(terminate.m && terminate.d && !terminate.r, 'M=1 D=1 R=0', `M=${Number(terminate.m)} D=${Number(terminate.d)} R=${Number(terminate.r)}`);
+      same('DDP Segment Length', terminate.segmentLength!, bad.length);
+    }, { needs: ['tester'] })),
 ];
 
 export const ddpChecks: readonly Case[] = [...headers, ...queues, ...numbers, ...offsets, ...buffers, ...stags, ...bounds, ...empty, ...errors];

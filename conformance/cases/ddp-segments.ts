@@ -109,14 +109,17 @@ const received: Case[] = [
     sameBytes('lengths of the messages', Uint8Array.from(got, (wc) => wc.length), Uint8Array.from({ length: 100 }, (_, i) => i + 1));
   }, { needs: ['tester'] }),
   established('ddp.segments.differing-invalidate-field', 'A Send whose two segments differ in the Invalidate STag field', 'DDP-011', 'delivered, or a clean Terminate', async (trial, connection) => {
+    const msn = connection.msn[0]!;
     const [first] = sendSegments(connection, [10, 6], pattern(16), OPCODE.SEND, 0x11);
     connection.send(first!);
-    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, mo: 10, word: 0x22, payload: pattern(6) }));
+    connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, mo: 10, word: 0x22, payload: pattern(6) }));
     await trial.expect(connection, [NORMAL, ...terms(TERM.RDMAP_STREAM_CATASTROPHIC, TERM.DDP_LOCAL_CATASTROPHIC)]);
   }, { needs: ['tester'] }),
 ];
 
 const SMALL = { setup: { emss: 536 } } as const;
+/** What MPA-078 makes of it. */
+const SMALL_MULPDU = 530;
 
 /** A message of the peer, and what its segments must look like; the watch judges numbering and order. */
 function sent(id: string, title: string, requirements: string, post: PostOptions, opcode: number, look: (segments: readonly ParsedSegment[]) => void): Case {
@@ -125,6 +128,7 @@ function sent(id: string, title: string, requirements: string, post: PostOptions
     await trial.tester.post(post);
     const { segments, payload } = await connection.expectMessage(opcode, 'the message posted');
     sameBytes('payload', payload, pattern(post.length ?? 0));
+    check(segments.every((s) => s.ulpdu.length <= SMALL_MULPDU), `ULPDU_Length up to ${SMALL_MULPDU}`, String(Math.max(...segments.map((s) => s.ulpdu.length))), ['DDP-021', 'MPA-078']);
     look(segments);
   }, SMALL);
 }
@@ -137,7 +141,7 @@ const several = (segments: readonly ParsedSegment[]): void => check(segments.len
 const tx: Case[] = [
   sent('long-send', 'The peer sends 2048 octets', 'DDP-001 DDP-002 DDP-003 DDP-013 DDP-017 DDP-021 DDP-023', { kind: 'send', length: 2048 }, OPCODE.SEND, (segments) => {
     several(segments);
-    each(segments, 'MSN', (s) => s.msn, 1);
+    each(segments, 'MSN', (s) => s.msn, segments[0]!.msn);
     each(segments, 'T', (s) => Number(s.tagged), 0);
     each(segments.slice(0, -1), 'L', (s) => Number(s.last), 0);
   }),
@@ -166,14 +170,15 @@ const tx: Case[] = [
       same('Invalidate STag', segments[0]!.word, kind.endsWith('inv') ? 0x0102_0304 : 0);
     })),
   established('ddp.tx.queues-count-apart', 'The peer posts Send, Read, Send, Read', 'DDP-014 DDP-016 RDMAP-027 RDMAP-093 RDMAP-095', 'MSN 1, 1, 2, 2 on their queues, in the order posted', async (trial, connection) => {
-    const first = trial.role === 'responder' && connection.reply?.enhanced?.d === true ? 2 : 1;
+    const rtr = trial.role === 'responder' && connection.reply?.enhanced?.a === true ? connection.reply.enhanced : null;
+    const [send, read] = [rtr?.b === true ? 2 : 1, rtr?.d === true ? 2 : 1];
     await trial.tester.post({ kind: 'send', length: 3 });
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0' });
     await trial.tester.post({ kind: 'send', length: 5 });
     await trial.tester.post({ kind: 'read', length: 6, stag: 9, to: '0' });
-    const wanted = [[OPCODE.SEND, 1], [OPCODE.READ_REQUEST, first], [OPCODE.SEND, 2], [OPCODE.READ_REQUEST, first + 1]] as const;
+    const wanted = [[OPCODE.SEND, send], [OPCODE.READ_REQUEST, read], [OPCODE.SEND, send + 1], [OPCODE.READ_REQUEST, read + 1]] as const;
     for (const [opcode, msn] of wanted) same('MSN', (await connection.expectOpcode(opcode, 'messages in the order posted')).msn, msn);
-  }, { needs: ['tester'] }),
+  }, { setup: { ord: 2 } }),
   established('ddp.tx.order', 'The peer posts twenty messages of all kinds', 'DDP-028 DDP-029 RDMAP-022 RDMAP-056 RDMAP-093', 'they arrive in the order posted', async (trial, connection) => {
     const lengths = Array.from({ length: 20 }, (_, i) => 1 + ((i * 211) % 1500));
     for (const [i, length] of lengths.entries()) {

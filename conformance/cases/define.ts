@@ -20,6 +20,8 @@ export interface Case {
   readonly setup: EndpointOptions;
   /** Waits for a peer's own time-outs or moves much data: left out of the fast set. */
   readonly slow: boolean;
+  /** About the start-up of RFC 6581, or not to be had without it: a peer may know revision 1 only (ENH-011). */
+  readonly enhanced: boolean;
   /** What the peer may do, in words. */
   readonly expected: string;
   run(trial: Trial): Promise<void>;
@@ -34,6 +36,7 @@ export interface CaseOptions {
   readonly needs?: readonly Capability[];
   readonly setup?: EndpointOptions;
   readonly slow?: boolean;
+  readonly enhanced?: boolean;
   /** The probe's part of the start-up. */
   readonly startup?: StartupChoice;
 }
@@ -46,7 +49,7 @@ export function scripted(
   if (options.setup !== undefined) needs.add('tester');
   return {
     id, title, requirements: requirements.split(' '), roles: options.roles ?? BOTH, needs: [...needs], setup: options.setup ?? {},
-    slow: options.slow ?? false, expected, run,
+    slow: options.slow ?? false, enhanced: options.enhanced ?? false, expected, run,
   };
 }
 

@@ -53,7 +53,7 @@ const offers: Case[] = [
     same('A', e.a, false);
     same('kinds', kinds(e), 'none');
   }),
-  request('not-negotiated', 'A Request of a peer that settles depths elsewhere', 'ENH-026 ENH-027', 'IRD and ORD 0x3FFF', { setup: { negotiateDepths: false } }, (got) => {
+  request('not-negotiated', 'A Request of a peer that settles depths elsewhere', 'ENH-026 ENH-027', 'IRD and ORD 0x3FFF', { setup: { negotiateDepths: false, peerToPeer: true } }, (got) => {
     const e = octetsOf(got);
     same('IRD', e.ird, 0x3fff);
     same('ORD', e.ord, 0x3fff);
@@ -64,7 +64,7 @@ const offers: Case[] = [
 /** The initiator asks for these kinds, the Reply grants one; its first FPDU must be that message. */
 function firstFpdu(kind: RtrKind, offered: readonly RtrKind[]): Case {
   const wanted = { write: OPCODE.RDMA_WRITE, read: OPCODE.READ_REQUEST, send: OPCODE.SEND }[kind];
-  return request(`rtr-${kind}`, `A Reply that grants ${kind} to a peer with Sends posted`, 'ENH-038 ENH-039 ENH-044', `the first FPDU is a zero-length ${kind}; then the Sends`, { setup: { rtr: offered } }, async (got, trial, connection) => {
+  return request(`rtr-${kind}`, `A Reply that grants ${kind} to a peer with Sends posted`, 'ENH-038 ENH-039 ENH-044', `the first FPDU is a zero-length ${kind}; then the Sends`, { setup: { peerToPeer: true, rtr: offered } }, async (got, trial, connection) => {
     await trial.tester.post({ kind: 'send', length: 7, count: 2 });
     await connection.sendStartup(trial.replyFields(got, { rtr: [kind] }));
     await connection.enter();
@@ -104,7 +104,7 @@ const rtr: Case[] = [
     await trial.takeRtr(connection);
     await connection.ping();
   }),
-  request('rtr-read-leaves-no-trace', 'A Read RTR that is answered', 'ENH-043', 'no completion for it', { setup: { rtr: ['read'] } }, async (got, trial, connection) => {
+  request('rtr-read-leaves-no-trace', 'A Read RTR that is answered', 'ENH-043', 'no completion for it', { setup: { peerToPeer: true, rtr: ['read'] } }, async (got, trial, connection) => {
     await connection.sendStartup(trial.replyFields(got, { rtr: ['read'] }));
     await connection.enter();
     await trial.takeRtr(connection);
@@ -137,8 +137,8 @@ const NO_RTR = terms(TERM.MPA_NO_MATCHING_RTR);
 const negotiation: Case[] = [
   failed('ord-too-large', 'A Reply with ORD 0x3FFE', 'ENH-022', IRD_TOO_SMALL, undefined, (e) => ({ ...e, ord: 0x3ffe })),
   failed('ord-above-ird', 'A Reply with ORD 5 to a peer whose IRD is 4 at most', 'ENH-021 ENH-022', IRD_TOO_SMALL, { ird: 4, maxIrd: 4 }, (e) => ({ ...e, ord: 5 })),
-  failed('no-common-rtr', 'A Reply with A=1 that grants only a kind nobody asked for', 'ENH-040', NO_RTR, { rtr: ['write'] }, (e) => ({ ...e, b: true, c: false, d: false })),
-  failed('no-rtr-at-all', 'A Reply with A=1 and no kind', 'ENH-040', NO_RTR, { rtr: ['write'] }, (e) => ({ ...e, a: true, b: false, c: false, d: false })),
+  failed('no-common-rtr', 'A Reply with A=1 that grants only a kind nobody asked for', 'ENH-040', NO_RTR, { peerToPeer: true, rtr: ['write'] }, (e) => ({ ...e, b: true, c: false, d: false })),
+  failed('no-rtr-at-all', 'A Reply with A=1 and no kind', 'ENH-040', NO_RTR, { peerToPeer: true, rtr: ['write'] }, (e) => ({ ...e, a: true, b: false, c: false, d: false })),
   scripted('enh.response.revision-1', 'A revision 1 Reply to an enhanced Request', 'ENH-013', 'close, or operation as revision 1', async (trial) => plain(trial, 1), { roles }),
   scripted('enh.response.without-s', 'A revision 2 Reply with S=0 to an enhanced Request', 'ENH-013', 'close, or operation as revision 1', async (trial) => plain(trial, 2), { roles }),
   ...[0, 3].map((length) =>
@@ -191,4 +191,7 @@ async function fourReads(trial: Trial, ord: number): Promise<void> {
   for (let i = 0; i < 4; i++) await connection.expectMessage(OPCODE.READ_RESPONSE, `Read Response ${i + 1}`);
 }
 
-export const enhReply: readonly Case[] = [...offers, ...rtr, ...negotiation];
+/** What a peer without the enhancement can show as well. */
+const FOR_ALL: ReadonlySet<string> = new Set(['enh.initiator.format', 'enh.initiator.unenhanced']);
+
+export const enhReply: readonly Case[] = [...offers, ...rtr, ...negotiation].map((entry) => ({ ...entry, enhanced: !FOR_ALL.has(entry.id) }));

@@ -76,15 +76,15 @@ const immediate: Case[] = [
   stimulus('ext.immediate.tagged', 'Immediate Data with T=1', 'EXT-005', OPCODE_ERROR,
     (_trial, connection) => connection.send(tagged({ opcode: OPCODE.IMMEDIATE, stag: 0x0100_0000, to: 0n, payload: EIGHT })), { needs }),
   ...(['imm', 'imm-se'] as const).map((kind) =>
-    established(`ext.immediate.sent-${kind}`, `The peer posts ${kind === 'imm' ? 'Immediate Data' : 'Immediate Data with Solicited Event'} between two Sends`, 'EXT-003 EXT-008 EXT-009 EXT-014', 'ULPDU_Length 26, the number in big-endian, MSN 2', async (trial, connection) => {
+    established(`ext.immediate.sent-${kind}`, `The peer posts ${kind === 'imm' ? 'Immediate Data' : 'Immediate Data with Solicited Event'} between two Sends`, 'EXT-003 EXT-008 EXT-009 EXT-014', 'ULPDU_Length 26, the number in big-endian, the MSN after that of the Send', async (trial, connection) => {
       await connection.ping();
       await trial.tester.post({ kind: 'send', length: 1 });
       await trial.tester.post({ kind, value: IMM_VALUE.toString() });
       await trial.tester.post({ kind: 'send', length: 1 });
-      await connection.expectOpcode(OPCODE.SEND, 'a Send');
+      const before = await connection.expectOpcode(OPCODE.SEND, 'a Send');
       const segment = await connection.expectOpcode(kind === 'imm' ? OPCODE.IMMEDIATE : OPCODE.IMMEDIATE_SE, 'Immediate Data');
       same('ULPDU_Length', segment.ulpdu.length, 26);
-      same('MSN', segment.msn, 2);
+      same('MSN', segment.msn, before.msn + 1);
       sameBytes('Immediate Data', segment.payload, EIGHT);
       await connection.expectOpcode(OPCODE.SEND, 'a Send');
     }, { needs })),
@@ -92,6 +92,7 @@ const immediate: Case[] = [
 
 /** An Atomic Request with the next MSN, whose answer the watch expects. */
 function makeAtomic(connection: Connection, fields: AtomicRequestFields, answered = true): Uint8Array {
+  connection.needsRead();
   if (answered) connection.watch.atomics.push(fields.id);
   return untagged({ opcode: OPCODE.ATOMIC_REQUEST, qn: 1, msn: connection.takeMsn(1), payload: atomicRequestHeader(fields) });
 }
@@ -102,6 +103,8 @@ async function execute(connection: Connection, fields: AtomicRequestFields): Pro
   const segment = await connection.expectOpcode(OPCODE.ATOMIC_RESPONSE, 'an Atomic Response');
   return new DataView(segment.payload.buffer, segment.payload.byteOffset).getBigUint64(4);
 }
+
+const MANY = { ird: 16, maxIrd: 16 } as const;
 
 const ADD = 0;
 const SWAP = 2;
@@ -154,7 +157,7 @@ const responder: Case[] = [
     for (let i = 0; i < 2; i++) await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
     connection.send(makeAtomic(connection, { aopcode: ADD, id: 1, stag, to, data: 1n }));
     same('MSN', (await connection.expectOpcode(OPCODE.ATOMIC_RESPONSE, 'an Atomic Response')).msn, 1);
-  }, { needs }),
+  }, { needs, setup: { ord: 2 } }),
   established('ext.atomic.in-order', 'Three FetchAdds of 1 in one TCP write', 'EXT-039 EXT-041', 'originals 0, 1, 2', async (trial, connection) => {
     const { stag, to } = await word(trial);
     connection.sendTogether(range(3).map((i) => makeAtomic(connection, { aopcode: ADD, id: 10 + i, stag, to, data: 1n })));
@@ -162,7 +165,7 @@ const responder: Case[] = [
       const segment = await connection.expectOpcode(OPCODE.ATOMIC_RESPONSE, 'an Atomic Response');
       same('original', new DataView(segment.payload.buffer).getBigUint64(4), original);
     }
-  }, { needs }),
+  }, { needs, setup: { ird: 4, maxIrd: 4 } }),
   established('ext.atomic.among-reads', 'Read, FetchAdd, Read in one TCP write', 'EXT-043 EXT-046', 'answers in this order', async (trial, connection) => {
     const { stag, to } = await word(trial);
     const read = (sinkStag: number): Uint8Array => connection.makeRead({ sinkStag, sinkTo: 0n, size: 8, sourceStag: stag, sourceTo: to });
@@ -170,7 +173,7 @@ const responder: Case[] = [
     const opcodes = [];
     while (opcodes.length < 3) opcodes.push((await connection.expectSegment('three answers')).opcode);
     same('order', opcodes.join(' '), [OPCODE.READ_RESPONSE, OPCODE.ATOMIC_RESPONSE, OPCODE.READ_RESPONSE].join(' '));
-  }, { needs }),
+  }, { needs, setup: { ird: 4, maxIrd: 4 } }),
   established('ext.atomic.behind-a-write', 'A Write to the word, then FetchAdd of 0', 'EXT-042 EXT-031', 'the original is what was written', async (trial, connection) => {
     const { stag, to } = await word(trial);
     // The same number in either byte order.
@@ -202,7 +205,7 @@ const responder: Case[] = [
   }, { needs, setup: { ird: 4, maxIrd: 4 }, startup: { ord: 4 } }),
   established('ext.atomic.two-streams', 'Two streams add 1 to one word 300 times each', 'EXT-036', 'the sum is 600', async (trial, connection) => {
     const { stag, to } = await word(trial);
-    const other = await secondStream(trial);
+    const other = await secondStream(trial, MANY);
     const add = async (stream: Connection): Promise<void> => {
       for (let i = 0; i < 30; i++) {
         stream.sendTogether(range(10).map((j) => makeAtomic(stream, { aopcode: ADD, id: i * 10 + j, stag, to, data: 1n })));
@@ -211,7 +214,7 @@ const responder: Case[] = [
     };
     await Promise.all([add(connection), add(other)]);
     same('the sum', await execute(connection, { aopcode: ADD, id: 1, stag, to, data: 0n }), 600n);
-  }, { needs, setup: { ird: 16, maxIrd: 16 } }),
+  }, { needs, setup: MANY }),
 ];
 
 /** An atomic that must be refused and must leave memory as it was. */
@@ -237,7 +240,7 @@ function refusedInTurn(id: string, title: string, outcomes: readonly Outcome[], 
     connection.sendTogether([good, bad]);
     sameBytes('the answer to the Read', (await connection.expectMessage(OPCODE.READ_RESPONSE, 'the answer to the Read')).payload, pattern(5000));
     await trial.expect(connection, outcomes, bad);
-  }, { needs });
+  }, { needs, setup: { ird: 4, maxIrd: 4 } });
 }
 
 const faults: Case[] = [
@@ -295,7 +298,7 @@ const requester: Case[] = [
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'a Read Request');
     await connection.expectOpcode(OPCODE.ATOMIC_REQUEST, 'an Atomic Request');
     await connection.expectQuiet('no third request before an answer');
-  }, { needs, startup: { ird: 2, rtr: ['write'] } }),
+  }, { needs, setup: { ord: 4 }, startup: { ird: 2, rtr: ['write'] }, enhanced: true }),
   established('ext.atomic.fills-ord', 'The peer posts four FetchAdds; the probe answers all at once', 'EXT-047 EXT-038 EXT-041', 'four completions in order', async (trial, connection) => {
     await trial.tester.post({ kind: 'fetch-add', stag: 9, to: '64', value: '1', count: 4 });
     const ids = [];
@@ -303,7 +306,7 @@ const requester: Case[] = [
     connection.sendTogether(ids.map((id, i) => untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: i + 1, payload: atomicResponseHeader(id, BigInt(i)) })));
     const done = await trial.tester.completions(4);
     same('completions with success', done.filter((wc) => wc.status === 'success').length, 4);
-  }, { needs, startup: { ird: 4, rtr: ['write'] } }),
+  }, { needs, setup: { ord: 4 }, startup: { ird: 4, rtr: ['write'] }, enhanced: true }),
   stimulus('ext.atomic.response-unasked', 'An Atomic Response that nobody asked for', 'EXT-049', terms(TERM.DDP_NO_BUFFER, TERM.DDP_MSN_RANGE),
     (_trial, connection) => connection.send(untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 1, payload: atomicResponseHeader(1, 1n) })), { needs }),
   wrongResponse('response-wrong-msn', 'An Atomic Response with MSN 2 in place of 1', terms(TERM.DDP_MSN_RANGE, TERM.DDP_NO_BUFFER), (id) => untagged({ opcode: OPCODE.ATOMIC_RESPONSE, qn: 3, msn: 2, payload: atomicResponseHeader(id, 1n) })),

@@ -3,7 +3,7 @@
 import type { Connection } from '../probe/connection.ts';
 import { joinAll } from '../probe/connection.ts';
 import { describeSegment } from '../probe/decode.ts';
-import { Deviation, check, same, sameBytes } from '../probe/deviation.ts';
+import { Deviation, Unsuited, check, same, sameBytes } from '../probe/deviation.ts';
 import type { FpduFaults } from '../probe/fpdu.ts';
 import { tagged, untagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
@@ -70,7 +70,7 @@ const crc: Case[] = [
   established('mpa.fpdu.crc-wrong-nothing-later-delivered', 'A Send with a bad CRC and a good Send after it', 'MPA-073', 'Terminate 2/0/02, neither delivered', async (trial, connection) => {
     const bad = connection.encode(connection.makeSend(DATA), { crc: 'zero' });
     const offending = connection.lastUlpdu;
-    const good = connection.encode(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: DATA }));
+    const good = connection.encode(untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.msn[0]! - 1, payload: DATA }));
     connection.channel.write(joinAll([bad, good]));
     await trial.expect(connection, CRC_ERROR, offending);
     same('delivered messages', (await trial.tester.received(0, trial.limits.quiet)).length, 0);
@@ -117,7 +117,10 @@ const short: Case[] = [
       (_trial, connection) => connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1 }).subarray(0, length)))),
   stimulus('mpa.fpdu.read-request-ulpdu-of-18', 'A Read Request whose ULPDU ends after the DDP header', 'MPA-090 RDMAP-015',
     [...terms(TERM.RDMAP_STREAM_CATASTROPHIC, TERM.DDP_INVALID_MO, TERM.DDP_TOO_LONG, TERM.DDP_LOCAL_CATASTROPHIC, TERM.MPA_MARKER), CLOSE],
-    (_trial, connection) => connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn: 1, msn: connection.msn[1]! }))),
+    (_trial, connection) => {
+      connection.needsRead();
+      connection.send(untagged({ opcode: OPCODE.READ_REQUEST, qn: 1, msn: connection.msn[1]! }));
+    }),
 ];
 
 /** Octets of a zero-length Read Request in pieces. */
@@ -239,6 +242,8 @@ function crcNegotiation(id: string, mine: boolean, theirs: boolean): Case[] {
   }, options);
   if (!on) {
     const any = established(`mpa.crc.${id}-anything`, `${words}; the field holds 0xDEADBEEF`, 'MPA-055', 'normal operation', async (trial, connection) => {
+      // MPA-052: nobody has to be able to do without.
+      if (connection.writer.crc) throw new Unsuited('the peer does not do without CRC');
       connection.send(connection.makeSend(pattern(10)), { crc: 'deadbeef' });
       same('completions', (await trial.tester.received(1)).length, 1);
       await connection.ping();
@@ -301,7 +306,7 @@ const ends: Case[] = [
       const segment = await connection.expectOpcode(OPCODE.READ_RESPONSE, 'a zero-length Read Response');
       same('DDP control', segment.ulpdu[0]!, 0xc1);
       same('RDMAP control', segment.ulpdu[1]!, 0x42);
-    }, { roles: revision === 1 ? ['initiator'] : BOTH, startup: { revision }, ...(revision === 1 ? { needs: ['tester'] as const } : {}) })),
+    }, { roles: revision === 1 ? ['initiator'] : BOTH, startup: { revision }, enhanced: revision === 2, ...(revision === 1 ? { needs: ['tester'] as const } : {}) })),
 ];
 
 export const mpaFpdu: readonly Case[] = [...crc, ...longFlips, ...pad, ...short, ...boundaries, ...large, ...sending, ...negotiated, ...ends];

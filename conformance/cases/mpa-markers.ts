@@ -2,7 +2,7 @@
 // its position calls for; the cases here bring all positions about.
 
 import type { Connection } from '../probe/connection.ts';
-import { Deviation, check, same, sameBytes } from '../probe/deviation.ts';
+import { Deviation, Unsuited, check, same, sameBytes } from '../probe/deviation.ts';
 import type { FpduFaults, ReceivedFpdu } from '../probe/fpdu.ts';
 import { tagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
@@ -37,11 +37,12 @@ async function sendsOf(trial: Trial, connection: Connection, lengths: readonly n
 /** The examples of vectors/markers.json: what the peer sends first, with the positions and pointers its markers must have. */
 function example(id: string, title: string, requirements: string, lengths: readonly number[], wanted: readonly (readonly [number, number])[]): Case {
   return established(`mpa.markers.tx-${id}`, title, requirements, wanted.map(([at, pointer]) => `FPDUPTR ${pointer} at ${at}`).join(', '), async (trial, connection) => {
+    // Not by an RTR message, whose kind and answer the peer chooses: the Sends are to be its first octets.
     const fpdus = await sendsOf(trial, connection, lengths);
     const markers = fpdus.flatMap((fpdu) => fpdu.markers);
     const shown = markers.map((m) => `FPDUPTR ${m.pointer} at ${m.position}`).join(', ');
     same('markers', shown, wanted.map(([at, pointer]) => `FPDUPTR ${pointer} at ${at}`).join(', '));
-  }, { roles: AS_INITIATOR, setup: { emss: 8960 }, startup: ASKED });
+  }, { roles: AS_INITIATOR, setup: { emss: 8960 }, startup: { ...ASKED, peerToPeer: false } });
 }
 
 const tx: Case[] = [
@@ -72,11 +73,17 @@ const tx: Case[] = [
   }, { setup: { markers: true }, startup: ASKED }),
 ];
 
+/** MPA-061: a receiver need not ask for markers, whatever its set-up says. */
+function askedFor(connection: Connection): void {
+  if (!connection.writer.markers) throw new Unsuited('the peer does not ask for markers');
+}
+
 /** The peer asked for markers: the probe writes them, with one thing wrong in those of one FPDU. */
 function received(id: string, title: string, requirements: string, faults: FpduFaults, outcome: 'placed' | 'marker' | 'crc'): Case {
   const outcomes = outcome === 'crc' ? terms(TERM.MPA_CRC) : [...terms(TERM.MPA_MARKER), NORMAL];
   const expected = outcome === 'placed' ? 'the Write is placed' : describeOutcomes(outcomes);
   return established(`mpa.markers.rx-${id}`, title, requirements, expected, async (trial, connection) => {
+    askedFor(connection);
     const region = await trial.tester.region({ length: 700 });
     const data = trial.random.octets(700);
     connection.send(connection.makeWrite(region.stag, region.to, data), faults);
@@ -100,6 +107,7 @@ const rx: Case[] = [
   received('pointer-zero-inside', 'FPDUPTR 0 inside an FPDU', 'MPA-104', inside(() => 0), 'marker'),
   received('crc-without-markers', 'A CRC that leaves markers out', 'MPA-070', { crc: 'without-markers' }, 'crc'),
   established('mpa.markers.rx-fpdu-ends-at-marker', 'A Send whose FPDU ends where a marker would be due', 'MPA-106', 'delivered without further octets', async (trial, connection) => {
+    askedFor(connection);
     await trial.tester.receive(1, 1024);
     const at = connection.writer.position % 512;
     const octets = 512 - at - (at === 0 ? 4 : 0);
@@ -110,6 +118,7 @@ const rx: Case[] = [
     same('completions', (await trial.tester.received(1)).length, 1);
   }, { setup: { markers: true } }),
   established('mpa.markers.rx-between', 'A marker between two FPDUs with a pointer that is not 0', 'MPA-104 MPA-097', describeOutcomes([...terms(TERM.MPA_MARKER), NORMAL]), async (trial, connection) => {
+    askedFor(connection);
     const at = connection.writer.position % 512;
     const octets = 512 - at - (at === 0 ? 4 : 0);
     connection.send(connection.makeSend(pattern(octets - 24)));
@@ -118,6 +127,7 @@ const rx: Case[] = [
   }, { setup: { markers: true } }),
   ...[1, 2, 3, 4, 5].map((n) =>
     established(`mpa.markers.rx-cut-${n}`, `FPDUs with markers cut ${n} octets after the start of a marker`, 'MPA-086 MPA-062', 'the Write is placed', async (trial, connection) => {
+      askedFor(connection);
       const region = await trial.tester.region({ length: 1500 });
       const data = trial.random.octets(1500);
       const from = connection.writer.position;

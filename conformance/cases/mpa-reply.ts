@@ -168,6 +168,8 @@ const gluedFpdu = scripted('mpa.response.fpdu-behind', 'A Reply with an FPDU in 
   await connection.enter();
   const fpdu = connection.encode(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
   connection.channel.write(Uint8Array.of(...frame, ...fpdu));
+  // Without an RTR message the peer may have nothing to say by itself.
+  if (request.enhanced?.a !== true) connection.send(connection.makeRead({ sinkStag: 1, sinkTo: 1n, size: 0, sourceStag: 1, sourceTo: 0n }));
   const first = await connection.receive();
   if (first.kind === 'end') return;
   if (first.kind === 'segment' && first.segment.opcode === OPCODE.TERMINATE) return;

@@ -212,7 +212,7 @@ const replies: Case[] = [
     sameBytes('key', got!.key, REPLY_KEY)),
   reply('reserved-bits', 'Reserved flag bits of a Reply to a revision 1 Request', 'MPA-010', 'zeros', {}, async (_trial, { reply: got }) =>
     same('reserved flag bits', got!.flags & 0x1f, 0)),
-  reply('reserved-bits-enhanced', 'Reserved flag bits of an enhanced Reply', 'MPA-010', 'zeros', { startup: { revision: 2 } }, async (_trial, { reply: got }) =>
+  reply('reserved-bits-enhanced', 'Reserved flag bits of an enhanced Reply', 'MPA-010', 'zeros', { startup: { revision: 2 }, enhanced: true }, async (_trial, { reply: got }) =>
     same('reserved flag bits', got!.flags & 0x0f, 0)),
   ...[[1, 0x1f], [2, 0x0f]].map(([revision, bits]) =>
     scripted(`mpa.reply.reserved-bits-not-echoed-revision-${revision}`, `Reserved flag bits of the Reply to a revision ${revision} Request that has them all set`, 'MPA-010 MPA-011', 'zeros', async (trial) => {
@@ -220,7 +220,7 @@ const replies: Case[] = [
       await connection.sendStartup({ ...trial.requestFields({ revision: revision as 1 | 2 }), extraFlags: bits! });
       const got = await connection.expectStartup();
       same('reserved flag bits', got.flags & bits!, 0);
-    }, { roles })),
+    }, { roles, enhanced: revision === 2 })),
   reply('revision-1', 'Revision of the Reply to a revision 1 Request', 'MPA-014 ENH-008', 'revision 1', {}, async (_trial, { reply: got }) =>
     same('revision', got!.revision, 1)),
   reply('crc-by-default', 'C of a default Reply', 'MPA-052', 'C=1', {}, async (_trial, { reply: got }) => same('C', got!.crc, true)),

@@ -6,10 +6,11 @@ import { describeSegment } from '../probe/decode.ts';
 import { check, same, sameBytes } from '../probe/deviation.ts';
 import { tagged, terminate, terminateHeader, untagged } from '../probe/messages.ts';
 import { TERM } from '../probe/terminate-codes.ts';
-import { CLOSE, describeOutcomes } from '../probe/trial.ts';
+import { CLOSE, NORMAL, describeOutcomes } from '../probe/trial.ts';
 import type { Trial } from '../probe/trial.ts';
 import { OPCODE } from '../probe/wire.ts';
 import { fromHex, pattern } from '../profiles/protocol.ts';
+import type { EndpointOptions } from '../profiles/protocol.ts';
 import { INVALIDATE_FOREIGN, INVALIDATE_UNKNOWN, NO_BUFFER, OPCODE_ERROR, VERSION, WRITE_STAG } from './codes.ts';
 import { established, hex2, stimulus } from './define.ts';
 import type { Case } from './define.ts';
@@ -35,6 +36,15 @@ const reserved: Case[] = [
       connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.takeMsn(0), payload, rdmapControl: 0x40 | bits | OPCODE.SEND }));
       await trial.delivered(connection, payload);
     }, { needs: ['send'] })),
+  stimulus('rdmap.header.reserved-bits-write', 'A zero-length Write with both reserved RDMAP control bits set', 'RDMAP-003', [NORMAL],
+    (_trial, connection) => connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n, rdmapControl: 0x70 | OPCODE.RDMA_WRITE }))),
+  established('rdmap.header.reserved-bits-read-request', 'A zero-length Read Request with both reserved RDMAP and all reserved DDP control bits set', 'RDMAP-003 DDP-005', 'a zero-length Read Response', async (_trial, connection) => {
+    const request = connection.makeRead({ sinkStag: 3, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n });
+    request[0]! |= 0x3c;
+    request[1]! |= 0x30;
+    connection.send(request);
+    await connection.expectOpcode(OPCODE.READ_RESPONSE, 'a zero-length Read Response');
+  }),
 ];
 
 const opcodes: Case[] = [
@@ -66,6 +76,7 @@ const sends: Case[] = [
       await connection.ping();
     }, { needs: ['tester'] })),
   stimulus('rdmap.read.invalidate-field-ignored', 'A zero-length Read Request with a non-zero Invalidate STag field', 'RDMAP-011', [{ kind: 'normal' }], async (_trial, connection) => {
+    connection.needsRead();
     connection.watch.reads.push({ sinkStag: 3, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n });
     const header = new Uint8Array(28);
     header[3] = 3;
@@ -134,7 +145,7 @@ async function stillUsable(trial: Trial, stag: number, to: bigint, pd: string): 
 }
 
 /** Another connection of the case, on an endpoint of its own. */
-export async function secondStream(trial: Trial, options: { pd?: string; receives?: number } = {}): Promise<Connection> {
+export async function secondStream(trial: Trial, options: EndpointOptions = {}): Promise<Connection> {
   if (trial.role === 'initiator') {
     const { port } = await trial.tester.listen('127.0.0.1', options);
     const connection = await trial.connectTo({ host: trial.targetHost, port });

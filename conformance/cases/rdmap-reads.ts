@@ -18,13 +18,21 @@ import { MALFORMED_REQUEST, MO, READ_ACCESS, READ_ASSOCIATION, READ_BOUNDS, READ
 import { established, range, stimulus } from './define.ts';
 import type { Case } from './define.ts';
 
+/** For cases with a few Reads at a time. */
+const SOME_READS = { ird: 4, maxIrd: 4 } as const;
+
 const SINK = { sinkStag: 0x5a5a_5a00, sinkTo: 0x1000n } as const;
 
 const answered: Case[] = [
   ...[1, 2, 3, 4, 5, 63, 64, 1427, 1428, 1429, 2856, 2857, 65_536, 1_048_576].map((size) =>
-    established(`rdmap.read.size-${size}`, `A Read of ${size} octets`, 'RDMAP-029 RDMAP-031 RDMAP-025 DDP-023', 'just these octets', async (trial, connection) => {
+    established(`rdmap.read.size-${size}`, `A Read of ${size} octets`, 'RDMAP-029 RDMAP-031 RDMAP-025 DDP-023 DDP-021', 'just these octets, in segments that fit EMSS 1448', async (trial, connection) => {
+      const MULPDU = 1442;
       const region = await trial.tester.region({ length: size });
-      sameBytes('octets read', await connection.read(region.stag, region.to, size), pattern(size));
+      connection.send(connection.makeRead({ ...SINK, size, sourceStag: region.stag, sourceTo: region.to }));
+      const { segments, payload } = await connection.expectMessage(OPCODE.READ_RESPONSE, `a Read Response of ${size} octets`);
+      sameBytes('octets read', payload, pattern(size));
+      const longest = segments.reduce((most, segment) => Math.max(most, segment.ulpdu.length), 0);
+      check(longest <= MULPDU, `ULPDU_Length up to ${MULPDU}`, String(longest), ['DDP-021']);
     }, { setup: { emss: 1448 } })),
   ...[1, 16, 23].map((size) =>
     established(`rdmap.read.written-${size}`, `Write ${size} octets, then read them`, 'RDMAP-041 RDMAP-029', 'the octets just written', async (trial, connection) => {
@@ -65,7 +73,7 @@ const answered: Case[] = [
     const region = await trial.tester.region({ length: 3000 });
     connection.sendTogether([3000, 1, 70].map((size, i) => connection.makeRead({ sinkStag: 100 + i, sinkTo: 0n, size, sourceStag: region.stag, sourceTo: region.to })));
     for (const size of [3000, 1, 70]) same('octets', (await connection.expectMessage(OPCODE.READ_RESPONSE, 'a Read Response')).payload.length, size);
-  }, { needs: ['tester'] }),
+  }, { setup: SOME_READS }),
   established('rdmap.read.unaligned', 'A Read of 7 octets from an odd offset', 'RDMAP-055 RDMAP-029', 'just these octets', async (trial, connection) => {
     const region = await trial.tester.region({ length: 64 });
     sameBytes('octets read', await connection.read(region.stag, region.to + 3n, 7), pattern(64).subarray(3, 10));
@@ -163,7 +171,7 @@ const faults: Case[] = [
     connection.sendTogether([good, bad]);
     sameBytes('the answer to the first', (await connection.expectMessage(OPCODE.READ_RESPONSE, 'the answer to the first')).payload, pattern(5000));
     await trial.expect(connection, READ_STAG, bad);
-  }, { needs: ['tester'] }),
+  }, { setup: SOME_READS }),
   established('rdmap.read.report-contents', 'What the Terminate about a bad Read carries', 'RDMAP-074 RDMAP-082 RDMAP-084', 'M, D, R, both headers as sent, the segment length', async (trial, connection) => {
     const bad = connection.makeRead({ sinkStag: 0x1111_1111, sinkTo: 0x2222_2222_3333_3333n, size: 44, sourceStag: 0x4444_4400, sourceTo: 0x5555_5555_6666_6666n }, false);
     connection.send(bad);
@@ -182,7 +190,10 @@ const faults: Case[] = [
 
 /** A Read Request that is not what RFC 5040 4.4 has. */
 function malformed(id: string, title: string, make: (msn: number) => Uint8Array, outcomes: readonly Outcome[] = MALFORMED_REQUEST): Case {
-  return stimulus(`rdmap.read.${id}`, title, 'RDMAP-015', outcomes, (_trial, connection) => connection.send(make(connection.takeMsn(1))));
+  return stimulus(`rdmap.read.${id}`, title, 'RDMAP-015', outcomes, (_trial, connection) => {
+    connection.needsRead();
+    connection.send(make(connection.takeMsn(1)));
+  });
 }
 
 const READ = { opcode: OPCODE.READ_REQUEST, qn: 1 } as const;
@@ -202,7 +213,7 @@ const depth: Case[] = [
   established('rdmap.read.more-than-ird', 'Twelve Reads of 1 MiB to a peer that offered 2, from a probe that does not take the answers', 'RDMAP-052 SEC-014 SEC-026', describeOutcomes(TOO_MANY_READS), async (trial, connection) => {
     const region = await trial.tester.region({ length: 1_048_576 });
     connection.channel.pause();
-    const requests = range(12).map((i) => connection.makeRead({ sinkStag: i, sinkTo: 0n, size: 1_048_576, sourceStag: region.stag, sourceTo: region.to }));
+    const requests = range(12).map((i) => connection.makeRead({ sinkStag: i, sinkTo: 0n, size: 1_048_576, sourceStag: region.stag, sourceTo: region.to }, true, true));
     connection.sendTogether(requests);
     await pause(trial.limits.quiet);
     connection.channel.resume();
@@ -219,7 +230,7 @@ const depth: Case[] = [
     answer(connection, first.payload, pattern(4));
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'a third Read Request');
     await connection.expectQuiet('no fourth Read Request before an answer');
-  }, { needs: ['tester'], startup: { ird: 2, rtr: ['write'] } }),
+  }, { setup: { ord: 4 }, startup: { ird: 2, rtr: ['write'] }, enhanced: true }),
   established('rdmap.read.ord-one', 'The peer posts Read, Read, Send; the probe offered 1', 'RDMAP-051 ENH-015 ENH-020 RDMAP-093', 'one Read Request at a time, in the order posted', async (trial, connection) => {
     await trial.tester.post({ kind: 'read', length: 4, stag: 9, to: '0', count: 2 });
     await trial.tester.post({ kind: 'send', length: 4 });
@@ -228,7 +239,7 @@ const depth: Case[] = [
     answer(connection, first.payload, pattern(4));
     await connection.expectOpcode(OPCODE.READ_REQUEST, 'the second Read Request');
     await connection.expectOpcode(OPCODE.SEND, 'the Send after it');
-  }, { needs: ['tester'], startup: { ird: 1, rtr: ['write'] } }),
+  }, { needs: ['tester'], startup: { ird: 1, rtr: ['write'] }, enhanced: true }),
 ];
 
 /** A lawful answer to a Read Request of the peer. */

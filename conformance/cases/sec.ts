@@ -39,7 +39,7 @@ export const sec: readonly Case[] = [
     const region = await trial.tester.region({ length: 1_048_576 });
     const other = await secondStream(trial);
     connection.channel.pause();
-    connection.sendTogether(range(12).map((i) => connection.makeRead({ sinkStag: i, sinkTo: 0n, size: 1_048_576, sourceStag: region.stag, sourceTo: region.to })));
+    connection.sendTogether(range(12).map((i) => connection.makeRead({ sinkStag: i, sinkTo: 0n, size: 1_048_576, sourceStag: region.stag, sourceTo: region.to }, true, true)));
     await pause(trial.limits.quiet);
     await other.ping();
     connection.channel.resume();

@@ -3,7 +3,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { Channel, End } from './channel.ts';
-import { Deviation, check } from './deviation.ts';
+import { Deviation, Unsuited, check } from './deviation.ts';
 import { describeSegment, describeStartup } from './decode.ts';
 import { FpduReader, FpduWriter } from './fpdu.ts';
 import type { FpduFaults, ReceivedFpdu } from './fpdu.ts';
@@ -66,9 +66,20 @@ export interface Reaction {
   readonly end: End | null;
   /** Everything it sent meanwhile, the Terminate included. */
   readonly segments: readonly ParsedSegment[];
+  /** It neither ended nor went silent. */
+  readonly goesOn: boolean;
 }
 
 const EMPTY = new Uint8Array(0);
+
+/**
+ * A peer that goes on sending is not waited for any longer than so many times the limit for silence. What a case lets a peer send before it
+ * ends takes a fraction of that; a program that repeats a message every second would hold the run up for ever.
+ */
+export const NO_END = 4;
+
+/** What a peer sends without its program: answers, and the end. */
+const OWN_OPCODES: ReadonlySet<number> = new Set([OPCODE.READ_RESPONSE, OPCODE.ATOMIC_RESPONSE, OPCODE.TERMINATE]);
 
 export class Connection {
   readonly channel: Channel;
@@ -82,6 +93,10 @@ export class Connection {
    * nothing has to do as proof of life.
    */
   readsUnsure = false;
+  /** Reads that the peer serves at a time; null where neither frame says it. */
+  #readsServed: number | null = null;
+  /** Messages of the program above the peer, which may come at any time, are entered in the log and judged as FPDUs, and then read over. */
+  programReadOver = false;
   request: ParsedStartup | null = null;
   reply: ParsedStartup | null = null;
   writer: FpduWriter = new FpduWriter(false, true);
@@ -169,8 +184,8 @@ export class Connection {
     this.writer = new FpduWriter(theirs.markers, crc);
     this.reader = new FpduReader(mine.markers);
     this.watch = new Watch(crc);
-    // The peer's own IRD, as its frame tells it.
-    if ((theirs.enhanced?.ird ?? 0) > 0) this.readsUnsure = false;
+    this.#readsServed = readsServed(this.role, request, reply);
+    if (this.#readsServed !== null || theirs.enhanced?.ird === OPEN_DEPTH) this.readsUnsure = this.#readsServed === 0;
     this.#operational = true;
     this.reader.push(this.#startupOctets);
     this.#startupOctets = EMPTY;
@@ -243,8 +258,16 @@ export class Connection {
     return tagged({ opcode: OPCODE.RDMA_WRITE, stag, to, payload });
   }
 
-  /** A Read Request with the next MSN, whose answer the watch expects. */
-  makeRead(fields: ReadRequestFields, answered = true): Uint8Array {
+  /** Throw unless the peer serves one Read or Atomic more than those that it owes an answer: RDMAP-052 lets it refuse them, and one without IRD serves none. */
+  needsRead(): void {
+    const owed = this.watch.reads.length + this.watch.atomics.length;
+    const most = this.#readsServed;
+    if (most !== null && owed >= most) throw new Unsuited(most === 0 ? 'the peer serves no Reads' : `the peer serves ${most} Read${most === 1 ? '' : 's'} at a time, and the case makes more`);
+  }
+
+  /** A Read Request with the next MSN, whose answer the watch expects. `excess`: whether or not the peer serves as many. */
+  makeRead(fields: ReadRequestFields, answered = true, excess = false): Uint8Array {
+    if (!excess) this.needsRead();
     if (answered) this.watch.reads.push(fields);
     return untagged({ opcode: OPCODE.READ_REQUEST, qn: QN.READ_REQUEST, msn: this.takeMsn(QN.READ_REQUEST), payload: readRequestHeader(fields) });
   }
@@ -261,6 +284,7 @@ export class Connection {
         this.note('peer', 'fpdu', segment === null ? `ULPDU of ${fpdu.ulpdu.length} octets` : describeSegment(segment), fpdu.raw, this.reader.markers);
         this.watch.see(fpdu, segment);
         if (segment === null) throw new Deviation('a DDP segment', `a ULPDU of ${fpdu.ulpdu.length} octets`, ['DDP-020']);
+        if (this.programReadOver && !OWN_OPCODES.has(segment.opcode)) continue;
         return { kind: 'segment', segment, fpdu };
       }
       const chunk = this.channel.take();
@@ -272,6 +296,7 @@ export class Connection {
       const { end } = this.channel;
       if (end !== null) {
         this.note('peer', 'end', end === 'fin' ? 'FIN' : 'RST', EMPTY);
+        if (this.#operational) this.watch.seeEnd(this.reader.pending);
         return { kind: 'end', how: end };
       }
       const left = deadline - performance.now();
@@ -316,17 +341,18 @@ export class Connection {
   async ping(): Promise<ParsedSegment[]> {
     if (this.readsUnsure) {
       this.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
-      await this.expectQuiet('normal operation: no reaction to a zero-length Write');
-      return [];
+      return this.#quietBut('normal operation: no reaction to a zero-length Write');
     }
     const mark = this.msn[QN.READ_REQUEST]!;
     this.send(this.makeRead({ sinkStag: mark, sinkTo: BigInt(mark), size: 0, sourceStag: 1, sourceTo: 0n }));
     const others: ParsedSegment[] = [];
+    const latest = performance.now() + NO_END * this.limits.reaction;
     for (;;) {
       const segment = await this.expectSegment('normal operation: an answer to a zero-length Read');
       if (segment.opcode === OPCODE.TERMINATE) throw new Deviation('normal operation', describeSegment(segment));
       if (segment.opcode === OPCODE.READ_RESPONSE && segment.stag === mark && segment.payload.length === 0) return others;
       others.push(segment);
+      check(performance.now() < latest, 'normal operation: an answer to a zero-length Read', `${others.length} other messages`);
     }
   }
 
@@ -336,25 +362,53 @@ export class Connection {
     if (incoming.kind !== 'silence') throw new Deviation(what, describeIncoming(incoming));
   }
 
-  /** Take whatever comes until the peer ends or goes silent. */
+  /** What comes in the quiet time, which must not be an answer, a Terminate or the end. */
+  async #quietBut(what: string): Promise<ParsedSegment[]> {
+    const deadline = performance.now() + this.limits.quiet;
+    const others: ParsedSegment[] = [];
+    for (;;) {
+      const incoming = await this.receive(Math.max(0, deadline - performance.now()));
+      if (incoming.kind === 'silence') return others;
+      if (incoming.kind === 'end' || OWN_OPCODES.has(incoming.segment.opcode)) throw new Deviation(what, describeIncoming(incoming));
+      others.push(incoming.segment);
+      if (performance.now() >= deadline) return others;
+    }
+  }
+
+  /** Take whatever comes until the peer ends or goes silent; or goes on for so long that it does neither. */
   async reaction(ms: number = this.limits.reaction): Promise<Reaction> {
     const segments: ParsedSegment[] = [];
     let terminate: TerminateFields | null = null;
+    const latest = performance.now() + NO_END * ms;
     for (;;) {
       const incoming = await this.receive(ms);
-      if (incoming.kind === 'silence') return { terminate, end: null, segments };
-      if (incoming.kind === 'end') return { terminate, end: incoming.how, segments };
+      if (incoming.kind === 'end') return { terminate, end: incoming.how, segments, goesOn: false };
+      if (incoming.kind === 'silence') return { terminate, end: null, segments, goesOn: false };
       segments.push(incoming.segment);
       if (incoming.segment.opcode === OPCODE.TERMINATE) {
         terminate = parseTerminate(incoming.segment.payload);
         check(terminate !== null, 'a well-formed Terminate', describeSegment(incoming.segment), ['RDMAP-082']);
       }
+      if (performance.now() >= latest) return { terminate, end: null, segments, goesOn: true };
     }
   }
 
   note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers: boolean = from === 'probe' && this.writer.markers): void {
     this.log.push({ from, what, text, octets, markers: what === 'fpdu' && markers });
   }
+}
+
+/** A depth that is settled elsewhere (RFC 6581 9.1). */
+const OPEN_DEPTH = 0x3fff;
+
+/** The peer's IRD by the two frames: a responder's is in its Reply, an initiator raises its own to the ORD of the Reply (ENH-021). */
+function readsServed(role: Role, request: ParsedStartup, reply: ParsedStartup): number | null {
+  const asked = request.enhanced;
+  const answered = reply.enhanced;
+  if (asked === null || answered === null) return null;
+  const told = role === 'initiator' ? [answered.ird] : [asked.ird, answered.ord];
+  if (told[0] === OPEN_DEPTH) return null;
+  return Math.max(...told.filter((depth) => depth !== OPEN_DEPTH));
 }
 
 /** A Terminate with its first and third octet put right; anything else as it is. */

@@ -24,6 +24,14 @@ export class Inapplicable extends Error {
   }
 }
 
+/** A peer that keeps every rule can be without what the case is about: the case says nothing about it, and is left out. */
+export class Unsuited extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Unsuited';
+  }
+}
+
 /** There was no connection to judge anything by. */
 export class NotConnected extends Inapplicable {
   constructor(reason: string) {

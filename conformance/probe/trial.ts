@@ -1,11 +1,12 @@
 // One run of one case: connections in the probe's role, start-up with lawful defaults, and the verdict on a peer's reaction.
 // Read RFC 5040 7.1 (what a Terminate carries) and RFC 6581 9 (start-up) first.
 
+import { performance } from 'node:perf_hooks';
 import type { Region, Tester } from '../profiles/tester.ts';
 import type { Address, Session } from '../profiles/types.ts';
 import { Channel, openChannel } from './channel.ts';
 import type { Capture, Listener } from './channel.ts';
-import { Connection, pause } from './connection.ts';
+import { Connection, NO_END, pause } from './connection.ts';
 import type { Limits, Log, Quirk, Reaction, Role } from './connection.ts';
 import { describeSegment } from './decode.ts';
 import { Deviation, Inapplicable, NotConnected, brief, check } from './deviation.ts';
@@ -67,6 +68,8 @@ interface TrialContext {
   readonly limits: Limits;
   readonly random: Random;
   readonly strict: boolean;
+  /** The peer knows revision 1 only. */
+  readonly plain: boolean;
   readonly quirks: ReadonlySet<Quirk>;
 }
 
@@ -148,7 +151,7 @@ export class Trial {
 
   /** The Request a lawful initiator sends. */
   requestFields(choice: StartupChoice = {}): StartupFields {
-    const { revision = 2, crc = true, markers = false, privateData } = choice;
+    const { revision = this.#context.plain ? 1 : 2, crc = true, markers = false, privateData } = choice;
     return { kind: 'request', revision, crc, markers, privateData, enhanced: revision === 2 ? this.#offer(choice) : null };
   }
 
@@ -186,14 +189,22 @@ export class Trial {
       const reply = await connection.expectStartup();
       check(!reply.reject, 'an accepting Reply', 'a Reply with R=1');
       await connection.enter();
-      if (choice.sendRtr !== false) await this.sendRtr(connection);
+      if (choice.sendRtr !== false) await this.#open(connection);
     } else {
       const request = await connection.expectStartup();
-      await connection.sendStartup(this.replyFields(request, choice));
+      await connection.sendStartup(this.replyFields(request, withAskedKinds(request, choice)));
       await connection.enter();
       if (connection.reply!.enhanced?.a === true && request.enhanced?.a === true) await this.takeRtr(connection);
     }
+    connection.programReadOver = this.#context.session.strangeProgram === true;
     await this.#context.session.established(connection);
+  }
+
+  /** As initiator: the RTR message, or where there is none another FPDU: until it has got one the peer has to be silent (MPA-028, MPA-029). */
+  async #open(connection: Connection): Promise<void> {
+    if (connection.reply!.enhanced?.a === true) return this.sendRtr(connection);
+    connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
+    if (this.limits.settle > 0) await pause(this.limits.settle);
   }
 
   /** As initiator: the RTR message that the Reply asks for, if any; the answer to a Read is taken. */
@@ -202,7 +213,9 @@ export class Trial {
     if (e === null || !e.a) return;
     if (e.c) connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
     else if (e.d) {
-      connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }, true, true));
+      // The RTR has opened the peer's direction (ENH-045), so its program may be first.
+      connection.programReadOver = this.#context.session.strangeProgram === true;
       await connection.expectOpcode(OPCODE.READ_RESPONSE, 'an answer to the Read RTR');
     } else if (e.b) connection.send(connection.makeSend(new Uint8Array(0)));
     if (this.limits.settle > 0) await pause(this.limits.settle);
@@ -268,12 +281,16 @@ export class Trial {
     if (normal) {
       const mark = connection.msn[1]!;
       connection.send(connection.makeRead({ sinkStag: mark, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      const latest = performance.now() + NO_END * this.limits.reaction;
       for (;;) {
         const incoming = await connection.receive();
         if (incoming.kind === 'segment' && incoming.segment.opcode === OPCODE.READ_RESPONSE) return null;
-        if (incoming.kind === 'segment' && incoming.segment.opcode !== OPCODE.TERMINATE) continue;
         if (incoming.kind === 'silence') throw new Deviation(expected, 'silence');
-        if (incoming.kind === 'end') return this.#judgeEnd(allowed, expected, { terminate: null, end: incoming.how, segments: [] }, offending);
+        if (incoming.kind === 'segment' && incoming.segment.opcode !== OPCODE.TERMINATE) {
+          check(performance.now() < latest, expected, `${describeSegment(incoming.segment)}, and no answer to a zero-length Read`);
+          continue;
+        }
+        if (incoming.kind === 'end') return this.#judgeEnd(allowed, expected, { terminate: null, end: incoming.how, segments: [], goesOn: false }, offending);
         const rest = await connection.reaction();
         const first = parseTerminate(incoming.segment.payload);
         return this.#judgeEnd(allowed, expected, { ...rest, terminate: first, segments: [incoming.segment, ...rest.segments] }, offending);
@@ -285,7 +302,7 @@ export class Trial {
   #judgeEnd(allowed: readonly Outcome[], expected: string, reaction: Reaction, offending: Uint8Array): Reaction {
     const { terminate, end } = reaction;
     if (terminate === null) {
-      if (end === null) throw new Deviation(expected, reaction.segments.length === 0 ? 'silence' : `${describeSegment(reaction.segments.at(-1)!)}, then silence`);
+      if (end === null) throw new Deviation(expected, reaction.segments.length === 0 ? 'silence' : `${describeSegment(reaction.segments.at(-1)!)}, then ${reaction.goesOn ? 'more of it' : 'silence'}`);
       if (!allowed.some((outcome) => outcome.kind === 'close')) throw new Deviation(expected, `${end.toUpperCase()} without a Terminate`);
       return reaction;
     }
@@ -297,6 +314,14 @@ export class Trial {
     checkIncluded(terminate, offending);
     return reaction;
   }
+}
+
+/** Without the RTR kinds that the peer has not asked for: it may not know them. */
+function withAskedKinds(request: ParsedStartup, choice: StartupChoice): StartupChoice {
+  const { rtr, ...rest } = choice;
+  const e = request.enhanced;
+  const asked = rtr?.filter((kind) => e !== null && { send: e.b, write: e.c, read: e.d }[kind]) ?? [];
+  return asked.length === 0 ? rest : { ...rest, rtr: asked };
 }
 
 /** Layer 2 has one EType; hardware sends 3 there. Layer 0 type 0 leaves the code open. */
@@ -313,5 +338,10 @@ function checkIncluded(terminate: TerminateFields, offending: Uint8Array): void 
   const got = terminate.ddpHeader;
   if (got.length !== wanted.length || got.some((octet, i) => octet !== wanted[i])) {
     throw new Deviation(`the DDP header of the segment in error (${brief(wanted)}) in the Terminate`, brief(got), ['RDMAP-073', 'DDP-053']);
+  }
+  const request = parseSegment(offending);
+  if (terminate.rdmapHeader === null || request?.opcode !== OPCODE.READ_REQUEST || request.payload.length !== terminate.rdmapHeader.length) return;
+  if (terminate.rdmapHeader.some((octet, i) => octet !== request.payload[i])) {
+    throw new Deviation(`the header of the Read Request in error (${brief(request.payload)}) in the Terminate`, brief(terminate.rdmapHeader), ['RDMAP-074']);
   }
 }

@@ -57,6 +57,11 @@ export class Watch {
     this.#nextMsn.set(qn, msn);
   }
 
+  /** The peer has ended; these octets came after its last whole FPDU. */
+  seeEnd(rest: Uint8Array): void {
+    if (this.#terminated && rest.length > 0) this.#say(['RDMAP-077', 'MPA-063'], `${rest.length} octets after a Terminate`);
+  }
+
   #checkFpdu(fpdu: ReceivedFpdu): void {
     if (fpdu.pad.some((octet) => octet !== 0)) this.#say(['MPA-067'], 'PAD octets are not 0');
     if (this.crc && !fpdu.crcGood) this.#say(['MPA-069', 'MPA-070'], `CRC field 0x${fpdu.crc.toString(16).padStart(8, '0')} does not match`);
@@ -158,6 +163,9 @@ export class Watch {
       return;
     }
     if (parsed.reserved !== 0) this.#say(['RDMAP-082'], `reserved Terminate bits 0x${parsed.reserved.toString(16)}`);
+    // RFC 5040 7.1 (1): nothing is included in what says that the stream itself is at an end.
+    const bare = parsed.layer === 2 || (parsed.layer === 0 && parsed.etype === 0);
+    if (bare && (parsed.m || parsed.d || parsed.r)) this.#say(['RDMAP-085'], `M=${Number(parsed.m)} D=${Number(parsed.d)} R=${Number(parsed.r)} in a Terminate of layer ${parsed.layer} type ${parsed.etype}`);
     if (parsed.layer > 2) this.#say(['RDMAP-082'], `Terminate layer ${parsed.layer}`);
   }
 

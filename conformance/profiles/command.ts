@@ -49,6 +49,7 @@ export function openCommand(options: CommandOptions): Profile {
 class CommandSession implements Session {
   readonly address: Address | null;
   readonly tester = null;
+  readonly strangeProgram = true;
   readonly receiveSize = 0;
   readonly #start: string | undefined;
   #started: Started | null = null;

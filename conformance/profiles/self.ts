@@ -11,6 +11,8 @@ import type { Address, Capability, Profile, Session, SessionOptions } from './ty
 interface SelfOptions {
   /** Where the tester protocol is spoken; absent for our own stack in this process. */
   readonly control?: Address | undefined;
+  /** A tester in this process; absent for that of our own stack. */
+  readonly tester?: TesterPort | undefined;
   /** Milliseconds for the tester's answers; {@link CONTROL_MS} when absent. */
   readonly limit?: number | undefined;
   /** Where the probe listens and the target listens. */
@@ -50,7 +52,8 @@ async function greet(port: TesterPort): Promise<Operations['hello']['answer']> {
   }
 }
 
-async function openPort({ control, limit = CONTROL_MS }: SelfOptions): Promise<TesterPort> {
+async function openPort({ control, tester, limit = CONTROL_MS }: SelfOptions): Promise<TesterPort> {
+  if (tester !== undefined) return tester;
   if (control !== undefined) return RemoteTester.open(control.host, control.port, limit);
   // Loaded on demand: against another implementation none of our own stack runs.
   const { SelfTarget } = await import('./self-target.ts');

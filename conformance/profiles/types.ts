@@ -24,6 +24,8 @@ export interface Session {
   /** Where the probe connects, as initiator. */
   readonly address: Address | null;
   readonly tester: Tester | null;
+  /** Nothing is known of the program above the peer: what it sends of its own, and when, says nothing about the peer. */
+  readonly strangeProgram?: boolean;
   /** As responder: make the peer connect to this address. */
   invite(address: Address): Promise<void>;
   /** Full operation has begun; take what this kind of peer sends on its own. */

@@ -23,34 +23,34 @@ interface ReachOptions extends Pick<RunOptions, 'profile' | 'slow' | 'settle' | 
   readonly patience?: number;
 }
 
-/** Null if the peer takes, or makes, a lawful start-up, with or without the enhancements of RFC 6581; else what it does instead. */
-export async function reach(options: ReachOptions): Promise<string | null> {
+/** What the peer takes, or makes, of a lawful start-up: one with the enhancements of RFC 6581, one without, or neither. */
+export type Reached = { readonly kind: 'enhanced' | 'plain' } | { readonly kind: 'not'; readonly words: string };
+
+export async function reach(options: ReachOptions): Promise<Reached> {
   const first = await startUp(options, { revision: 2 });
-  if (first === null || options.role === 'responder') return first?.words ?? null;
-  return first.connected && (await startUp(options, { revision: 1 })) === null ? null : first.words;
+  if (first.kind !== 'not' || options.role === 'responder' || !first.connected) return first;
+  const second = await startUp(options, { revision: 1 });
+  return second.kind === 'not' ? first : second;
 }
 
-interface Failure {
-  readonly words: string;
-  readonly connected: boolean;
-}
+type Attempt = { readonly kind: 'enhanced' | 'plain' } | { readonly kind: 'not'; readonly words: string; readonly connected: boolean };
 
-async function startUp({ profile, slow, settle, seed, quirks, role, listener, patience }: ReachOptions, choice: StartupChoice): Promise<Failure | null> {
+async function startUp({ profile, slow, settle, seed, quirks, role, listener, patience }: ReachOptions, choice: StartupChoice): Promise<Attempt> {
   const usual = limitsFor(slow, settle);
   const limits = { ...usual, patience: patience ?? usual.patience };
   let session: Session | null = null;
   let trial: Trial | null = null;
   try {
     session = await profile.begin({ role, setup: {}, limits, seed });
-    trial = new Trial({ role, session, listener, limits, strict: false, quirks, random: createRandom(seed, 'reach') });
+    trial = new Trial({ role, session, listener, limits, strict: false, plain: false, quirks, random: createRandom(seed, 'reach') });
     const connection = await trial.establish(choice);
     const strange = strangeWords(trial);
-    if (strange !== null) return { words: strange, connected: true };
+    if (strange !== null) return { kind: 'not', words: strange, connected: true };
     connection.channel.finish();
     await connection.reaction(END_MS * slow).catch(() => undefined);
-    return null;
+    return { kind: connection.request?.enhanced == null ? 'plain' : 'enhanced' };
   } catch (error) {
-    return { words: (trial === null ? null : strangeWords(trial)) ?? wordsOf(error), connected: !(error instanceof NotConnected) };
+    return { kind: 'not', words: (trial === null ? null : strangeWords(trial)) ?? wordsOf(error), connected: !(error instanceof NotConnected) };
   } finally {
     for (const connection of trial?.connections ?? []) connection.channel.destroy();
     await session?.close().catch(() => undefined);

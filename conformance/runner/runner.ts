@@ -6,7 +6,7 @@ import type { Case } from '../cases/define.ts';
 import { Listener } from '../probe/channel.ts';
 import type { Capture } from '../probe/channel.ts';
 import type { Limits, Log, Quirk, Role } from '../probe/connection.ts';
-import { Deviation, Inapplicable, NotConnected } from '../probe/deviation.ts';
+import { Deviation, Inapplicable, NotConnected, Unsuited } from '../probe/deviation.ts';
 import { createRandom } from '../probe/random.ts';
 import { Trial } from '../probe/trial.ts';
 import type { Violation } from '../probe/watch.ts';
@@ -53,6 +53,8 @@ export interface RunOptions {
   /** Factor on all time limits. */
   readonly slow: number;
   readonly waivers: Waivers;
+  /** Parts of the probe in which the peer takes part in start-ups of revision 1 only. */
+  readonly plain?: ReadonlySet<Role>;
   /** Stop at the first unexpected result. */
   readonly bail: boolean;
   /** Milliseconds between a start-up frame and the first FPDU, for peers that miss what comes at once. */
@@ -189,8 +191,9 @@ export function planOf(cases: readonly Case[], { roles, repeat }: Pick<RunOption
   return plan;
 }
 
-/** Why a case cannot be run with this kind of peer, or null. */
-export function reasonToSkip(entry: Case, profile: Profile): string | null {
+/** Why a case cannot be run with this kind of peer, or null. `plain`: it knows revision 1 only. */
+export function reasonToSkip(entry: Case, profile: Profile, plain = false): string | null {
+  if (entry.enhanced && plain) return 'the peer knows start-ups of revision 1 only';
   const missing = entry.needs.filter((need) => !profile.capabilities.has(need));
   return missing.length === 0 ? null : `profile ${profile.name} has no ${missing.join(', no ')}`;
 }
@@ -211,7 +214,8 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   const waiver = waivers.reasonFor(entry.id, role);
   const began = performance.now();
   const common = { case: entry, role, round, waiver, seed, tries: 1 };
-  const reason = reasonToSkip(entry, profile);
+  const plain = options.plain?.has(role) === true;
+  const reason = reasonToSkip(entry, profile, plain);
   if (reason !== null) {
     return { ...common, verdict: 'skip', connected: true, reason, expected: entry.expected, actual: '', blamed: [], violations: [], unexpected: false, ms: 0, log: [], capture: [] };
   }
@@ -220,7 +224,7 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   let ending: Ending;
   try {
     session = await profile.begin({ role, setup: entry.setup, limits, seed });
-    trial = new Trial({ role, session, listener, limits, strict, quirks: options.quirks, random: createRandom(seed, `${entry.id}@${role}`) });
+    trial = new Trial({ role, session, listener, limits, strict, plain, quirks: options.quirks, random: createRandom(seed, `${entry.id}@${role}`) });
     await entry.run(trial);
     ending = { verdict: 'pass', connected: true, reason: '', expected: entry.expected, actual: '', blamed: [] };
   } catch (error) {
@@ -230,7 +234,7 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   for (const connection of trial?.connections ?? []) connection.channel.destroy();
   await session?.close().catch(() => undefined);
   const violations = trial?.connections.flatMap((connection) => connection.watch.violations) ?? [];
-  if (ending.verdict === 'pass' && violations.length > 0) ending = endingOfViolations(violations);
+  if ((ending.verdict === 'pass' || ending.verdict === 'skip') && violations.length > 0) ending = endingOfViolations(violations);
   const unexpected = isUnexpected(ending.verdict, waiver) && !(ending.verdict === 'pass' && waivers.mayPass(entry.id, role));
   return { ...common, ...ending, violations, unexpected, ms: performance.now() - began, log: trial?.log ?? [], capture: trial?.capture ?? [] };
 }
@@ -247,13 +251,13 @@ async function withCanary(result: Result, options: RunOptions): Promise<Result> 
 }
 
 /** Null if a lawful start-up works, else what came instead. */
-async function canary({ profile, slow, settle, seed, quirks }: RunOptions): Promise<string | null> {
+async function canary({ profile, slow, settle, seed, quirks, plain }: RunOptions): Promise<string | null> {
   const limits = { ...limitsFor(slow, settle), reaction: CANARY_MS * slow };
   let session: Session | null = null;
   let trial: Trial | null = null;
   try {
     session = await profile.begin({ role: 'initiator', setup: {}, limits, seed });
-    trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, quirks, random: createRandom(seed, 'canary') });
+    trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, plain: plain?.has('initiator') === true, quirks, random: createRandom(seed, 'canary') });
     const connection = await trial.establish();
     connection.channel.finish();
     await connection.reaction();
@@ -270,6 +274,7 @@ function endingOf(entry: Case, error: unknown): Ending {
   if (error instanceof Deviation) {
     return { verdict: 'fail', connected: true, reason: '', expected: error.expected, actual: error.actual, blamed: error.requirements };
   }
+  if (error instanceof Unsuited) return { verdict: 'skip', connected: true, reason: error.message, expected: entry.expected, actual: '', blamed: [] };
   const text = error instanceof Error ? error.message : String(error);
   const known = error instanceof Inapplicable || error instanceof TesterLost;
   const reason = known || !(error instanceof Error) ? text : (error.stack ?? text);

@@ -3,17 +3,20 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { run as rping } from '../../src/tools/rping.ts';
 import { run } from '../cli.ts';
+import { tagged, untagged } from '../probe/messages.ts';
+import { OPCODE } from '../probe/wire.ts';
+import { established } from '../cases/define.ts';
 import { openSelf } from '../profiles/self.ts';
 import { openCommand } from '../profiles/command.ts';
 import { SelfTarget, serveTester } from '../profiles/self-target.ts';
-import { caseNamed, faults, fastCases, runAgainstSelf } from './support.ts';
+import { caseNamed, faults, fastCases, listening, runAgainstSelf, smallPeer } from './support.ts';
 
 interface Outcome {
   readonly status: number;
@@ -41,24 +44,6 @@ async function command(...args: string[]): Promise<Outcome> {
 afterEach(() => {
   vi.restoreAllMocks();
 });
-
-/** A TCP server that does this with each connection. */
-async function listening(act: (socket: Socket) => void): Promise<{ port: number; close: () => void }> {
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    act(socket);
-  });
-  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: () => {
-      server.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  };
-}
 
 /** Answers of a tester pass for a while. */
 function relay(socket: Socket, port: number, leaves: boolean): void {
@@ -309,5 +294,55 @@ describe('profile command', () => {
     expect(results.filter((r) => r.verdict === 'pass')).toHaveLength(18);
     expect(results.filter((r) => r.verdict === 'skip').map((r) => r.reason)).toEqual(['profile command has no tester']);
     target.close();
+  });
+
+  it('reads over what a strange program sends: it says nothing about the peer', async () => {
+    // As the server on the first page of the README does it: each client gets a message.
+    const peer = await smallPeer({ program: (send) => send(untagged({ opcode: OPCODE.SEND, qn: 0, msn: 1, payload: new Uint8Array(16) })) });
+    const { status, out } = await command('run', 'mpa.fpdu.cut', 'mpa.fpdu.last-octet-late', 'mpa.fpdu.one-octet', 'mpa.request.private-data', 'mpa.request.cut-behind-9', 'enh.request.rtr-c',
+      '--target', `127.0.0.1:${peer.port}`, '--slow', '0.5');
+    peer.close();
+    expect(out).toMatch(/ 0 failed, 0 waived, 0 errors; .* 0 unexpected/);
+    expect(status).toBe(0);
+  });
+
+  it('speaks revision 1 with a peer that knows no other, and leaves out what is about RFC 6581', async () => {
+    const peer = await smallPeer({ revision: 1 });
+    const target = ['--target', `127.0.0.1:${peer.port}`, '--slow', '0.5'];
+    const { status, out, err } = await command('run', 'mpa.fpdu.cut', 'mpa.fpdu.last-octet-late', 'mpa.request.private-data-3', 'mpa.reply.reserved-bits', 'enh.request.plain', 'enh.request.rtr-c', ...target);
+    expect(err).toBe('conformance: start-ups of the peer are of revision 1, with the probe as initiator: cases about those of RFC 6581 are left out\n');
+    expect(out).toMatch(/ 0 failed, 0 waived, 0 errors; \d\d? left out; 0 unexpected/);
+    expect(status).toBe(0);
+    const none = await command('run', 'enh.request.rtr-c', ...target);
+    peer.close();
+    expect([none.status, none.err]).toEqual([2, `${err}conformance: nothing to run: the peer knows start-ups of revision 1 only\n`]);
+  });
+
+  it.each([
+    [0, 'the peer serves no Reads', ['mpa.fpdu.cut-behind-16', 'rdmap.read.unknown-stag', 'rdmap.read.request-of-29-octets', 'mpa.fpdu.read-request-ulpdu-of-18']],
+    [1, 'the peer serves 1 Read at a time, and the case makes more', ['test.two-reads']],
+  ])('leaves out what takes more Reads than a peer with IRD %i offers', async (ird, reason, ids) => {
+    const peer = await smallPeer({ ird });
+    const profile = openCommand({ target: { host: '127.0.0.1', port: peer.port }, listen: { host: '127.0.0.1', port: 0 } });
+    const read = { sinkStag: 1, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n };
+    const twoReads = established('test.two-reads', 'Two Reads at once', 'RDMAP-043', 'two answers', async (_trial, connection) => connection.sendTogether([connection.makeRead(read), connection.makeRead(read)]));
+    const chosen = ids.map((id) => (id === 'test.two-reads' ? twoReads : caseNamed(id)));
+    const results = await runAgainstSelf(chosen, ['initiator'], { slow: 0.2 }, profile);
+    peer.close();
+    expect(results.map((r) => [r.case.id, r.verdict, r.reason, r.unexpected])).toEqual(ids.map((id) => [id, 'skip', reason, false]));
+  });
+
+  it.each(['command', 'rping'])('is not held up by a peer that goes on sending (profile %s)', async (profile) => {
+    const peer = await smallPeer({ deaf: true, program: (send, socket) => {
+      const timer = setInterval(() => send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n })), 20);
+      socket.on('close', () => clearInterval(timer));
+    } });
+    const began = performance.now();
+    const { status, out } = await command('run', 'ddp.write.stag-0', 'mpa.close.fin-idle', '--profile', profile, '--target', `127.0.0.1:${peer.port}`, '--slow', '0.05');
+    peer.close();
+    expect(status).toBe(1);
+    expect(out).toMatch(/ 2 failed/);
+    if (profile === 'rping') expect(out).toContain('RDMA Write STag 0x00000001 TO 0x0000000000000000, 0 octets, last, then more of it');
+    expect(performance.now() - began).toBeLessThan(10_000);
   });
 });
