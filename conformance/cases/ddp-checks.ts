@@ -278,7 +278,7 @@ const errors: Case[] = [
     connection.sendTogether([bad, connection.makeWrite(region.stag, region.to, FOUR), connection.makeSend(FOUR)]);
     await trial.expect(connection, WRITE_STAG, bad);
     sameBytes('memory', await trial.tester.peek(region), new Uint8Array(64).fill(0xee));
-    same('delivered messages', (await trial.tester.received(0, trial.limits.quiet)).length, 0);
+    same('delivered messages', (await trial.tester.deliveredWithin(trial.limits.quiet)).length, 0);
   }, { needs: ['tester'] }),
   established('ddp.error.report-contents', 'What the Terminate about a bad Write carries', 'DDP-053 DDP-055 RDMAP-073 RDMAP-082 RDMAP-084', 'M, D, the DDP header as sent, the segment length', async (trial, connection) => {
     const bad = connection.makeWrite(0x7777_7700, 0x1122_3344_5566_7788n, pattern(9));

@@ -73,7 +73,7 @@ const crc: Case[] = [
     const good = connection.encode(untagged({ opcode: OPCODE.SEND, qn: 0, msn: connection.msn[0]! - 1, payload: DATA }));
     connection.channel.write(joinAll([bad, good]));
     await trial.expect(connection, CRC_ERROR, offending);
-    same('delivered messages', (await trial.tester.received(0, trial.limits.quiet)).length, 0);
+    same('delivered messages', (await trial.tester.deliveredWithin(trial.limits.quiet)).length, 0);
   }, { needs: ['tester'] }),
   established('mpa.fpdu.crc-wrong-terminate-then-fin', 'How the connection ends after a bad CRC', 'MPA-074 DDP-058 DDP-066 DDP-057', 'Terminate 2/0/02, then FIN', async (trial, connection) => {
     await writeWith(trial, connection, { crc: 'zero' });
@@ -274,7 +274,7 @@ const ends: Case[] = [
       const { end, segments } = await connection.reaction();
       check(end !== null, 'close', 'an open connection');
       check(segments.every((s) => s.opcode === OPCODE.TERMINATE), 'nothing but perhaps a Terminate', segments.map(describeSegment).join(', '));
-      if (trial.hasTester) same('delivered messages', (await trial.tester.received(0, trial.limits.quiet)).length, 0);
+      if (trial.hasTester) same('delivered messages', (await trial.tester.deliveredWithin(trial.limits.quiet)).length, 0);
     })),
   established('mpa.close.rst', 'RST with receives posted', 'MPA-107', 'the program above learns of it, receives are flushed', async (trial, connection) => {
     await connection.ping();

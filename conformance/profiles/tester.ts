@@ -17,6 +17,8 @@ export interface Region {
   readonly handle: number;
 }
 
+/** More completions than there can be: who asks for as many waits to the end of the time. */
+const MORE_THAN_EVER = 0x7fff_ffff;
 const FULL_ACCESS = ['local-write', 'remote-read', 'remote-write', 'remote-atomic'] as const;
 
 /** What one case does with the tested side. */
@@ -71,6 +73,14 @@ export class Tester {
   /** Receive completions that are not flushed, since the last call. */
   async received(min: number, ms: number = this.#wait): Promise<CompletionInfo[]> {
     return (await this.completions(min, ms)).filter((wc) => wc.queue === 'receive' && wc.status === 'success');
+  }
+
+  /**
+   * The messages that are delivered within this time. It is waited for to its end: one that must not come may come late, and completions of
+   * flushed receives say nothing of it.
+   */
+  deliveredWithin(ms: number): Promise<CompletionInfo[]> {
+    return this.received(MORE_THAN_EVER, ms);
   }
 
   /** All events so far, once one of this type is among them or the time is over. */

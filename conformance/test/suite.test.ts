@@ -18,7 +18,7 @@ import { textReport } from '../report/text.ts';
 import { parseWaivers } from '../runner/waivers.ts';
 import { unobservable } from '../unobservable.ts';
 import { checkVectors } from '../vectors-command.ts';
-import type { EndpointOptions, TesterPort } from '../profiles/protocol.ts';
+import type { EndpointOptions, Operations, TesterPort } from '../profiles/protocol.ts';
 import { SelfTarget } from '../profiles/self-target.ts';
 import { openSelf } from '../profiles/self.ts';
 import type { Profile } from '../profiles/types.ts';
@@ -199,6 +199,24 @@ describe('the runner', () => {
       expect(faults(wrongly), JSON.stringify(given)).toEqual([]);
       expect(results.some((r) => r.verdict === 'skip'), JSON.stringify(given)).toBe(true);
     }
+  });
+
+  it.each(['ddp.error.nothing-behind-it-counts', 'mpa.fpdu.crc-wrong-nothing-later-delivered', 'ddp.segments.last-held-back'])('notices what is wrongly delivered, also if it comes late: %s', async (id) => {
+    const target = new SelfTarget();
+    const message = { queue: 'receive', opcode: 'receive', status: 'success', length: 4, data: '00000000', solicited: false } as const;
+    const port: TesterPort = {
+      close: () => target.close(),
+      call: async (op, args) => {
+        const began = performance.now();
+        const answer = await target.call(op, args);
+        // A target whose program hears of a message 30 ms after it has come.
+        return op === 'completions' && performance.now() - began > 30 ? { completions: [...(answer as Operations['completions']['answer']).completions, message] } as typeof answer : answer;
+      },
+    };
+    const profile = await openSelf({ tester: port });
+    const results = await runAgainstSelf([caseNamed(id)], ['initiator', 'responder'], {}, profile);
+    await profile.close();
+    expect(results.map(({ verdict }) => verdict)).toEqual(['fail', 'fail']);
   });
 
   it('leaves out what the profile cannot do, saying why', async () => {
