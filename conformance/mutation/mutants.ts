@@ -65,7 +65,7 @@ export const mutants: readonly Mutant[] = [
   m('startup.reply-says-revision-1', NEGOTIATE, "kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced,", "kind: 'reply', markers, crc, reject: refused, revision: 1, enhanced,"),
   m('startup.request-checks-r', STARTUP, "this.#machine.step('request');", "if (request.reject) return this.fail('bad-frame', 'unusable-revision');\n    this.#machine.step('request');"),
   m('startup.crc-not-asked-for', POLICY, "crc: 'preferred',", "crc: 'off',"),
-  m('startup.rejection-without-private-data', STARTUP, 'ord: echo(enhanced.ird) }, // ENH-024, ENH-025\n      privateData,', 'ord: echo(enhanced.ird) }, // ENH-024, ENH-025\n      privateData: privateData.subarray(0, 0),'),
+  m('startup.rejection-without-private-data', STARTUP, 'legacyDepths === undefined ? privateData : putLegacyDepths({ ird: 0, ord: 0 }', 'legacyDepths === undefined ? privateData.subarray(0, 0) : putLegacyDepths({ ird: 0, ord: 0 }'),
 
   m('startup.rejection-names-open-depths', STARTUP, 'ird: echo(enhanced.ord), ord: echo(enhanced.ird) }', 'ird: 0, ord: 0 }'),
 
