@@ -67,7 +67,7 @@ describe('memory that was registered through a connection', () => {
   it('can be shared in parts to its end, also one that is longer than a ticket', async () => {
     const { client, server, close } = await pairOf('memory');
     const OCTETS = 2 ** 32; // of which the system gives what is touched
-    const region = server.register(new Uint8Array(OCTETS));
+    const region = server.register(new Uint8Array(new SharedArrayBuffer(OCTETS)));
     await client.write(pattern(100), server.share(region, OCTETS - 100));
     expect(await client.read(server.share(region, OCTETS - 60, 50))).toEqual(pattern(100).subarray(40, 90));
     expect(server.share(region).length).toBe(OCTETS - 1);

@@ -90,7 +90,7 @@ describe.each(WORLDS)('buffers of a connection that is over: %s', (world) => {
 
 describe('buffers of a connection that has not come about', () => {
   it('serve the next one, and are given back once however often its end is told', () => {
-    const rnic = openRnic();
+    const rnic = openRnic({ engine: 'thread' });
     const { spare } = rnic.device;
     const asked: number[] = [];
     const take = spare.take.bind(spare);
@@ -106,7 +106,7 @@ describe('buffers of a connection that has not come about', () => {
 
 describe('the pieces in which the buffers of a connection lie', () => {
   const pieces = (receives: number, maxMessage: number): number[] => {
-    const rnic = openRnic();
+    const rnic = openRnic({ engine: 'thread' });
     const resources = createResources(checkEndpoint({ rnic, receives, maxMessage }));
     const octets = [...rnic.device.objects.mr].filter(({ pd }) => pd === resources.pd).map((mr) => mr.length);
     destroyResources(resources);
@@ -124,7 +124,7 @@ describe('the pieces in which the buffers of a connection lie', () => {
   });
 
   it('leave nothing behind where a limit is in the way of one of them', () => {
-    const rnic = openRnic({ limits: { maxMr: 2 } });
+    const rnic = openRnic({ engine: 'thread', limits: { maxMr: 2 } });
     expect(() => createResources(checkEndpoint({ rnic }))).toThrow(expect.objectContaining({ code: 'ERR_LIMIT' }));
     expect(rnic.device.query().inUse).toEqual({ pd: 0, cq: 0, qp: 0, srq: 0, mr: 0, mw: 0 });
   });
