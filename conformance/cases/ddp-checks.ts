@@ -56,10 +56,10 @@ const numbers: Case[] = [
   ...[0, 2, 3, 1000, 0x8000_0000, 0xffff_ffff, ...HIGH_BITS.map((bit) => bit + 1)].map((msn) =>
     stimulus(`ddp.msn.first-send-${msn}`, `The first Send has MSN ${msn}`, 'DDP-043', MSN,
       (trial, connection) => {
-      // A Send as RTR message was the first.
-      if (msn === connection.msn[0]) throw new Unsuited(`the next Send has MSN ${msn}`);
-      connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
-    })),
+        // A Send as RTR message was the first.
+        if (msn === connection.msn[0]) throw new Unsuited(`the next Send has MSN ${msn}`);
+        connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));
+      })),
   stimulus('ddp.msn.repeated', 'Two Sends with the same MSN', 'DDP-043 DDP-032', MSN, (trial, connection) => {
     const msn = connection.takeMsn(0);
     connection.send(untagged({ opcode: OPCODE.SEND, qn: 0, msn, payload: trial.acceptableSend() }));

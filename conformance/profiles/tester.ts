@@ -19,6 +19,7 @@ export interface Region {
 
 /** More completions than there can be: who asks for as many waits to the end of the time. */
 const MORE_THAN_EVER = 0x7fff_ffff;
+
 const FULL_ACCESS = ['local-write', 'remote-read', 'remote-write', 'remote-atomic'] as const;
 
 /** What one case does with the tested side. */

@@ -18,7 +18,7 @@ import { ACCESS, type MemoryWindow, type ProtectionDomain } from '../verbs/index
 import type { MemoryRegion, RegisterOptions, Sge } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';
 import { Credits, isFarewell, isGrant } from './credits.ts';
-import { destroyResources, postBuffer, type Resources } from './endpoint.ts';
+import { destroyResources, type Resources } from './endpoint.ts';
 import { closeError, TerminateError, type CloseInfo } from './errors.ts';
 import { Farewell } from './farewell.ts';
 import type { Hello } from './hello.ts';
@@ -585,7 +585,7 @@ export class Connection {
   #post(index: number): boolean {
     const { qp } = this.#r;
     if (this.#state === 'closed' || qp.state !== 'rts') return false;
-    postBuffer(this.#r, index);
+    this.#r.buffers.post(qp, index);
     return true;
   }
 

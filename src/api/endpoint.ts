@@ -73,6 +73,7 @@ const DEFAULT_SENDS = 256;
 const RESERVED_SENDS = 1;
 /** Receive buffers of one connection together: what a typed array can hold everywhere. */
 const MAX_BUFFER_OCTETS = 0xffff_ffff;
+
 /** @internal Options after checking, with every default filled in. */
 export interface Endpoint {
   readonly receives: number;
@@ -181,17 +182,12 @@ export function createResources(endpoint: Endpoint): Resources {
     undo.unshift(() => buffers.end());
     const { maxInline: inline } = qp.query();
     const resources = { endpoint, pd, cq, qp, buffers, inline, lender: lenderFor(pd) };
-    for (let i = 0; i < total; i++) postBuffer(resources, i);
+    for (let i = 0; i < total; i++) buffers.post(qp, i);
     return resources;
   } catch (error) {
     for (const step of undo) step();
     throw error;
   }
-}
-
-/** @internal Post receive buffer number `index`; the receive has this number too. */
-export function postBuffer({ qp, buffers }: Resources, index: number): void {
-  buffers.post(qp, index);
 }
 
 /**

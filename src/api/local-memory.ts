@@ -7,7 +7,7 @@ import { addSge, ELEMENT, MemoryRegion, WHOLE_REGION, type RegisterOptions, type
 import { GivenMemory } from '../verbs/post.ts';
 import type { Resources } from './endpoint.ts';
 import type { Cleanup, Local } from './lenders.ts';
-import { checkRemote, RemoteBuffer } from './remote-buffer.ts';
+import { MAX_TICKET, checkRemote, RemoteBuffer } from './remote-buffer.ts';
 
 /** Local memory for an operation: a region, a part of one (`Sge`), or any view, which the stack makes usable for the time of the operation. */
 export type LocalMemory = MemoryRegion | Sge | ArrayBufferView;
@@ -42,9 +42,6 @@ export function allocateBytes(device: Device, octets: number, options: AllocateO
   checkBoolean('options.sharedMemory', sharedMemory);
   return { bytes: sharedMemory ? new Uint8Array(orNoMemory(octets, () => new SharedArrayBuffer(octets))) : device.newMemory(octets), options: rest };
 }
-
-/** Octets of a ticket. */
-const MAX_TICKET = 0xffff_ffff;
 
 /** @internal The ticket to a region or window of this domain, or to part of it. */
 export function ticketTo(pd: ProtectionDomain, memory: MemoryRegion | MemoryWindow, offset: number, length: number | undefined): RemoteBuffer {

@@ -10,6 +10,8 @@ export function checkRemote(name: string, remote: unknown): RemoteBuffer {
 
 /** Octets of a serialised remote buffer. */
 export const REMOTE_BUFFER_OCTETS = 16;
+/** @internal Most octets of memory that a ticket can be for. */
+export const MAX_TICKET = 0xffff_ffff;
 
 /**
  * A ticket to memory of the peer: STag, tagged offset and length. On the wire it has sixteen octets, big-endian: address u64, STag u32, length u32
@@ -32,14 +34,14 @@ export class RemoteBuffer {
   constructor(rkey: number, address: bigint | number, length: number) {
     this.rkey = checkInteger('rkey', rkey, 0, 0xffff_ffff);
     this.address = BigInt(checkU64('address', address));
-    this.length = checkInteger('length', length, 0, 0xffff_ffff);
+    this.length = checkInteger('length', length, 0, MAX_TICKET);
     this.at = asNumberIfSafe(this.address);
   }
 
   /** The ticket to the whole of a registered region or a bound window. */
   static of(region: { readonly rkey: number; readonly addr: bigint; readonly length: number }): RemoteBuffer {
     checkObject('region', region);
-    return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, 0xffff_ffff));
+    return new RemoteBuffer(region.rkey, region.addr, Math.min(region.length, MAX_TICKET));
   }
 
   /**
