@@ -2,9 +2,19 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  decodeConnectionData, decodeIomap, decodeSge, encodeConnectionData, encodeIomap, encodeSge, messageOp, messageValue, octetToSize, OP, sizeToOctet,
-} from '../../src/sockets/wire.ts';
-import { encodeMessage } from './scripted.ts';
+  decodeConnectionData,
+  decodeIomap,
+  decodeSge,
+  encodeConnectionData,
+  encodeIomap,
+  encodeSge,
+  messageOp,
+  messageValue,
+  octetToSize,
+  OP,
+  sizeToOctet,
+} from '../../src/rsocket/wire.ts';
+import { encodeMessage } from '../sockets/scripted.ts';
 
 /** Hexadecimal octets, field by field. */
 const octets = (...fields: readonly string[]): string => fields.join('');
@@ -12,7 +22,10 @@ const octets = (...fields: readonly string[]): string => fields.join('');
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
-/** Memory that another thread writes from its start on: `placed` octets stand in it, and four more after each read. */
+/**
+ * Memory that another thread writes from its start on: `placed` octets stand in it, and four more after each
+ * read.
+ */
 function arriving(whole: Uint8Array, placed: number): DataView {
   const bytes = new Uint8Array(whole.length);
   const now = new DataView(bytes.buffer);
@@ -33,12 +46,25 @@ function arriving(whole: Uint8Array, placed: number): DataView {
 describe('rsocket messages', () => {
   it('connection data has 40 octets, big-endian', () => {
     const data = {
-      bigEndian: false, iomap: true, credits: 384, iomapSize: 3,
+      bigEndian: false,
+      iomap: true,
+      credits: 384,
+      iomapSize: 3,
       targetSgl: { addr: 0x1020304050607080n, key: 0xa1a2a3a4, length: 2 },
       dataBuffer: { addr: 0x0102030405060708n, key: 0xb1b2b3b4, length: 65_536 },
     };
     const bytes = encodeConnectionData(data);
-    expect(hex(bytes)).toBe(octets('01', '02', '0180', '000000', '03', '1020304050607080a1a2a3a400000002', '0102030405060708b1b2b3b400010000'));
+    expect(hex(bytes)).toBe(
+      octets(
+        '01',
+        '02',
+        '0180',
+        '000000',
+        '03',
+        '1020304050607080a1a2a3a400000002',
+        '0102030405060708b1b2b3b400010000',
+      ),
+    );
     expect(decodeConnectionData(bytes)).toEqual(data);
   });
 
@@ -58,10 +84,12 @@ describe('rsocket messages', () => {
     expect(hex(encodeMessage(OP.DATA, 0x1234, true))).toBe('34120000');
     expect(hex(encodeMessage(OP.SGL, 0x180, true))).toBe('80010080');
     expect(hex(encodeMessage(OP.CONTROL, 2, false))).toBe('e0000002');
-    fc.assert(fc.property(fc.integer({ min: 0, max: 7 }), fc.integer({ min: 0, max: 0x1fff_ffff }), (op, value) => {
-      const word = view(encodeMessage(op, value, true)).getUint32(0, true);
-      expect([messageOp(word), messageValue(word)]).toEqual([op, value]);
-    }));
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 7 }), fc.integer({ min: 0, max: 0x1fff_ffff }), (op, value) => {
+        const word = view(encodeMessage(op, value, true)).getUint32(0, true);
+        expect([messageOp(word), messageValue(word)]).toEqual([op, value]);
+      }),
+    );
   });
 
   it('list and map entries are in the reader’s byte order', () => {
@@ -75,8 +103,14 @@ describe('rsocket messages', () => {
   });
 
   it('an entry that arrives while it is read is either not there or there in full', () => {
-    const entry = encodeIomap({ offset: 5n, memory: { addr: 0x1122334455667788n, key: 0xaabbccdd, length: 0x10000 } }, true);
-    for (const [decode, from] of [[decodeIomap, 0], [decodeSge, 8]] as const) {
+    const entry = encodeIomap(
+      { offset: 5n, memory: { addr: 0x1122334455667788n, key: 0xaabbccdd, length: 0x10000 } },
+      true,
+    );
+    for (const [decode, from] of [
+      [decodeIomap, 0],
+      [decodeSge, 8],
+    ] as const) {
       const words = entry.slice(from);
       const whole = decode(view(words), 0);
       for (let before = 0; before <= words.length; before += 4) {

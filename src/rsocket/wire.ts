@@ -1,6 +1,7 @@
 /**
- * The rsocket protocol on the wire, as librdmacm speaks it over iWARP: private data of 40 octets each way, then RDMA Writes each followed
- * by a Send of 4 octets, because iWARP as librdmacm knows it has no Write with Immediate. Read first: librdmacm/docs/rsocket.
+ * The rsocket protocol on the wire, as librdmacm speaks it over iWARP: private data of 40 octets each way,
+ * then RDMA Writes each followed by a Send of 4 octets, because iWARP as librdmacm knows it has no Write with
+ * Immediate. Read first: librdmacm/docs/rsocket.
  */
 import { IwarpError } from '../base/errors.ts';
 import { hi32, lo32, toBigInt } from '../base/u64.ts';
@@ -30,7 +31,7 @@ export interface RemoteMemory {
   readonly length: number;
 }
 
-/** What each side says of itself in private data. */
+/** Parameters that each side announces in private data. */
 export interface ConnectionData {
   readonly bigEndian: boolean;
   readonly iomap: boolean;
@@ -63,14 +64,17 @@ export function encodeConnectionData(data: ConnectionData): Uint8Array {
   return bytes;
 }
 
-/** @throws IwarpError ERR_NOT_SUPPORTED for anything but version 1 of this protocol */
+/**
+ * @throws IwarpError ERR_NOT_SUPPORTED for anything but version 1 of this protocol, ERR_CONNECTION_RESET for
+ *   memory that no peer can have
+ */
 export function decodeConnectionData(bytes: Uint8Array): ConnectionData {
   if (bytes.length < CONNECTION_DATA_OCTETS || bytes[0] !== VERSION) {
     throw new IwarpError('ERR_NOT_SUPPORTED', 'the peer does not speak version 1 of the rsocket protocol');
   }
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const flags = view.getUint8(1);
-  return {
+  const data = {
     bigEndian: (flags & FLAG_BIG_ENDIAN) !== 0,
     iomap: (flags & FLAG_IOMAP) !== 0,
     credits: view.getUint16(2),
@@ -78,6 +82,28 @@ export function decodeConnectionData(bytes: Uint8Array): ConnectionData {
     targetSgl: getMemory(view, 8, false),
     dataBuffer: getMemory(view, 24, false),
   };
+  const { addr, length } = data.targetSgl;
+  if (length === 0) throw memoryError('its list of receive buffers has no entries');
+  if (wraps(addr, length * SGE_OCTETS + data.iomapSize * IOMAP_OCTETS))
+    throw memoryError('its list of receive buffers lies beyond 2^64');
+  if (memoryWraps(data.dataBuffer)) throw memoryError('its receive buffer lies beyond 2^64');
+  return data;
+}
+
+/**
+ * True if memory of a peer does not lie below 2^64. Posting a work request there would be a mistake of ours,
+ * so each address of a peer is checked where it comes in.
+ */
+export function memoryWraps({ addr, length }: RemoteMemory): boolean {
+  return wraps(addr, length);
+}
+
+function wraps(addr: bigint, octets: number): boolean {
+  return addr + BigInt(octets) > 1n << 64n;
+}
+
+function memoryError(what: string): IwarpError {
+  return new IwarpError('ERR_CONNECTION_RESET', `the peer breaks the rsocket protocol: ${what}`);
 }
 
 function putMemory(view: DataView, at: number, memory: RemoteMemory, little: boolean): void {
@@ -88,16 +114,20 @@ function putMemory(view: DataView, at: number, memory: RemoteMemory, little: boo
 }
 
 /**
- * An engine in a worker may be placing the entry meanwhile, from its start on. The length, which stands last, is read first: if it is there, all is.
- * If it is not, the entry counts as empty, and the message that announces it comes when it is whole.
+ * An engine in a worker may be placing the entry meanwhile, from its start on. The length, which stands last,
+ * is read first: if it is there, all is. If it is not, the entry counts as empty, and the message that
+ * announces it comes when it is whole.
  */
 function getMemory(view: DataView, at: number, little: boolean): RemoteMemory {
   const length = view.getUint32(at + 12, little);
-  const addr = toBigInt(view.getUint32(at + (little ? 4 : 0), little), view.getUint32(at + (little ? 0 : 4), little));
+  const addr = toBigInt(
+    view.getUint32(at + (little ? 4 : 0), little),
+    view.getUint32(at + (little ? 0 : 4), little),
+  );
   return { addr, key: view.getUint32(at + 8, little), length };
 }
 
-/** A message, in the byte order of the machine that reads it: nobody converts it. */
+/** A message, in the byte order of the machine that reads it: no side converts it. */
 export function putMessage(view: DataView, op: number, value: number, little: boolean): void {
   view.setUint32(0, ((op << VALUE_BITS) | value) >>> 0, little);
 }
