@@ -1,10 +1,24 @@
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { packageSources } from './scripts/package-sources.ts';
+import { SecondAttempts } from './scripts/second-attempts.ts';
 
 export default defineConfig({
+  // A test of what imports the package by its name is a test of the sources.
+  resolve: {
+    alias: Object.entries(packageSources()).map(([name, path]) => ({
+      find: new RegExp(`^${name}$`),
+      replacement: fileURLToPath(new URL(path, import.meta.url)),
+    })),
+  },
   test: {
+    // Two at a time also with two processors: many tests wait for something most of their time.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     include: ['test/**/*.test.ts', 'conformance/**/*.test.ts'],
     // Property and model tests are long on a two-core machine that loses its CPU for seconds at a time.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    reporters: ['default', new SecondAttempts()],
   },
 }) as object;

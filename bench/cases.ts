@@ -1,4 +1,4 @@
-/** What kind of thing a case is. */
+/** Kinds of case. */
 import type { CaseSpec, PeerKind } from './types.ts';
 
 /** The layers at which our own stack is measured. */

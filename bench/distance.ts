@@ -1,14 +1,16 @@
 /**
- * How far apart the two processors are: after how many nanoseconds one of them sees what the other has written. On a virtual machine that changes for seconds at
- * a time, because the host moves its processors to the same core, to another of the same cache, to another cache. What two processes have from each other changes
- * with it, by two and more, so slices that are compared belong to the same distance. Only this look decides, never a slice's own figure.
+ * How far apart the two processors are: after how many nanoseconds one of them sees what the other has
+ * written. On a virtual machine that changes for seconds at a time, because the host moves its processors to
+ * the same core, to another of the same cache, to another cache. What two processes have from each other
+ * changes with it, by two and more, so slices that are compared belong to the same distance. Only this look
+ * decides, never a slice's own figure.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { median } from './stats.ts';
 
-/** Words of the shared memory, each in a cache line of its own, or two. */
+/** Words of the shared memory, each in one or two cache lines that hold nothing else. */
 const STATE = 0;
 const CALL = 32;
 const ANSWER = 64;
@@ -18,7 +20,7 @@ const REST = 0;
 const ANSWERING = 1;
 const OVER = 2;
 
-/** A batch is short, so that few of them are hit when somebody else needs a processor. */
+/** A batch is short, so that few of them are hit when another program needs a processor. */
 const BATCHES = 15;
 const BATCH = 100;
 const LIMIT_MS = 30;
@@ -26,10 +28,18 @@ const LIMIT_MS = 30;
 const SPINS_A_LOOK = 1000;
 
 /** The other processor: writes back whatever it sees. Runs by itself in a worker. */
-function answer(words: Int32Array, state: number, call: number, to: number, rest: number, answering: number, over: number): void {
+function answer(
+  words: Int32Array,
+  state: number,
+  call: number,
+  to: number,
+  rest: number,
+  answering: number,
+  over: number,
+): void {
   while (Atomics.load(words, state) !== over) {
     Atomics.wait(words, state, rest);
-    for (let last = 0; Atomics.load(words, state) === answering;) {
+    for (let last = 0; Atomics.load(words, state) === answering; ) {
       const now = Atomics.load(words, call);
       if (now === last) continue;
       last = now;
@@ -38,10 +48,16 @@ function answer(words: Int32Array, state: number, call: number, to: number, rest
   }
 }
 
-/** Nanoseconds of a hand-over, or null if a look came to nothing: somebody else had one of the processors. */
+/**
+ * Nanoseconds of a hand-over, or null if a look came to nothing because another program had one of the
+ * processors.
+ */
 type Look = () => number | null;
 
-/** Two threads that both work are on two processors, and where there are only two, on those of client and server. */
+/**
+ * Two threads that both work are on two processors, and where there are only two, on those of client and
+ * server.
+ */
 class Pair {
   readonly #words = new Int32Array(new SharedArrayBuffer(4 * WORDS));
   readonly #worker: Worker;
@@ -49,7 +65,10 @@ class Pair {
 
   constructor() {
     const args = ['workerData', STATE, CALL, ANSWER, REST, ANSWERING, OVER].join(', ');
-    this.#worker = new Worker(`const { workerData } = require('node:worker_threads'); (${answer.toString()})(${args});`, { eval: true, workerData: this.#words, execArgv: [] });
+    this.#worker = new Worker(
+      `const { workerData } = require('node:worker_threads'); (${answer.toString()})(${args});`,
+      { eval: true, workerData: this.#words, execArgv: [] },
+    );
     this.#worker.unref();
     // Without it nothing is known of the distance, which is no reason to end.
     this.#worker.on('error', () => undefined);
@@ -71,7 +90,7 @@ class Pair {
     Atomics.store(this.#words, STATE, ANSWERING);
     Atomics.notify(this.#words, STATE);
     // The first wakes the worker, and is not counted.
-    for (let began = 0, told = this.#batch(until); told && taken.length < BATCHES;) {
+    for (let began = 0, told = this.#batch(until); told && taken.length < BATCHES; ) {
       began = performance.now();
       told = this.#batch(until);
       if (told) taken.push(((performance.now() - began) * 1e6) / BATCH / 2);
@@ -89,10 +108,13 @@ class Pair {
 
 /** Same core, same cache and other cache are 1.7 and more apart. */
 const FACTOR = 1.5;
-/** Whether some of what was seen is not the usual distance; never where that is not known. */
-export const isAway = (seen: readonly number[], usual: number): boolean => seen.some((ns) => ns > usual * FACTOR || ns * FACTOR < usual);
+/** Whether some of the measured distances are not the usual one; false where that is not known. */
+export const isAway = (seen: readonly number[], usual: number): boolean =>
+  seen.some((ns) => ns > usual * FACTOR || ns * FACTOR < usual);
 
-/** Looks before the first slice, so that there is a usual distance; a compiler's first ones count for nothing. */
+/**
+ * Looks before the first slice, so that there is a usual distance; a compiler's first ones count for nothing.
+ */
 const FIRST_LOOKS = 20;
 const COMPILING_LOOKS = 10;
 /** How long a group waits in all for the usual distance to come back, and one slice of it at most. */
@@ -141,7 +163,10 @@ export class DistanceWatch {
     return median(this.#seen);
   }
 
-  /** Wait for the usual distance, as far as patience goes. What is seen meanwhile makes a distance that stays the usual one. */
+  /**
+   * Wait for the usual distance, as far as patience goes. A distance that stays meanwhile becomes the usual
+   * one.
+   */
   async settle(): Promise<number[]> {
     const began = performance.now();
     const limit = began + Math.min(SLICE_PATIENCE_MS, this.#patience);
@@ -154,7 +179,9 @@ export class DistanceWatch {
     return seen;
   }
 
-  /** Whether a slice that took `ms` has seen another distance than the usual one, and is worth doing again. */
+  /**
+   * Whether a slice that took `ms` has seen another distance than the usual one, and is worth doing again.
+   */
   isSpoilt(seen: readonly number[], ms: number): boolean {
     if (!isAway(seen, this.usual())) return false;
     this.#patience -= ms;

@@ -1,4 +1,4 @@
-/** What a run would leave behind if it ended early, processes and folders: cleared away when the program exits, however it comes to that. */
+/** Clears away the processes and folders of a run when the program exits, even if it ends early. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

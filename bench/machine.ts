@@ -1,4 +1,7 @@
-/** What machine this is, and how much of it was taken away: steal by the host, and time of processes that are not ours. */
+/**
+ * Describes this machine, and measures how much of it was taken away: steal by the host, and time of
+ * processes that are not ours.
+ */
 import { readFileSync } from 'node:fs';
 import { arch, availableParallelism, cpus, release, totalmem, type } from 'node:os';
 import { defaultCrc32cEngine } from '../src/crc32c/engine.ts';
@@ -15,7 +18,11 @@ const TICK_MS = 10;
 /** From /proc/stat; zeros where there is none, so that nothing is ever dropped. */
 export function readTicks(): Ticks {
   try {
-    const [, ...fields] = readFileSync('/proc/stat', 'latin1').split('\n', 1)[0]!.trim().split(/\s+/).map(Number);
+    const [, ...fields] = readFileSync('/proc/stat', 'latin1')
+      .split('\n', 1)[0]!
+      .trim()
+      .split(/\s+/)
+      .map(Number);
     const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = fields;
     return { steal, busy: user + nice + system + irq + softirq };
   } catch {
@@ -33,18 +40,26 @@ export function processor(): string {
   return `${availableParallelism()} x ${cpus()[0]?.model.trim() ?? 'unknown'} (${arch()})${generation()}`;
 }
 
-/** A virtual machine names its processors alike from one generation to the next; these numbers of x86 tell them apart. */
+/**
+ * A virtual machine names its processors alike from one generation to the next; these numbers of x86 tell
+ * them apart.
+ */
 function generation(): string {
   try {
     const info = readFileSync('/proc/cpuinfo', 'latin1');
-    const [family, model] = ['cpu family', 'model'].map((name) => new RegExp(`^${name}\\s*: (\\d+)$`, 'm').exec(info)?.[1]);
+    const [family, model] = ['cpu family', 'model'].map(
+      (name) => new RegExp(`^${name}\\s*: (\\d+)$`, 'm').exec(info)?.[1],
+    );
     return family === undefined || model === undefined ? '' : `, family ${family} model ${model}`;
   } catch {
     return '';
   }
 }
 
-/** Whether figures of processor `kept` are of processor `now`. Those from before the generation was told are of any. */
+/**
+ * Whether figures of processor `kept` are of processor `now`. Figures from before the generation was recorded
+ * match any processor.
+ */
 export function isSameProcessor(kept: string | undefined, now: string): boolean {
   return kept !== undefined && (now === kept || now.startsWith(`${kept}, family `));
 }

@@ -13,13 +13,15 @@ import type { CaseSpec, Window } from './types.ts';
 
 const run = promisify(execFile);
 const MAX_OUTPUT = 1 << 24;
-/** What it takes to start at most, on a machine that is busy otherwise. */
+/** The longest time that the program takes to start, on a machine that is otherwise busy. */
 const START_MS = 20_000;
 let program: string | undefined;
 
 /** The source stands in bench/, also when this file has been compiled into dist/bench/. */
 function source(): string | undefined {
-  const places = ['./baseline/cwin.c', '../../bench/baseline/cwin.c'].map((place) => fileURLToPath(new URL(place, import.meta.url)));
+  const places = ['./baseline/cwin.c', '../../bench/baseline/cwin.c'].map((place) =>
+    fileURLToPath(new URL(place, import.meta.url)),
+  );
   return places.find((place) => existsSync(place));
 }
 
@@ -43,21 +45,48 @@ export async function nativeSlice(spec: CaseSpec, method: Method): Promise<Taken
   const began = performance.now();
   const length = spec.test === 'bw' ? [method.windows, method.windowMs] : [method.latencyMs];
   const timeout = START_MS + 2 * method.latencyMs;
-  const { stdout } = await run(program, [spec.test, spec.size, ...length].map(String), { maxBuffer: MAX_OUTPUT, timeout });
+  const { stdout } = await run(program, [spec.test, spec.size, ...length].map(String), {
+    maxBuffer: MAX_OUTPUT,
+    timeout,
+  });
   const after = readTicks();
   const steal = after.steal - before.steal;
   if (spec.test === 'lat') {
     const samples = Float64Array.from(stdout.trim().split(/\s+/), (ns) => Number(ns) / 1000);
     return { windows: [], latency: latencySlice(samples), steal, server: null, client: null };
   }
-  return { windows: nativeWindows(stdout, before, after, (performance.now() - began) * 1e6), latency: null, steal, server: null, client: null };
+  return {
+    windows: nativeWindows(stdout, before, after, (performance.now() - began) * 1e6),
+    latency: null,
+    steal,
+    server: null,
+    client: null,
+  };
 }
 
-/** What the program printed, a window a line, having run for `ns` nanoseconds. It works before the first window as it does in them. */
+/**
+ * Parses the windows that the program printed, one a line, having run for `ns` nanoseconds. The program works
+ * before the first window as it does in them.
+ */
 export function nativeWindows(stdout: string, before: Ticks, after: Ticks, ns: number): Window[] {
-  const lines = stdout.trim().split('\n').map((line) => line.split(' ').map(Number));
+  const lines = stdout
+    .trim()
+    .split('\n')
+    .map((line) => line.split(' ').map(Number));
   const sum = (column: number): number => lines.reduce((total, line) => total + (line[column] ?? 0), 0);
   const foreign = foreignShare(before, after, ((sum(2) + sum(3)) / sum(1)) * ns, ns);
-  return lines.map(([bytes = 0, time = 1, serverCpu = 0, clientCpu = 0]): Window =>
-    ({ bytes, ns: time, steal: after.steal - before.steal, foreign, serverCpu, clientCpu, gc: Number.NaN, posts: 0, postMs: 0, clientActive: Number.NaN }));
+  return lines.map(
+    ([bytes = 0, time = 1, serverCpu = 0, clientCpu = 0]): Window => ({
+      bytes,
+      ns: time,
+      steal: after.steal - before.steal,
+      foreign,
+      serverCpu,
+      clientCpu,
+      gc: Number.NaN,
+      posts: 0,
+      postMs: 0,
+      clientActive: Number.NaN,
+    }),
+  );
 }

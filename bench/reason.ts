@@ -1,4 +1,7 @@
-/** Why something could not be measured, in one line, and without the folders of the machine: reports are passed on. */
+/**
+ * Why something could not be measured, in one line, and without the folders of the machine: reports are
+ * passed on.
+ */
 import { fileURLToPath } from 'node:url';
 
 /** The repository's folder, or that of its build. */
@@ -9,7 +12,7 @@ export function reasonOf(error: unknown): string {
   return withoutFolders(first);
 }
 
-/** What Node says of a module that is not there ends with who wanted it, which helps nobody. */
+/** Node's message about a missing module ends with the importing file, which is left out. */
 export function withoutFolders(text: string): string {
   return text.replace(/^(Cannot find (?:package|module) .*) imported from .*$/, '$1').replaceAll(BUILD, '');
 }

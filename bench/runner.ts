@@ -1,6 +1,7 @@
 /**
- * Measures groups: all pairs of processes of a group live at once, idle; round by round each has its slice of time, one after the other.
- * A slice is a moment to come up to speed and some windows; windows in which the host stole time are dropped.
+ * Measures groups: all pairs of processes of a group live at once, idle; round by round each has its slice of
+ * time, one after the other. A slice is a moment to come up to speed and some windows; windows in which the
+ * host stole time are dropped.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRead } from './cases.ts';
@@ -11,15 +12,27 @@ import { nativeSlice } from './native.ts';
 import { PeerProcess } from './peer-process.ts';
 import type { Place } from './peers/peer.ts';
 import { apart, distancesOf, isDisturbed, summarize, type Distances, type Slices } from './summary.ts';
-import type { Case, CaseResult, CaseSpec, Experiment, ExperimentResult, Group, Health, LatencySlice, Mark, PeerKind, Window } from './types.ts';
+import type {
+  Case,
+  CaseResult,
+  CaseSpec,
+  Experiment,
+  ExperimentResult,
+  Group,
+  Health,
+  LatencySlice,
+  Mark,
+  PeerKind,
+  Window,
+} from './types.ts';
 
-/** What one slice gave. */
+/** The results of one slice. */
 export interface Slice extends Taken {
   /** Nanoseconds between the processors before and after it (see distance.ts), as far as they are known. */
   readonly apart: readonly number[];
 }
 
-/** What the processes of a slice say of it. */
+/** The measurements that the processes of a slice report. */
 export interface Taken {
   readonly windows: readonly Window[];
   readonly latency: LatencySlice | null;
@@ -34,29 +47,42 @@ const START_BATCH = 4;
 interface Care {
   /** Pairs of processes that are set up at once. */
   readonly openers: number;
-  /** What JIT compilers get before the first round: so many runs of so many milliseconds, for what stopping and starting runs through is compiled too. */
+  /**
+   * Warm-up of JIT compilers before the first round: a number of runs of some milliseconds each, since
+   * stopping and starting compile code too.
+   */
   readonly runs: number;
   readonly runMs: number;
   /** Before each slice. */
   readonly settleMs: number;
-  /** How often a slice is taken at most, if the machine has been taken away in all of it, or its processors were as far apart as they are not else. */
+  /**
+   * How often a slice is taken at most, if the machine has been taken away in all of it, or its processors
+   * were as far apart as they are not else.
+   */
   readonly attempts: number;
-  /** Whether anybody looks how far apart they are. */
+  /** Whether their distance is measured. */
   readonly watched: boolean;
 }
 
 const QUICKLY: Care = { openers: 2, runs: 1, runMs: 400, settleMs: SETTLE_MS, attempts: 1, watched: false };
 /**
- * Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two seconds to come to the rate that they keep; and a
- * program that has rested for the seconds of a round takes up to 200 ms to come back to it, for V8 has made its young generation small meanwhile.
+ * Where a goal is judged, and each pair has the machine for itself: large messages are few, and take two
+ * seconds to come to the rate that they keep; and a program that has rested for the seconds of a round takes
+ * up to 200 ms to come back to it, for V8 has made its young generation small meanwhile.
  */
 const CAREFULLY: Care = { openers: 1, runs: 10, runMs: 250, settleMs: 250, attempts: 3, watched: true };
 const careFor = ({ careful }: Experiment): Care => (careful === true ? CAREFULLY : QUICKLY);
-/** What setting up a pair and asking it for a slice take beside the time that is measured: for the time left, no more. */
+/**
+ * Seconds to set up a pair and ask it for a slice, beside the measured time; used only to estimate the time
+ * left.
+ */
 const OPEN_SECONDS = 0.25;
 const ASK_SECONDS = 0.03;
 
-/** Who goes on for up to seconds with what it has taken, after it has been told to stop: no other pair is measured meanwhile. */
+/**
+ * Peers that work off accepted messages for up to seconds after the order to stop: no other pair is measured
+ * meanwhile.
+ */
 const REST_LATE: ReadonlySet<PeerKind> = new Set(['ws', 'grpc']);
 const REST_MS = 40;
 const REST_LIMIT_MS = 3000;
@@ -84,11 +110,16 @@ class Pair {
 
   async open(): Promise<void> {
     for (let left = this.spec.clients, place: Place | null = null; left > 0; left -= START_BATCH) {
-      const clients = Array.from({ length: Math.min(left, START_BATCH) }, () => new PeerProcess([], this.#build));
+      const clients = Array.from(
+        { length: Math.min(left, START_BATCH) },
+        () => new PeerProcess([], this.#build),
+      );
       this.#clients.push(...clients);
       // The first clients start while the server does.
       place ??= (await this.#server.ask<'ready'>({ do: 'serve', spec: this.spec })).place!;
-      await Promise.all(clients.map((client) => client.ask<'ready'>({ do: 'connect', spec: this.spec, place: place! })));
+      await Promise.all(
+        clients.map((client) => client.ask<'ready'>({ do: 'connect', spec: this.spec, place: place! })),
+      );
     }
   }
 
@@ -105,13 +136,21 @@ class Pair {
     const stopped = await Promise.all(this.#clients.map((client) => client.ask<'stopped'>({ do: 'stop' })));
     const server = await this.#server.ask<'stopped'>({ do: 'stop' });
     if (REST_LATE.has(this.spec.peer)) await this.#rest();
-    return { windows, latency: stopped[0]!.latency, steal: steal - before.steal, server: server.health, client: stopped[0]!.health };
+    return {
+      windows,
+      latency: stopped[0]!.latency,
+      steal: steal - before.steal,
+      server: server.health,
+      client: stopped[0]!.health,
+    };
   }
 
   async #rest(): Promise<void> {
     // No mark: that would start the monitors of the event loops again.
     const cpu = async (): Promise<number> => {
-      const answers = await Promise.all([this.#server, ...this.#clients].map((peer) => peer.ask<'mark'>({ do: 'fresh' })));
+      const answers = await Promise.all(
+        [this.#server, ...this.#clients].map((peer) => peer.ask<'mark'>({ do: 'fresh' })),
+      );
       return answers.reduce((sum, { mark }) => sum + mark.cpu, 0);
     };
     for (let waited = 0, before = await cpu(); waited < REST_LIMIT_MS; waited += REST_MS) {
@@ -123,7 +162,9 @@ class Pair {
   }
 
   async #marks(): Promise<Marks> {
-    const answers = await Promise.all([this.#server, ...this.#clients].map((peer) => peer.ask<'mark'>({ do: 'mark' })));
+    const answers = await Promise.all(
+      [this.#server, ...this.#clients].map((peer) => peer.ask<'mark'>({ do: 'mark' })),
+    );
     return { marks: answers.map((answer) => answer.mark), ticks: readTicks() };
   }
 
@@ -152,14 +193,22 @@ class Pair {
     // Reads bring their payload to the client.
     const sink = isRead(this.spec) ? 1 : 0;
     const grown = (at: number, name: keyof Mark): number => to.marks[at]![name] - from.marks[at]![name];
-    const clients = (name: keyof Mark): number => this.#clients.reduce((sum, _client, i) => sum + grown(i + 1, name), 0);
+    const clients = (name: keyof Mark): number =>
+      this.#clients.reduce((sum, _client, i) => sum + grown(i + 1, name), 0);
     const ns = grown(sink, 'now');
     const serverCpu = grown(0, 'cpu');
     const clientCpu = clients('cpu');
     return {
-      bytes: grown(sink, 'bytes'), ns, steal: to.ticks.steal - from.ticks.steal,
+      bytes: grown(sink, 'bytes'),
+      ns,
+      steal: to.ticks.steal - from.ticks.steal,
       foreign: foreignShare(from.ticks, to.ticks, serverCpu + clientCpu, ns),
-      serverCpu, clientCpu, gc: grown(0, 'gc') + clients('gc'), posts: clients('posts'), postMs: clients('postMs'), clientActive: clients('active'),
+      serverCpu,
+      clientCpu,
+      gc: grown(0, 'gc') + clients('gc'),
+      posts: clients('posts'),
+      postMs: clients('postMs'),
+      clientActive: clients('active'),
     };
   }
 }
@@ -193,7 +242,10 @@ class GroupRun {
           const list = this.#slices.get(one);
           if (list === undefined) continue;
           progress(`round ${round + 1}/${this.#method.rounds}  ${one.id}`);
-          await this.#slice(one).then((slice) => list.push(slice), (error: unknown) => this.#drop(one, error));
+          await this.#slice(one).then(
+            (slice) => list.push(slice),
+            (error: unknown) => this.#drop(one, error),
+          );
         }
       }
     } finally {
@@ -222,7 +274,8 @@ class GroupRun {
   async #warm(pair: Pair): Promise<void> {
     await pair.open();
     const { runs, runMs } = this.#care;
-    for (let run = 0; run < runs; run++) await pair.slice({ ...this.#method, windows: 0, latencyMs: 0 }, runMs);
+    for (let run = 0; run < runs; run++)
+      await pair.slice({ ...this.#method, windows: 0, latencyMs: 0 }, runMs);
   }
 
   async #slice(one: Case): Promise<Slice> {
@@ -230,13 +283,17 @@ class GroupRun {
       const began = performance.now();
       const slice = await this.#take(one);
       if (attempt >= this.#care.attempts) return slice;
-      if (!isDisturbed(slice) && this.#watch?.isSpoilt(slice.apart, performance.now() - began) !== true) return slice;
+      if (!isDisturbed(slice) && this.#watch?.isSpoilt(slice.apart, performance.now() - began) !== true)
+        return slice;
     }
   }
 
   async #take(one: Case): Promise<Slice> {
     const before = (await this.#watch?.settle()) ?? [];
-    const taken = one.spec.peer === 'c' ? await nativeSlice(one.spec, this.#method) : await this.#pairs.get(one)!.slice(this.#method, this.#care.settleMs);
+    const taken =
+      one.spec.peer === 'c'
+        ? await nativeSlice(one.spec, this.#method)
+        : await this.#pairs.get(one)!.slice(this.#method, this.#care.settleMs);
     return { ...taken, apart: [...before, ...(this.#watch?.look() ?? [])] };
   }
 
@@ -247,31 +304,52 @@ class GroupRun {
   }
 }
 
-const roundsOf = (experiment: Experiment, method: Method): number => Math.min(experiment.maxRounds ?? method.rounds, method.rounds);
+const roundsOf = (experiment: Experiment, method: Method): number =>
+  Math.min(experiment.maxRounds ?? method.rounds, method.rounds);
 
 /** How long an experiment takes on a machine that does nothing else. */
 export function expectedSeconds(experiment: Experiment, method: Method): number {
   const { runs, runMs, settleMs } = careFor(experiment);
   const slice = (settleMs + method.windows * method.windowMs) / 1000 + ASK_SECONDS;
   const open = OPEN_SECONDS + runs * (runMs / 1000 + ASK_SECONDS);
-  const each = experiment.groups.flatMap(({ cases }) => cases).map(({ spec }) => open * Math.sqrt(spec.clients) + roundsOf(experiment, method) * slice);
+  const each = experiment.groups
+    .flatMap(({ cases }) => cases)
+    .map(({ spec }) => open * Math.sqrt(spec.clients) + roundsOf(experiment, method) * slice);
   return each.reduce((sum, seconds) => sum + seconds, 0);
 }
 
 /** Measure one experiment. */
-export async function runExperiment(experiment: Experiment, method: Method, progress: Progress): Promise<ExperimentResult> {
+export async function runExperiment(
+  experiment: Experiment,
+  method: Method,
+  progress: Progress,
+): Promise<ExperimentResult> {
   const { id, title, test, axis, unit, about } = experiment;
   const cases: CaseResult[] = [];
   const missing: { id: string; reason: string }[] = [];
   const distances: Distances[] = [];
+  // Where slices are not watched, a look beside each group says at what distance its figures were taken.
+  const beside = careFor(experiment).watched ? null : await DistanceWatch.open();
   for (const [i, group] of experiment.groups.entries()) {
-    const told = (text: string): void => progress(experiment.groups.length === 1 ? text : `${i + 1}/${experiment.groups.length}  ${text}`);
+    const report = (text: string): void =>
+      progress(experiment.groups.length === 1 ? text : `${i + 1}/${experiment.groups.length}  ${text}`);
     // A group that fails as a whole leaves the others.
-    await new GroupRun(group, { ...method, rounds: roundsOf(experiment, method) }, careFor(experiment), missing).run(told).then((slices) => {
-      const seen = distancesOf(slices);
-      cases.push(...summarize(group, slices, seen));
-      distances.push(seen);
-    }, (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }));
+    await new GroupRun(
+      group,
+      { ...method, rounds: roundsOf(experiment, method) },
+      careFor(experiment),
+      missing,
+    )
+      .run(report)
+      .then(
+        (slices) => {
+          const seen = distancesOf(slices);
+          cases.push(...summarize(group, slices, seen));
+          distances.push(beside === null ? seen : { ...seen, seen: beside.look(), turns: 0 });
+        },
+        (error: unknown) => missing.push({ id: `${id}, group ${i + 1}`, reason: (error as Error).message }),
+      );
   }
+  beside?.close();
   return { id, title, test, axis, unit, about, cases, missing, apart: apart(distances) };
 }

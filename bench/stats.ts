@@ -7,10 +7,15 @@ function quantile(sorted: ArrayLike<number>, share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * share) - 1))]!;
 }
 
-/** The same, but where the share falls between two values their mean, as the median has it: both quartiles are then as far from their end. */
+/**
+ * The same, but where the share falls between two values their mean, as the median has it: both quartiles are
+ * then as far from their end.
+ */
 function quartile(sorted: readonly number[], share: number): number {
   const before = sorted.length * share;
-  return Number.isInteger(before) && before > 0 ? (sorted[before - 1]! + sorted[before]!) / 2 : quantile(sorted, share);
+  return Number.isInteger(before) && before > 0
+    ? (sorted[before - 1]! + sorted[before]!) / 2
+    : quantile(sorted, share);
 }
 
 export function median(values: readonly number[]): number {
@@ -62,8 +67,13 @@ export function latencySlice(samples: Float64Array): LatencySlice {
     counts.set(bucket, (counts.get(bucket) ?? 0) + 1);
   }
   return {
-    count: sorted.length, p50: quantile(sorted, 0.5), sum, sumSquares,
-    min: sorted[0] ?? Number.NaN, max: sorted.at(-1) ?? Number.NaN, buckets: [...counts].flat(),
+    count: sorted.length,
+    p50: quantile(sorted, 0.5),
+    sum,
+    sumSquares,
+    min: sorted[0] ?? Number.NaN,
+    max: sorted.at(-1) ?? Number.NaN,
+    buckets: [...counts].flat(),
   };
 }
 
@@ -99,7 +109,11 @@ export function mergeLatency(slices: readonly LatencySlice[], trips: number): La
     count,
     min: Math.min(...slices.map((slice) => slice.min)) / trips,
     max: max / trips,
-    typical: at(0.5), average: average / trips, stdev: Math.sqrt(Math.max(0, sumSquares / count - average ** 2)) / trips,
-    p90: at(0.9), p99: at(0.99), p999: at(0.999),
+    typical: at(0.5),
+    average: average / trips,
+    stdev: Math.sqrt(Math.max(0, sumSquares / count - average ** 2)) / trips,
+    p90: at(0.9),
+    p99: at(0.99),
+    p999: at(0.999),
   };
 }

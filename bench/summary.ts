@@ -7,7 +7,10 @@ import type { Apart, Case, CaseResult, CaseSpec, Cost, Group, Spread, Window } f
 
 /** More stolen clock ticks than this spoil a window. */
 const MAX_STEAL = 1;
-/** Fewer clean rounds than this are no result: then the disturbed windows have to serve, and the result says so. */
+/**
+ * Fewer clean rounds than this are no result: then the disturbed windows have to serve, and the result says
+ * so.
+ */
 const MIN_ROUNDS = 3;
 /** Cores that programs which are not ours may use before a result is marked. */
 const MAX_FOREIGN = 0.5;
@@ -18,7 +21,9 @@ const gbs = (window: Window): number => window.bytes / window.ns;
 /** Whether the host or other programs took the machine away in every window of a slice. */
 export function isDisturbed({ windows, steal, latency }: Slice): boolean {
   if (latency !== null && steal > MAX_STEAL) return true;
-  return windows.length > 0 && windows.every((window) => window.steal > MAX_STEAL || window.foreign > MAX_FOREIGN);
+  return (
+    windows.length > 0 && windows.every((window) => window.steal > MAX_STEAL || window.foreign > MAX_FOREIGN)
+  );
 }
 
 /** perftest counts half a round trip as the latency, and all of it for Reads. */
@@ -42,19 +47,31 @@ export function distancesOf(slices: Slices): Distances {
   return { seen, usual, turns: all.length, away: all.filter((slice) => isAway(slice.apart, usual)).length };
 }
 
-/** Those of all groups of an experiment. */
+/** The distances of all groups of an experiment. */
 export function apart(groups: readonly Distances[]): Apart | null {
   const seen = groups.flatMap((group) => group.seen);
-  return seen.length === 0 ? null : { ns: spread(seen, true), turns: sum(groups.map(({ turns }) => turns)), away: sum(groups.map(({ away }) => away)) };
+  return seen.length === 0
+    ? null
+    : {
+        ns: spread(seen, true),
+        turns: sum(groups.map(({ turns }) => turns)),
+        away: sum(groups.map(({ away }) => away)),
+      };
 }
 
-/** What of a slice counts. */
+/** The parts of a slice that count. */
 type Part = Pick<Slice, 'windows' | 'latency'>;
 
-/** Nothing of one that saw another distance than the usual one, and no time in which the host took the processor away. */
+/**
+ * Nothing of one that saw another distance than the usual one, and no time in which the host took the
+ * processor away.
+ */
 function cleanOf({ windows, latency, steal, apart: seen }: Slice, usual: number): Part {
   if (isAway(seen, usual)) return { windows: [], latency: null };
-  return { windows: windows.filter((window) => window.steal <= MAX_STEAL), latency: steal <= MAX_STEAL ? latency : null };
+  return {
+    windows: windows.filter((window) => window.steal <= MAX_STEAL),
+    latency: steal <= MAX_STEAL ? latency : null,
+  };
 }
 
 /** The value of a round; NaN without one. */
@@ -66,39 +83,66 @@ function valueOf(spec: CaseSpec, { windows, latency }: Part): number {
 function cost(spec: CaseSpec, slices: readonly Slice[]): Cost {
   const windows = slices.flatMap((slice) => slice.windows);
   const of = (name: keyof Window): number => sum(windows.map((window) => window[name]));
-  const health = (side: 'server' | 'client', name: 'rss' | 'loopP99'): number => median(slices.map((slice) => slice[side]?.[name] ?? Number.NaN));
+  const health = (side: 'server' | 'client', name: 'rss' | 'loopP99'): number =>
+    median(slices.map((slice) => slice[side]?.[name] ?? Number.NaN));
   const messages = of('bytes') / spec.size;
   return {
-    serverPerByte: (of('serverCpu') * 1000) / of('bytes'), clientPerByte: (of('clientCpu') * 1000) / of('bytes'),
-    clientPerMessage: of('clientCpu') / messages, mainPerMessage: (of('clientActive') * 1000) / messages,
+    serverPerByte: (of('serverCpu') * 1000) / of('bytes'),
+    clientPerByte: (of('clientCpu') * 1000) / of('bytes'),
+    clientPerMessage: of('clientCpu') / messages,
+    mainPerMessage: (of('clientActive') * 1000) / messages,
     // A transport that does not time its calls has spent no time in them.
     postPerMessage: of('postMs') > 0 ? (of('postMs') * 1000) / of('posts') : Number.NaN,
     gcShare: (of('gc') * 1e6) / of('ns') / (1 + spec.clients),
-    serverRss: health('server', 'rss'), clientRss: health('client', 'rss'),
-    serverLoopP99: health('server', 'loopP99'), clientLoopP99: health('client', 'loopP99'),
+    serverRss: health('server', 'rss'),
+    clientRss: health('client', 'rss'),
+    serverLoopP99: health('server', 'loopP99'),
+    clientLoopP99: health('client', 'loopP99'),
   };
 }
 
-function summarizeCase(one: Case, slices: readonly Slice[], usual: number): CaseResult & { readonly rounds: readonly number[] } {
+function summarizeCase(
+  one: Case,
+  slices: readonly Slice[],
+  usual: number,
+): CaseResult & { readonly rounds: readonly number[] } {
   const { spec } = one;
   const windows = slices.flatMap((slice) => slice.windows);
   const clean = slices.map((slice) => cleanOf(slice, usual));
-  const spoilt = clean.filter((part) => Number.isFinite(valueOf(spec, part))).length < Math.min(MIN_ROUNDS, slices.length);
+  const spoilt =
+    clean.filter((part) => Number.isFinite(valueOf(spec, part))).length < Math.min(MIN_ROUNDS, slices.length);
   const used: readonly Part[] = spoilt ? slices : clean;
   const rounds = used.map((part) => valueOf(spec, part));
   const value = spread(rounds, spec.test === 'lat');
-  const latency = mergeLatency(used.flatMap((part) => (part.latency === null ? [] : [part.latency])), tripsOf(spec));
+  const latency = mergeLatency(
+    used.flatMap((part) => (part.latency === null ? [] : [part.latency])),
+    tripsOf(spec),
+  );
   return {
-    id: one.id, series: one.series, x: one.x, spec, value, rounds,
-    byRound: rounds.map((round) => (Number.isFinite(round) ? round : null)), ratios: {},
-    clean: clean.flatMap((part) => part.windows).length, windows: windows.length, disturbed: spoilt || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
+    id: one.id,
+    series: one.series,
+    x: one.x,
+    spec,
+    value,
+    rounds,
+    byRound: rounds.map((round) => (Number.isFinite(round) ? round : null)),
+    ratios: {},
+    clean: clean.flatMap((part) => part.windows).length,
+    windows: windows.length,
+    disturbed: spoilt || median(windows.map((window) => window.foreign)) > MAX_FOREIGN,
     messageRate: spec.test === 'bw' ? (value.median * 1e3) / spec.size : 1 / (value.median * tripsOf(spec)),
-    peak: Math.max(...windows.map(gbs)), latency, cost: cost(spec, slices),
+    peak: Math.max(...windows.map(gbs)),
+    latency,
+    cost: cost(spec, slices),
   };
 }
 
 /** Results of a group, each with its ratios to the group's bases. */
-export function summarize(group: Group, slices: Slices, { usual }: Distances = distancesOf(slices)): CaseResult[] {
+export function summarize(
+  group: Group,
+  slices: Slices,
+  { usual }: Distances = distancesOf(slices),
+): CaseResult[] {
   const results = group.cases.flatMap((one) => {
     const list = slices.get(one);
     return list === undefined || list.length === 0 ? [] : [summarizeCase(one, list, usual)];

@@ -1,10 +1,19 @@
 /**
- * What a benchmark is made of: a case (one transport with its settings), a group (cases that are measured in turns, so that their ratios
- * mean something), an experiment (groups along one axis), and what comes out of each.
+ * The parts of a benchmark: a case (one transport with its settings), a group (cases that are measured in
+ * turns, so that their ratios mean something), an experiment (groups along one axis), and their results.
  */
 
-/** Who moves the octets: our stack by its verbs, by promises or by byte streams, or others. */
-export type PeerKind = 'verbs' | 'promises' | 'stream-onread' | 'stream-data' | 'tcp-onread' | 'tcp-data' | 'ws' | 'grpc' | 'c';
+/** The sender of the octets: our stack by its verbs, by promises or by byte streams, or others. */
+export type PeerKind =
+  | 'verbs'
+  | 'promises'
+  | 'stream-onread'
+  | 'stream-data'
+  | 'tcp-onread'
+  | 'tcp-data'
+  | 'ws'
+  | 'grpc'
+  | 'c';
 /** Where the stack runs: in the program's own thread, or in a worker. */
 export type EngineKind = 'thread' | 'worker';
 export type Verb = 'write' | 'read' | 'send';
@@ -12,8 +21,9 @@ export type Verb = 'write' | 'read' | 'send';
 export type TestKind = 'bw' | 'lat';
 
 /**
- * How a plain TCP sender puts a header and a payload on the stream: copied into one buffer, as one writev, sixteen messages as one writev,
- * or as two writes. `batch` has no headers and joins as many messages as `batch` says.
+ * How a plain TCP sender puts a header and a payload on the stream: copied into one buffer, as one writev,
+ * sixteen messages as one writev, or as two writes. `batch` has no headers and joins as many messages as
+ * `batch` says.
  */
 type Gather = 'none' | 'copy' | 'writev' | 'cork' | 'two' | 'batch';
 
@@ -35,7 +45,7 @@ export interface CaseSpec {
   readonly markers: boolean;
   /** TCP payload that one FPDU has to fit, 0 for the stack's own choice. */
   readonly fpdu: number;
-  /** Each request posted by a call of its own; otherwise those up to a completion are one list. */
+  /** Each request is posted by one call; otherwise the requests up to a completion are one list. */
   readonly single: boolean;
   /** Every how many requests one asks for a completion; 0 chooses by `inFlight`. */
   readonly cqMod: number;
@@ -47,7 +57,10 @@ export interface CaseSpec {
   readonly engines: number;
   /** Depth of the send queue; 0 for as many as are under way. */
   readonly queue: number;
-  /** Microseconds that the event loop stays awake after octets that have come; null for what is usual: the stack's default, with TCP never. */
+  /**
+   * Microseconds that the event loop stays awake after octets have come; null for the default: the stack's,
+   * with TCP never.
+   */
   readonly busyPoll: number | null;
   /** Each connection sends what it may have under way once, and no more. */
   readonly once: boolean;
@@ -78,15 +91,18 @@ export interface Experiment {
   readonly id: string;
   readonly title: string;
   readonly test: TestKind;
-  /** What the x axis shows; `case` for bars. */
+  /** The quantity on the x axis; `case` for bars. */
   readonly axis: 'size' | 'in flight' | 'connections' | 'clients' | 'FPDU size' | 'case';
-  /** What the y axis shows. */
+  /** The unit of the y axis. */
   readonly unit: 'GB/s' | 'M messages/s' | 'us' | 'us of main thread';
-  /** What a reader should know before looking. */
+  /** A text that a reader should know before looking. */
   readonly about: string;
   /** Rounds, where it needs fewer than the run's method has: no goal is judged by it. */
   readonly maxRounds?: number;
-  /** Warmed up longer, and slices that were disturbed are taken again: where a goal is judged by it, or layers above the verbs are measured. */
+  /**
+   * Warmed up longer, and slices that were disturbed are taken again: where a goal is judged by it, or layers
+   * above the verbs are measured.
+   */
   readonly careful?: boolean;
   readonly groups: readonly Group[];
 }
@@ -112,7 +128,10 @@ export interface Mark {
 export interface Health {
   /** MiB. */
   readonly rss: number;
-  /** How late the event loop was since the last slice, milliseconds: the 99th percentile of a look each 10 ms, in a slice of a few dozen the worst. */
+  /**
+   * How late the event loop was since the last slice, milliseconds: the 99th percentile of a look each 10 ms,
+   * in a slice of a few dozen the worst.
+   */
   readonly loopP99: number;
 }
 
@@ -154,13 +173,16 @@ export interface Spread {
   readonly rounds: number;
 }
 
-/** What came out of a case. */
+/** The result of a case. */
 export interface CaseResult {
   readonly id: string;
   readonly series: string;
   readonly x: number;
   readonly spec: CaseSpec;
-  /** GB/s (10^9 octets), or microseconds of latency: half a round trip, a whole one for Reads, as perftest counts. */
+  /**
+   * GB/s (10^9 octets), or microseconds of latency: half a round trip, a whole one for Reads, as perftest
+   * counts.
+   */
   readonly value: Spread;
   /** By round; null where the machine was disturbed. */
   readonly byRound: readonly (number | null)[];
@@ -191,7 +213,7 @@ export interface LatencySummary {
   readonly p999: number;
 }
 
-/** What a case costs its processes. NaN (null in JSON) where it cannot be known. */
+/** The cost of a case to its processes. NaN (null in JSON) where it cannot be known. */
 export interface Cost {
   /** Nanoseconds of CPU for an octet. */
   readonly serverPerByte: number;
@@ -250,14 +272,14 @@ export interface ProbeRatio {
 /** One picture of a probe: horizontal bars. */
 export interface ProbeChart {
   readonly caption: string;
-  /** What a reader should look for. */
+  /** The point that a reader should look for. */
   readonly see: string;
   readonly unit: string;
   readonly log: boolean;
   readonly bars: readonly { readonly label: string; readonly value: number | null; readonly ours: boolean }[];
 }
 
-/** What is not a transfer between two processes: a table of its own, with the ratios worth guarding. */
+/** A measurement that is not a transfer between two processes: a table, with the ratios worth guarding. */
 export interface ProbeResult {
   readonly id: string;
   readonly title: string;
@@ -266,6 +288,8 @@ export interface ProbeResult {
   readonly columns: readonly string[];
   readonly rows: readonly { readonly label: string; readonly cells: readonly (string | number | null)[] }[];
   readonly charts: readonly ProbeChart[];
+  /** A picture that is none of bars: one SVG. */
+  readonly picture?: { readonly caption: string; readonly see: string; readonly svg: string };
   readonly ratios: readonly ProbeRatio[];
   readonly missing: readonly { readonly id: string; readonly reason: string }[];
   /** Other programs had more than half a core, or the host took time. */
@@ -287,13 +311,13 @@ export interface GoalResult {
   readonly id: string;
   readonly group: string;
   readonly what: string;
-  /** In words: at least, at most. */
+  /** In words: at least, at most; a dash where there is none. */
   readonly goal: string;
   readonly better: Better;
   /** A ratio inside a round; null if the run did not measure it. */
   readonly figure: Spread | null;
   /** `in the spread`: the median falls short, the better quartile does not. */
-  readonly verdict: 'met' | 'in the spread' | 'missed' | 'not measured';
+  readonly verdict: 'met' | 'in the spread' | 'missed' | 'not measured' | 'no goal';
   readonly disturbed: boolean;
   readonly limit: string;
 }
@@ -305,7 +329,12 @@ export interface RunResult {
   readonly started: string;
   readonly seconds: number;
   readonly machine: Readonly<Record<string, string>>;
-  readonly method: { readonly rounds: number; readonly windows: number; readonly windowMs: number; readonly latencyMs: number };
+  readonly method: {
+    readonly rounds: number;
+    readonly windows: number;
+    readonly windowMs: number;
+    readonly latencyMs: number;
+  };
   readonly experiments: readonly ExperimentResult[];
   readonly probes: readonly ProbeResult[];
   /** Seconds that each part took. */

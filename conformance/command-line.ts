@@ -1,11 +1,11 @@
-// What the commands of `iwarp conformance` share: how they say no, and how they take numbers.
+// Parts that the commands of `iwarp conformance` share: how they refuse, and how they take numbers.
 
-import { reasonOf } from '../src/tools/support/system-errors.ts';
+import { reasonOf } from './support/system-errors.ts';
 
-/** The command line is wrong: told with the usage. */
+/** The command line is wrong: printed with the usage. */
 export class UsageError extends Error {}
 
-/** The command line means something that cannot be had or done: told in one line. */
+/** The command line asks for something impossible: printed as one line. */
 export class Refusal extends Error {
   /** For the shell. */
   readonly status: number;
@@ -16,7 +16,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Do what the system may refuse; its reason goes after `what`. @throws Refusal */
+/** Do a call that the system may refuse; its reason goes after `what`. @throws Refusal */
 export function orRefuse<T>(what: string, act: () => T): T {
   try {
     return act();
@@ -25,7 +25,7 @@ export function orRefuse<T>(what: string, act: () => T): T {
   }
 }
 
-/** The same for what takes time. @throws Refusal */
+/** Do an asynchronous call that the system may refuse; its reason goes after `what`. @throws Refusal */
 export async function orRefuseLater<T>(what: string, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
@@ -35,16 +35,36 @@ export async function orRefuseLater<T>(what: string, act: () => Promise<T>): Pro
 }
 
 /** A whole number from an option. @throws UsageError */
-export function whole(option: string, text: string | undefined, otherwise: number, min: number, max: number): number {
+export function whole(
+  option: string,
+  text: string | undefined,
+  otherwise: number,
+  min: number,
+  max: number,
+): number {
   return inRange(option, text, otherwise, min, max, /^\d+$/, 'a whole number');
 }
 
 /** A number from an option. @throws UsageError */
-export function decimal(option: string, text: string | undefined, otherwise: number, min: number, max: number): number {
+export function decimal(
+  option: string,
+  text: string | undefined,
+  otherwise: number,
+  min: number,
+  max: number,
+): number {
   return inRange(option, text, otherwise, min, max, /^\d+(\.\d+)?$/, 'a number');
 }
 
-function inRange(option: string, text: string | undefined, otherwise: number, min: number, max: number, form: RegExp, kind: string): number {
+function inRange(
+  option: string,
+  text: string | undefined,
+  otherwise: number,
+  min: number,
+  max: number,
+  form: RegExp,
+  kind: string,
+): number {
   if (text === undefined) return otherwise;
   const value = form.test(text) ? Number(text) : Number.NaN;
   if (value >= min && value <= max) return value;

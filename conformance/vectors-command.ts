@@ -1,5 +1,5 @@
-// `iwarp conformance vectors`: prints the golden vectors and checks them against the probe's own codec, which was written from the
-// RFCs without looking at the product's.
+// `iwarp conformance vectors`: prints the golden vectors and checks them against the probe's own codec, which
+// was written from the RFCs without looking at the product's.
 
 import { castagnoli } from './probe/crc.ts';
 import { fpduView, startupView, viewText } from './probe/decode.ts';
@@ -42,10 +42,13 @@ export function checkVectors(names: readonly string[]): { text: string; good: bo
     for (const vector of loadVectors(file)) {
       if (!wanted(vector.name, names)) continue;
       const fault =
-        file === 'crc32c' ? crcFault(vector.hex, vector.fields as { value: string; wire: string })
-        : file === 'fpdu' || file === 'markers' ? streamFault(vector as StreamVector)
-        : file === 'startup' ? startupFault(vector as StartupVector)
-        : null;
+        file === 'crc32c'
+          ? crcFault(vector.hex, vector.fields as { value: string; wire: string })
+          : file === 'fpdu' || file === 'markers'
+            ? streamFault(vector as StreamVector)
+            : file === 'startup'
+              ? startupFault(vector as StartupVector)
+              : null;
       checked++;
       if (fault !== null) lines.push(`${file}/${vector.name}: ${fault}`);
     }
@@ -70,7 +73,8 @@ function crcFault(hex: string, { value, wire }: { value: string; wire: string })
 /** Read the stream, compare what it says, and write it again octet for octet. */
 function streamFault(vector: StreamVector): string | null {
   const octets = hexToOctets(vector.hex);
-  if ((vector.streamOffset ?? 0) !== 0) return null; // a piece from the middle of a stream; markers.json has the whole one too
+  // a piece from the middle of a stream; markers.json has the whole one too
+  if ((vector.streamOffset ?? 0) !== 0) return null;
   const reader = new FpduReader(vector.markers);
   const writer = new FpduWriter(vector.markers, vector.crc);
   reader.push(octets);
@@ -78,13 +82,22 @@ function streamFault(vector: StreamVector): string | null {
   for (const [i, wantedFpdu] of vector.fields.fpdus.entries()) {
     const fpdu = reader.next();
     if (fpdu === null) return `FPDU ${i} is not whole`;
-    if (fpdu.start !== wantedFpdu.offset) return `FPDU ${i} starts at ${fpdu.start}, not ${wantedFpdu.offset}`;
-    if (fpdu.ulpdu.length !== wantedFpdu.ulpduLength || fpdu.pad.length !== wantedFpdu.padLength) return `FPDU ${i} has other lengths`;
+    if (fpdu.start !== wantedFpdu.offset)
+      return `FPDU ${i} starts at ${fpdu.start}, not ${wantedFpdu.offset}`;
+    if (fpdu.ulpdu.length !== wantedFpdu.ulpduLength || fpdu.pad.length !== wantedFpdu.padLength)
+      return `FPDU ${i} has other lengths`;
     if (vector.crc && !fpdu.crcGood) return `FPDU ${i} has a CRC that does not match`;
     const segment = parseSegment(fpdu.ulpdu);
     const { segment: want } = wantedFpdu;
-    if (segment === null || segment.opcode !== want.opcode || segment.tagged !== want.tagged || segment.last !== want.last) return `FPDU ${i} has another header`;
-    if (fpdu.markers.some((marker) => marker.pointer !== marker.expected)) return `FPDU ${i} has a marker that does not fit`;
+    if (
+      segment === null ||
+      segment.opcode !== want.opcode ||
+      segment.tagged !== want.tagged ||
+      segment.last !== want.last
+    )
+      return `FPDU ${i} has another header`;
+    if (fpdu.markers.some((marker) => marker.pointer !== marker.expected))
+      return `FPDU ${i} has a marker that does not fit`;
     again += octetsToHex(writer.encode(fpdu.ulpdu));
   }
   return !vector.crc || again === vector.hex.toLowerCase() ? null : 'written again the octets differ';
@@ -96,9 +109,21 @@ function startupFault(vector: StartupVector): string | null {
   const { fields } = vector;
   const frame = parseStartup(octets);
   const again = startupFrame({
-    kind: fields.kind, markers: fields.markers, crc: fields.crc, reject: fields.reject, revision: fields.revision, extraFlags: fields.reserved,
-    enhanced: frame.enhanced, privateData: frame.privateData, pdLength: fields.pdLength,
+    kind: fields.kind,
+    markers: fields.markers,
+    crc: fields.crc,
+    reject: fields.reject,
+    revision: fields.revision,
+    extraFlags: fields.reserved,
+    enhanced: frame.enhanced,
+    privateData: frame.privateData,
+    pdLength: fields.pdLength,
   });
-  if (frame.revision !== fields.revision || frame.pdLength !== fields.pdLength || frame.s !== fields.enhancedData) return 'the header reads differently';
+  if (
+    frame.revision !== fields.revision ||
+    frame.pdLength !== fields.pdLength ||
+    frame.s !== fields.enhancedData
+  )
+    return 'the header reads differently';
   return octetsToHex(again) === vector.hex.toLowerCase() ? null : 'written again the octets differ';
 }

@@ -1,9 +1,10 @@
 /**
  * A peer reads and writes the memory of a process whose main thread is busy.
  *
- * The server's main thread computes for ten seconds (or the number in the first argument). A client in another process writes to its memory
- * once, and reads 64 octets of it again and again, first while the server is idle. With the streams in the server's main thread both wait
- * until it has finished. With `engine: 'worker'` they go on, because an RDMA Read or Write needs nothing from the program that owns the memory.
+ * The server's main thread computes for ten seconds (or the number in the first argument). A client in
+ * another process writes to its memory once, and reads 64 octets of it again and again, first while the
+ * server is idle. With the streams in the server's main thread both wait until it has finished. With `engine:
+ * 'worker'` they go on, because an RDMA Read or Write needs nothing from the program that owns the memory.
  *
  *     npx tsx examples/busy-main-thread.ts [seconds]
  */
@@ -12,7 +13,7 @@ import { once } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { connect, createServer, RemoteBuffer, type EngineKind } from '../src/index.ts';
+import { connect, createServer, RemoteBuffer, type EngineKind } from 'iwarp';
 
 const OCTETS = 64;
 const IDLE_MS = 500;
@@ -27,11 +28,14 @@ async function serve(engine: EngineKind, seconds: number): Promise<void> {
     using message = await connection.receive();
     if (message !== null) process.send!(compute(seconds, region.bytes));
   }).listen({ host: '127.0.0.1', port: 0 });
-  process.send!(server.address.port);
+  process.send!(server.address().port);
   process.once('disconnect', () => process.exit());
 }
 
-/** Nothing else happens in this thread meanwhile. Milliseconds after which it saw that its memory had changed, null if it saw nothing. */
+/**
+ * Nothing else happens in this thread meanwhile. Milliseconds after which it saw that its memory had changed,
+ * null if it saw nothing.
+ */
 function compute(seconds: number, memory: Uint8Array): number | null {
   const start = performance.now();
   let seen: number | null = null;
@@ -60,7 +64,7 @@ async function measure(engine: EngineKind, seconds: number): Promise<void> {
   const connection = await connect({ host: '127.0.0.1', port });
   using hello = await connection.receive();
   const remote = RemoteBuffer.fromBytes(hello!.data);
-  const sink = connection.allocate(OCTETS);
+  const sink = connection.allocate(OCTETS, 'none');
   const read = (): Promise<unknown> => connection.read(remote, sink);
   await readUntil(performance.now() + IDLE_MS, read); // warm up
   const idle = await readUntil(performance.now() + IDLE_MS, read);
@@ -76,17 +80,32 @@ async function measure(engine: EngineKind, seconds: number): Promise<void> {
   await once(child, 'exit');
 }
 
-const percentile = (sorted: readonly number[], p: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * p))]!;
+const percentile = (sorted: readonly number[], p: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * p))]!;
 
 function report(engine: EngineKind, idle: number[], busy: number[], seen: number | null): void {
   for (const times of [idle, busy]) times.sort((a, b) => a - b);
   console.log(`\nstreams in the server's ${engine === 'worker' ? 'worker thread' : 'main thread'}:`);
-  console.log(`  server idle:      ${idle.length} Reads, p50 ${us(percentile(idle, 0.5))}, p99 ${us(percentile(idle, 0.99))}, longest ${us(idle.at(-1)!)}`);
-  console.log(`  server computing: ${busy.length} Reads, p50 ${us(percentile(busy, 0.5))}, p99 ${us(percentile(busy, 0.99))}, longest ${us(busy.at(-1)!)}`);
+  console.log(
+    `  server idle:      ${idle.length} Reads, p50 ${us(percentile(idle, 0.5))}, p99 ` +
+      `${us(percentile(idle, 0.99))}, longest ${us(idle.at(-1)!)}`,
+  );
+  console.log(
+    `  server computing: ${busy.length} Reads, p50 ${us(percentile(busy, 0.5))}, p99 ` +
+      `${us(percentile(busy, 0.99))}, longest ${us(busy.at(-1)!)}`,
+  );
   histogram(busy);
   const ratio = percentile(busy, 0.99) / percentile(idle, 0.99);
-  console.log(`  the computing thread saw ${seen === null ? 'no Write in its memory' : `the Write in its memory ${us(seen)} after it had begun`}`);
-  console.log(percentile(busy, 0.5) > STALL_MS ? '  the Reads stalled' : `  the Reads went on, p99 ${ratio.toFixed(1)} times that of an idle server`);
+  console.log(
+    seen === null
+      ? '  the computing thread saw no Write in its memory'
+      : `  the computing thread saw the Write in its memory ${us(seen)} after it had begun`,
+  );
+  console.log(
+    percentile(busy, 0.5) > STALL_MS
+      ? '  the Reads stalled'
+      : `  the Reads went on, p99 ${ratio.toFixed(1)} times that of an idle server`,
+  );
 }
 
 const us = (ms: number): string => (ms < 10 ? `${(1000 * ms).toFixed(0)} us` : `${ms.toFixed(0)} ms`);

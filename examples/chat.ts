@@ -1,7 +1,8 @@
 /**
- * A chat room, with messages only. The server sends what one client says to all others.
+ * A chat room, with messages only. The server sends each client's messages to all others.
  *
- * It shows private data in the connection request (the name), a server that can reject a request, async iteration, and releasing messages.
+ * The example shows private data in the connection request (the name), a server that can reject a request,
+ * async iteration, and releasing messages.
  *
  *   npx tsx examples/chat.ts                          a room and three guests in one process
  *   npx tsx examples/chat.ts server 127.0.0.1 4711
@@ -9,7 +10,7 @@
  */
 import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';
-import { connect, createServer, RejectedError, type Connection, type Message, type Server } from '../src/index.ts';
+import { connect, createServer, RejectedError, type Connection, type Message, type Server } from 'iwarp';
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
@@ -18,7 +19,9 @@ async function server(host: string, port: number): Promise<Server> {
   const guests = new Map<Connection, string>();
   const tellAll = async (text: string, except?: Connection): Promise<void> => {
     // A guest that leaves meanwhile is none of the others' business.
-    await Promise.allSettled([...guests.keys()].filter((guest) => guest !== except).map((guest) => guest.send(text)));
+    await Promise.allSettled(
+      [...guests.keys()].filter((guest) => guest !== except).map((guest) => guest.send(text)),
+    );
   };
   const attend = async (connection: Connection): Promise<void> => {
     const name = decode(connection.privateData);
@@ -39,7 +42,8 @@ async function server(host: string, port: number): Promise<Server> {
   const onRequest = ({ privateData }: { privateData: Uint8Array }): void => {
     const name = decode(privateData);
     if (!/^\w{1,20}$/.test(name)) throw new RejectedError('no name', encode('a name has 1 to 20 letters'));
-    if ([...guests.values()].includes(name)) throw new RejectedError('taken', encode(`${name} is here already`));
+    if ([...guests.values()].includes(name))
+      throw new RejectedError('taken', encode(`${name} is here already`));
   };
   return await createServer({ onRequest, maxMessage: 1024 }, (connection) => {
     attend(connection).catch((error: Error) => console.log(`a guest was lost: ${error.message}`));
@@ -57,7 +61,7 @@ async function heard(connection: Connection): Promise<string> {
   return decode(message.data);
 }
 
-/** Three guests that know what they will hear. */
+/** Three guests that know the messages they will receive. */
 async function rehearsal(host: string, port: number): Promise<void> {
   const ann = await join(host, port, 'ann');
   assert.equal(await heard(ann), '* you are in, with 0 others');
@@ -70,7 +74,8 @@ async function rehearsal(host: string, port: number): Promise<void> {
     console.log(`a second ann was rejected: ${decode(error.privateData)}`);
     return true;
   });
-  // More than the server has receive buffers: credits make the sender wait, where a stream without them would break.
+  // More than the server has receive buffers: credits make the sender wait, where a stream without them would
+  // break.
   const lines = Array.from({ length: 200 }, (_, i) => `line ${i}`);
   const sending = (async () => {
     for (const line of lines) await ann.send(line);
@@ -80,7 +85,7 @@ async function rehearsal(host: string, port: number): Promise<void> {
   console.log(`bob heard ${lines.length} lines of ann, in order`);
   await ann.close();
   assert.equal(await heard(bob), '* ann leaves');
-  console.log('ann left, and bob was told');
+  console.log('ann left, and bob was notified');
   await bob.close();
 }
 
@@ -96,13 +101,16 @@ async function client(host: string, port: number, name: string): Promise<void> {
   typed.close();
 }
 
-/** A rehearsal here, or `server [HOST [PORT]]` or `client HOST PORT NAME`. A check that fails ends the program with status 1. */
+/**
+ * A rehearsal here, or `server [HOST [PORT]]` or `client HOST PORT NAME`. A check that fails ends the program
+ * with status 1.
+ */
 async function main([mode, host = '127.0.0.1', port = '0', name = 'guest']: string[]): Promise<void> {
   if (mode === 'client') return await client(host, Number(port), name);
   const running = await server(host, Number(port));
-  console.log(`listening on ${host} port ${running.address.port}`);
+  console.log(`listening on ${host} port ${running.address().port}`);
   if (mode === 'server') return; // it goes on until it is interrupted
-  await rehearsal(host, running.address.port);
+  await rehearsal(host, running.address().port);
   await running.close();
 }
 

@@ -1,8 +1,10 @@
 /**
- * Copies a file by RDMA Write. The receiver offers memory for a window of the file. The sender writes into it piece by piece, several
- * pieces at a time, and sends a message when a window is complete. No octet of the file is in a message.
+ * Copies a file by RDMA Write. The receiver offers memory for a window of the file. The sender writes into it
+ * piece by piece, several pieces at a time, and sends a message when a window is complete. No octet of the
+ * file is in a message.
  *
- *   npx tsx examples/file-copy.ts                                   a file of random octets, both ends in one process
+ *   npx tsx examples/file-copy.ts                                   a file of random octets, both ends in one
+ * process
  *   npx tsx examples/file-copy.ts server 127.0.0.1 4711 TARGET      writes the file to TARGET
  *   npx tsx examples/file-copy.ts client 127.0.0.1 4711 SOURCE
  */
@@ -11,7 +13,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { connect, createServer, RemoteBuffer, type Connection, type Server } from '../src/index.ts';
+import { connect, createServer, RemoteBuffer, type Connection, type Server } from 'iwarp';
 
 /** Octets offered at a time, and octets of one Write. */
 const WINDOW = 4 * 1024 * 1024;
@@ -28,7 +30,10 @@ async function server(host: string, port: number, target: string): Promise<Serve
   }).listen({ host, port });
 }
 
-/** Each message is the number of octets that lie in the window; 0 is the end of the file. The answer is what has arrived in all. */
+/**
+ * Each message is the number of octets that lie in the window; 0 is the end of the file. The answer is the
+ * number of octets that have arrived in all.
+ */
 async function receiveFile(connection: Connection, target: string): Promise<void> {
   const region = connection.allocate(WINDOW, 'write');
   const window = region.bytes;
@@ -77,7 +82,8 @@ async function client(host: string, port: number, source: string): Promise<void>
         const length = Math.min(PIECE, bytesRead - offset);
         writes.push(connection.write({ mr: buffer, offset, length }, ticket.slice(offset, length)));
       }
-      // Posted after the Writes, delivered after them: when the receiver sees the count, the octets are in its memory.
+      // Posted after the Writes, delivered after them: when the receiver sees the count, the octets are in
+      // its memory.
       await Promise.all([...writes, connection.send(count)]);
       const answer = await next(connection);
       if (bytesRead === 0) {
@@ -93,10 +99,16 @@ async function client(host: string, port: number, source: string): Promise<void>
   console.log(`copied ${total} octets; the receiver's SHA-256 agrees`);
 }
 
-/** Both ends here, or `server HOST PORT TARGET` or `client HOST PORT SOURCE`. A check that fails ends the program with status 1. */
+/**
+ * Both ends here, or `server HOST PORT TARGET` or `client HOST PORT SOURCE`. A check that fails ends the
+ * program with status 1.
+ */
 async function main([mode, host = '127.0.0.1', port = '0', path]: string[]): Promise<void> {
   if (mode !== undefined) {
-    assert((mode === 'server' || mode === 'client') && path !== undefined, 'usage: [server HOST PORT TARGET | client HOST PORT SOURCE]');
+    assert(
+      (mode === 'server' || mode === 'client') && path !== undefined,
+      'usage: [server HOST PORT TARGET | client HOST PORT SOURCE]',
+    );
     await (mode === 'server' ? server : client)(host, Number(port), path);
     return;
   }
@@ -104,7 +116,7 @@ async function main([mode, host = '127.0.0.1', port = '0', path]: string[]): Pro
   const [source, target] = [join(folder, 'source'), join(folder, 'target')];
   await writeFile(source, randomBytes(2 * WINDOW + 12_345));
   const running = await server(host, 0, target);
-  await client(host, running.address.port, source);
+  await client(host, running.address().port, source);
   await running.close();
   assert.equal(sha256(await readFile(target)), sha256(await readFile(source)), 'the files are equal');
   console.log('source and target are equal, octet for octet');

@@ -1,5 +1,5 @@
-// Takes the catalogue's clause references apart: `RFC 5044 7.1.1, 7.1.2 (2,5), 8` names three sections of one document. Used by
-// compliance.ts, which sorts the catalogue by section.
+// Takes the catalogue's clause references apart: `RFC 5044 7.1.1, 7.1.2 (2,5), 8` names three sections of one
+// document. Used by compliance.ts, which sorts the catalogue by section.
 
 /** Documents of the catalogue, in the order of the report, with their titles. */
 export const DOCUMENTS: Readonly<Record<string, string>> = {
@@ -17,14 +17,17 @@ interface Clause {
   readonly document: string;
   /** `7.1.2`, `app. C.2.1`, … */
   readonly section: string;
-  /** What stood behind the number: `(2,5)`, `fig. 10`, … */
+  /** The text behind the number: `(2,5)`, `fig. 10`, … */
   readonly detail: string;
 }
 
 const DOCUMENT = /^(RFC \d{4}|verbs draft)\s+/;
 const SECTION = /^((?:app\. )?(?:[A-Z]\.)?\d+(?:\.\d+)*|app\. [A-Z](?:\.\d+)*)\s*(.*)$/;
 
-/** The sections that `text` names, the leading one first; what is no section (errata, other RFCs, observations) is left out. */
+/**
+ * The sections that `text` names, the leading one first; other references (errata, other RFCs, observations)
+ * are left out.
+ */
 export function parseClauses(text: string): Clause[] {
   const found: Clause[] = [];
   let document = '';
@@ -56,7 +59,11 @@ function splitOutside(text: string): string[] {
 
 /** Order of sections: by number, appendices last. */
 export function compareSections(a: string, b: string): number {
-  const key = (section: string): (number | string)[] => section.replace('app. ', '').split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+  const key = (section: string): (number | string)[] =>
+    section
+      .replace('app. ', '')
+      .split('.')
+      .map((part) => (/^\d+$/.test(part) ? Number(part) : part));
   const left = key(a);
   const right = key(b);
   for (let i = 0; i < Math.max(left.length, right.length); i++) {

@@ -1,5 +1,6 @@
-// The page docs/compliance.md: the catalogue sorted by document and section, each rule with its level, how it is shown, and where it is
-// kept. Made from the report of requirements.ts by `npm run docs`; test/docs/compliance.test.ts holds the page to it.
+// The page docs/compliance.md: the catalogue sorted by document and section, each rule with its level, how it
+// is shown, and where it is kept. Made from the report of requirements.ts by `npm run docs`;
+// test/docs/compliance.test.ts holds the page to it.
 
 import { cases } from '../conformance/cases/index.ts';
 import type { Case } from '../conformance/cases/index.ts';
@@ -15,18 +16,22 @@ const MOST_LETTERS = 90;
 
 const INTRODUCTION = `# Compliance, clause by clause
 
-<!-- Made by scripts/compliance.ts (npm run docs); change the catalogue, the titles or the sources, not this. -->
+<!-- Made by scripts/compliance.ts (npm run docs); change the catalogue, the titles or the sources. -->
 
-Every rule of the RFCs and of the verbs draft that someone could check, in our words, in the order of the documents. To find a clause, search
-this page for the document and the section, such as \`RFC 5040 5.2.1\`: each section has a heading, or stands in the list after one.
+Every rule of the RFCs and of the verbs draft that a test could check, in our words, in the order of the
+documents. To find a clause, search this page for the document and the section, such as \`RFC 5040 5.2.1\`:
+each section has a heading, or stands in the list after one.
 
-- **Level**: of the text. † follows from the texts without a sentence of its own, or is what real peers need.
-- **Shown by**: *test* and *case* say that the title of a test, or a case of the [conformance suite](../conformance/README.md), names the
+- **Level**: of the text. † follows from the texts without a sentence that states it, or real peers need it.
+- **Shown by**: *test* and *case* say that the title of a test, or a case of the [conformance
+  suite](../conformance/README.md), names the
   rule; *reason* that nothing can show it, and why; *open* that nothing does yet.
-- **Where**: the code that cites the rule, then tests, then cases; a link may miss its line by a few, the name beside it is right.
+- **Where**: the code that cites the rule, then tests, then cases; a link may miss its line by a few, the name
+  beside it is right.
 
-\`npm run requirements\` prints the sums, with \`-- --missing\` the open ones, with \`-- --all\` one line a rule; \`-- --group MPA\` narrows it
-down. The rules themselves are data, with how to observe each: [conformance/catalogue](../conformance/catalogue).
+\`npm run requirements\` prints the sums, with \`-- --missing\` the open ones, with \`-- --all\` one line a
+rule; \`-- --group MPA\` narrows it down. The rules themselves are data, with how to observe each:
+[conformance/catalogue](../conformance/catalogue).
 `;
 
 const LINE = /#L(\d+)/g;
@@ -43,7 +48,10 @@ export function withoutLines(text: string): string {
   return text.replaceAll(LINE, '');
 }
 
-/** The page `made`, with the rows of `old` whose links are off by less than half of what is allowed: a change here is a change there. */
+/**
+ * The page `made`, with the rows of `old` whose links are off by less than half of the allowed drift: a
+ * change here is a change there.
+ */
 export function keepRows(old: string, made: string): string {
   const known = new Map(old.split('\n').map((row) => [withoutLines(row), row]));
   const rows = made.split('\n').map((row) => {
@@ -72,7 +80,13 @@ export function renderCompliance(root: string, report: RequirementsReport): stri
   for (const [document, title] of Object.entries(DOCUMENTS)) {
     const own = sections.filter((section) => section.document === document);
     const index = own.map(({ section }) => `[${section}](#${anchor(`${document} ${section}`)})`);
-    lines.push('', `## ${document}`, '', `${title}. Sections: ${index.join(', ')}.`, ...own.flatMap((section) => chapter(section, links)));
+    lines.push(
+      '',
+      `## ${document}`,
+      '',
+      `${title}. Sections: ${index.join(', ')}.`,
+      ...own.flatMap((section) => chapter(section, links)),
+    );
   }
   return `${lines.join('\n')}\n`;
 }
@@ -96,10 +110,13 @@ function sortSections(report: RequirementsReport, links: Links): Section[] {
     }
   }
   const documents = Object.keys(DOCUMENTS);
-  return [...found.values()].toSorted((a, b) => documents.indexOf(a.document) - documents.indexOf(b.document) || compareSections(a.section, b.section));
+  return [...found.values()].toSorted(
+    (a, b) =>
+      documents.indexOf(a.document) - documents.indexOf(b.document) || compareSections(a.section, b.section),
+  );
 }
 
-// ------------------------------------------------------------------------------------------------------------- pieces
+// ---------------------------------------------------------------------------------------------------- pieces
 
 function row(cells: readonly string[]): string {
   return `| ${cells.join(' | ')} |`;
@@ -115,7 +132,19 @@ function escape(text: string): string {
 }
 
 function summary(report: RequirementsReport, sections: readonly Section[]): string[] {
-  const heads = ['document', 'sections', 'rules', 'MUST', 'SHOULD', 'MAY', 'by test', 'by case', 'by reason', 'open', 'open MUST'];
+  const heads = [
+    'document',
+    'sections',
+    'rules',
+    'MUST',
+    'SHOULD',
+    'MAY',
+    'by test',
+    'by case',
+    'by reason',
+    'open',
+    'open MUST',
+  ];
   const count = (name: string, size: number, of: readonly RequirementStatus[]): string => {
     const numbers = [
       (): boolean => true,
@@ -132,9 +161,18 @@ function summary(report: RequirementsReport, sections: readonly Section[]): stri
   };
   const rows = Object.keys(DOCUMENTS).map((document) => {
     const own = sections.filter((section) => section.document === document);
-    return count(`[${document}](#${anchor(document)})`, own.length, own.flatMap((section) => section.rules));
+    return count(
+      `[${document}](#${anchor(document)})`,
+      own.length,
+      own.flatMap((section) => section.rules),
+    );
   });
-  return [row(heads), row(heads.map(() => '---')), ...rows, count('**all**', sections.length, report.statuses)];
+  return [
+    row(heads),
+    row(heads.map(() => '---')),
+    ...rows,
+    count('**all**', sections.length, report.statuses),
+  ];
 }
 
 function shownBy(status: RequirementStatus): string {
@@ -147,7 +185,10 @@ function chapter(section: Section, links: Links): string[] {
   const lines = ['', `### ${section.document} ${section.section}`, ''];
   if (section.code.length > 0) lines.push(`In the code: ${shorten(section.code)}.`, '');
   if (section.rules.length > 0) {
-    lines.push(row(['rule', 'level', 'what it asks', 'shown by', 'where']), row(['---', '---', '---', '---', '---']));
+    lines.push(
+      row(['rule', 'level', 'what it asks', 'shown by', 'where']),
+      row(['---', '---', '---', '---', '---']),
+    );
     lines.push(...section.rules.map((status) => rule(status, links)), '');
   }
   if (section.others.length > 0) {
@@ -167,7 +208,13 @@ function rule(status: RequirementStatus, links: Links): string {
     ...part('case', links.toCases(id)),
     ...(status.exception === null ? [] : [escape(status.exception)]),
   ];
-  return row([`<a id="${id.toLowerCase()}"></a>${id}${escape(detail)}`, `${level}${derived ? '†' : ''}`, escape(text), shownBy(status), where.join('<br>')]);
+  return row([
+    `<a id="${id.toLowerCase()}"></a>${id}${escape(detail)}`,
+    `${level}${derived ? '†' : ''}`,
+    escape(text),
+    shownBy(status),
+    where.join('<br>'),
+  ]);
 }
 
 function part(kind: string, places: readonly string[]): string[] {
@@ -179,7 +226,7 @@ function shorten(places: readonly string[]): string {
   return places.slice(0, MOST_LINKS).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
-// -------------------------------------------------------------------------------------------------------------- links
+// ----------------------------------------------------------------------------------------------------- links
 
 /** Places of the repository as links of a page in docs/. */
 class Links {
@@ -193,7 +240,8 @@ class Links {
       this.#files.set(file, { text, owners: ownersOfLines(text, file) });
     }
     this.#caseFiles = filesBelow(root, 'conformance/cases', ['.ts']).map((path) => readBelow(root, path));
-    for (const one of cases) for (const id of one.requirements) this.#cases.set(id, [...(this.#cases.get(id) ?? []), one]);
+    for (const one of cases)
+      for (const id of one.requirements) this.#cases.set(id, [...(this.#cases.get(id) ?? []), one]);
   }
 
   /** Code that cites a rule: `receiver.ts Receiver.#deliver`, each function once. */
@@ -219,8 +267,12 @@ class Links {
     const [path, owner] = place.split(' ');
     const file = `src/${path}`;
     const { owners } = this.#files.get(file) ?? { owners: [] };
-    const line = owner === undefined ? 1 : owners.findIndex((name) => name === owner || name?.startsWith(`${owner}.`) === true) + 1;
-    if (line === 0 || owners.length === 0) throw new Error(`clauses-code.ts names ${place}, which is not there`);
+    const line =
+      owner === undefined
+        ? 1
+        : owners.findIndex((name) => name === owner || name?.startsWith(`${owner}.`) === true) + 1;
+    if (line === 0 || owners.length === 0)
+      throw new Error(`clauses-code.ts names ${place}, which is not there`);
     return [`src/${place}`, `[\`${place}\`](../${file}#L${line})`];
   }
 
@@ -235,18 +287,26 @@ class Links {
 
   /** Tests by their titles, one a file first, so that the few that are shown come from different files. */
   toTests(status: RequirementStatus): string[] {
-    const firsts = status.titles.filter((one, i) => status.titles.findIndex(({ file }) => file === one.file) === i);
+    const firsts = status.titles.filter(
+      (one, i) => status.titles.findIndex(({ file }) => file === one.file) === i,
+    );
     const rest = status.titles.filter((one) => !firsts.includes(one));
-    const links = [...firsts, ...rest].map(({ file, line, text }) => `[${title(text, status.entry.id)}](../${file}#L${line})`);
+    const links = [...firsts, ...rest].map(
+      ({ file, line, text }) => `[${title(text, status.entry.id)}](../${file}#L${line})`,
+    );
     return [...new Set(links)];
   }
 
   /** Cases, those of one place after each other, the first of each place in front. */
   toCases(id: string): string[] {
     const placed = (this.#cases.get(id) ?? []).map((one) => ({ id: one.id, place: this.#placeOf(one.id) }));
-    const firsts = placed.filter((one, i) => one.place === null || placed.findIndex(({ place }) => place === one.place) === i);
+    const firsts = placed.filter(
+      (one, i) => one.place === null || placed.findIndex(({ place }) => place === one.place) === i,
+    );
     const rest = placed.filter((one) => !firsts.includes(one));
-    return [...firsts, ...rest].map((one) => (one.place === null ? `\`${one.id}\`` : `[\`${one.id}\`](../${one.place})`));
+    return [...firsts, ...rest].map((one) =>
+      one.place === null ? `\`${one.id}\`` : `[\`${one.id}\`](../${one.place})`,
+    );
   }
 
   /** Where a case is written: its name in quotes, or the part of it in front of a `${`. */
@@ -272,9 +332,13 @@ function distinct(named: readonly (readonly [name: string, link: string])[]): st
   return [...links].toSorted(([a], [b]) => Number(watches(a)) - Number(watches(b))).map(([, link]) => link);
 }
 
-/** A test's title without the ids in front. */
+/** A test's title without the ids in front of it, or in the brackets at its end. */
 function title(text: string, id: string): string {
-  const plain = text.replaceAll(/[`[\]\n]/g, ' ').replace(/^((?:[A-Z]+-\d{3}(?:\.\.\d{3})?(?:\/\d{3})*[,;: ]*)+)/, '').trim();
+  const plain = text
+    .replaceAll(/[`[\]\n]/g, ' ')
+    .replace(/^((?:[A-Z]+-\d{3}(?:\.\.\d{3})?(?:\/\d{3})*[,;: ]*)+)/, '')
+    .replace(/ \((?:[A-Z]+-\d{3}(?:\.\.\d{3})?(?:\/\d{3})*[,; ]*)+\)$/, '')
+    .trim();
   const words = plain === '' ? id : plain;
   return escape(words.length > MOST_LETTERS ? `${words.slice(0, MOST_LETTERS).trimEnd()}…` : words);
 }

@@ -1,10 +1,12 @@
 /**
- * Writes docs/errors.md from the table of error codes in src/base/errors.ts: `npx tsx scripts/docs-errors.ts`. With `--check` it writes
- * nothing and ends with status 1 if the page is out of date.
+ * Writes docs/errors.md from the table of error codes in src/base/errors.ts and the advice in
+ * scripts/error-advice.ts: `npx tsx scripts/docs-errors.ts`. With `--check` it writes nothing and ends with
+ * status 1 if the page is out of date.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { ERROR_CODES } from '../src/base/errors.ts';
+import { ERROR_CODES, type IwarpErrorCode } from '../src/base/errors.ts';
+import { ERROR_ADVICE } from './error-advice.ts';
 
 /** Where the page is. */
 export const ERRORS_PAGE: string = fileURLToPath(new URL('../docs/errors.md', import.meta.url));
@@ -13,8 +15,8 @@ const INTRODUCTION = `# Errors
 
 <!-- Made by scripts/docs-errors.ts from src/base/errors.ts; change that, not this. -->
 
-Every error of this package is an \`IwarpError\` with a \`code\` from this table. Codes are part of the interface: their names and meanings stay.
-Messages are for people and may change.
+Every error of this package is an \`IwarpError\` with a \`code\` from this table. Codes are part of the
+interface: their names and meanings stay. Messages are for people and may change.
 
 \`\`\`
 catch (error) {
@@ -22,20 +24,28 @@ catch (error) {
 }
 \`\`\`
 
-Misuse fails in the call itself, before anything is sent: a function throws, an async one rejects. What the network does arrives as a completion, an event or
-a rejected promise. Two errors carry what the peer said: \`TerminateError\` (\`ERR_TERMINATED\`) in \`terminate\`, \`RejectedError\` (\`ERR_REJECTED\`) in
+Misuse fails in the call itself, before anything is sent: a function throws, an async one rejects. What the
+network does arrives as a completion, an event or a rejected promise. Two errors carry what the peer said:
+\`TerminateError\` (\`ERR_TERMINATED\`) in \`terminate\`, \`RejectedError\` (\`ERR_REJECTED\`) in
 \`privateData\`. If another error caused it, \`cause\` has that one.
 
-Byte streams (\`iwarp/sockets\`) are streams of Node, and have its errors too: \`ERR_STREAM_WRITE_AFTER_END\` for a write after \`end()\`, \`ABORT_ERR\` when their
-\`signal\` is aborted.
+Errors of byte streams (\`iwarp/sockets\`) are those of Node's sockets: their \`code\` is the system's
+(\`ECONNREFUSED\`, \`ECONNRESET\`, \`EPIPE\`, \`EPROTO\`, \`ETIMEDOUT\`, \`EADDRINUSE\`), with \`errno\`,
+\`syscall\`, \`address\` and \`port\`, and an error of this page is the \`cause\`. Errors of the stream
+itself are Node's: \`ERR_STREAM_WRITE_AFTER_END\` for a write after \`end()\`, \`ABORT_ERR\` for an aborted
+\`signal\`.
 
-| Code | Meaning |
-|---|---|
+| Code | Meaning | Raised by | What to do |
+|---|---|---|---|
 `;
 
 /** The page as it should be. */
 export function renderErrorsPage(): string {
-  const rows = Object.entries(ERROR_CODES).map(([code, meaning]) => `| \`${code}\` | ${meaning.replaceAll('|', '\\|')} |\n`);
+  const rows = Object.entries(ERROR_CODES).map(([code, meaning]) => {
+    const { raisedBy, whatToDo } = ERROR_ADVICE[code as IwarpErrorCode];
+    const cells = [meaning, raisedBy, whatToDo].map((cell) => cell.replaceAll('|', '\\|'));
+    return `| \`${code}\` | ${cells.join(' | ')} |\n`;
+  });
   return INTRODUCTION + rows.join('');
 }
 

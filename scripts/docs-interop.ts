@@ -1,32 +1,33 @@
 /**
- * Writes docs/interop.md and the table of the README from docs/interop.json, which holds what two interop runs, one after the other, saw:
+ * Writes docs/interop.md from docs/interop.json, which holds the results of two interop runs, one after the
+ * other:
  *
  *     npm run interop -- --json first.json; npm run interop -- --json second.json
  *     npx tsx scripts/docs-interop.ts --first first.json --second second.json
  *
- * A run in parts (`--shard`) has one file a part: repeat `--first` and `--second`. Without arguments the pages are made anew; with `--check`
- * nothing is written, and the status is 1 if they are out of date.
+ * A run in parts (`--shard`, `--topic`) has one file a part: repeat `--first` and `--second`. Without
+ * arguments the pages are made anew; `--note` adds a remark, on a part that was run again, say; with
+ * `--check` nothing is written, and the status is 1 if they are out of date.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { TOPICS } from '../conformance/siw/bench.ts';
-import { told, type InteropRecord, type RecordedCase } from '../conformance/siw/report.ts';
-import { between, cell } from './marked.ts';
+import { resultText, type InteropRecord, type RecordedCase } from '../conformance/siw/report.ts';
+import { cell } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** What two runs saw. */
+/** The file with the results of two runs. */
 export const INTEROP_FILE: string = path('docs/interop.json');
 const PAGE = path('docs/interop.md');
-const README = path('README.md');
-const MARKS = ['<!-- interop table: made by scripts/docs-interop.ts from docs/interop.json -->', '<!-- end of the interop table -->'] as const;
-
 /** Runs one after the other, two as a rule: the sums of each, the cases of the last. */
 export interface InteropPair {
   readonly runs: readonly RunSummary[];
   readonly peer: string;
   readonly ours: InteropRecord['ours'];
   readonly cases: readonly RecordedCase[];
+  /** A remark on the runs: parts that were run again, and why. */
+  readonly note?: string;
 }
 
 interface RunSummary {
@@ -42,37 +43,73 @@ interface RunSummary {
 function join(parts: readonly InteropRecord[]): InteropRecord {
   const [first] = [...parts].sort((a, b) => a.began.localeCompare(b.began));
   const { began, peer, ours } = first!;
-  return { began, seconds: parts.reduce((sum, part) => sum + part.seconds, 0), peer, ours, cases: parts.flatMap((part) => part.cases) };
+  return {
+    began,
+    seconds: parts.reduce((sum, part) => sum + part.seconds, 0),
+    peer,
+    ours,
+    cases: parts.flatMap((part) => part.cases),
+  };
 }
 
 function summary({ began, seconds, cases }: InteropRecord): RunSummary {
   const good = cases.filter(({ ok }) => ok);
-  return { began, seconds, passed: good.length, failed: cases.length - good.length, again: good.filter(({ before }) => before !== undefined).length };
+  return {
+    began,
+    seconds,
+    passed: good.length,
+    failed: cases.length - good.length,
+    again: good.filter(({ before }) => before !== undefined).length,
+  };
 }
 
-/** What docs/interop.json holds after these two runs. */
+/** The contents of docs/interop.json after these two runs. */
 export function pairOf(first: readonly InteropRecord[], second: readonly InteropRecord[]): InteropPair {
   const last = join(second);
   // The kernel and the link, not how long this boot took.
-  return { runs: [...(first.length === 0 ? [] : [summary(join(first))]), summary(last)], peer: last.peer.replace(/^.*?: /, ''), ours: last.ours, cases: last.cases };
+  return {
+    runs: [...(first.length === 0 ? [] : [summary(join(first))]), summary(last)],
+    peer: last.peer.replace(/^.*?: /, ''),
+    ours: last.ours,
+    cases: last.cases,
+  };
 }
 
 const DRIVER_WORDS: Readonly<Record<RecordedCase['driver'], string>> = {
-  stock: '', 'crc-required': 'siw requires CRC', 'peer-to-peer': 'siw with peer-to-peer', 'revision-1': 'siw with MPA revision 1',
+  stock: '',
+  'crc-required': 'siw requires CRC',
+  'peer-to-peer': 'siw with peer-to-peer',
+  'revision-1': 'siw with MPA revision 1',
 };
 
-const sides = ({ ours }: RecordedCase): string => (ours === 'client' ? 'our client, stock server' : 'stock client, our server');
+const sides = ({ ours }: RecordedCase): string =>
+  ours === 'client' ? 'our client, stock server' : 'stock client, our server';
 
 const said = ({ began, seconds, passed, failed, again }: RunSummary): string =>
-  `${began.slice(0, 16).replace('T', ' ')} UTC, ${passed} passed${again === 0 ? '' : ` (${again} in a second try)`} and ${failed} failed, ${Math.round(seconds / 60)} minutes`;
+  `${began.slice(0, 16).replace('T', ' ')} UTC, ${passed} ` +
+  `passed${again === 0 ? '' : ` (${again} in a second try)`} and ${failed} failed, ` +
+  `${Math.round(seconds / 60)} minutes`;
 
 /** docs/interop.md. */
-export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): string {
+export function renderInteropPage({ runs, peer, ours, cases, note }: InteropPair): string {
+  const count =
+    runs.length === 1
+      ? 'A complete run'
+      : `${runs.length === 2 ? 'Two' : runs.length} complete runs, one after the other,`;
   const lines = [
-    '# Interop with stock tools on Linux siw', '',
-    '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->', '',
-    `${runs.length === 1 ? 'A complete run' : `${runs.length === 2 ? 'Two' : runs.length} complete runs, one after the other,`} of \`npm run interop\`: ${runs.map(said).join('; then ')}. The tables show the last run. `
-      + `The peer is the kernel of Debian 12 with its siw driver, emulated (\`${peer}\`), with the stock tools of Debian 12. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ([engines.md](engines.md)). The checklist says [which case shows which item](../conformance/siw/README.md#what-shows-what).`,
+    '# Interop with stock tools on Linux siw',
+    '',
+    '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->',
+    '',
+    `${count} of \`npm run interop\`: ${runs.map(said).join('; then ')}. ` +
+      `${note === undefined ? '' : `${note} `}The tables show the last run. ` +
+      `The peer is the kernel of Debian 12 with its siw driver, emulated (\`${peer}\`), with the stock ` +
+      `tools of Debian 12. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ` +
+      `${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ` +
+      '([engines.md](engines.md)). ' +
+      'The checklist says [which case shows which item](../conformance/siw/README.md#what-shows-what).',
+    '',
+    renderSums(cases),
   ];
   for (const [topic, title] of Object.entries(TOPICS)) {
     const rows = cases.filter((each) => each.topic === topic);
@@ -83,25 +120,43 @@ export function renderInteropPage({ runs, peer, ours, cases }: InteropPair): str
       for (const each of rows.filter((row) => row.tool === tool)) {
         const driver = DRIVER_WORDS[each.driver];
         const name = topic === 'killed' ? each.name.replace(/^and /, '') : each.name;
-        lines.push(`| ${cell(name)}${driver === '' ? '' : ` (${driver})`} | ${sides(each)} | ${each.ok ? cell(told(each)) : 'FAILED'} | ${each.seconds} |`);
+        lines.push(
+          `| ${cell(name)}${driver === '' ? '' : ` (${driver})`} | ${sides(each)} | ` +
+            `${each.ok ? cell(resultText(each)) : 'FAILED'} | ${each.seconds} |`,
+        );
       }
     }
   }
   return `${lines.join('\n')}\n`;
 }
 
-/** The table of the README. */
-export function renderReadmeTable({ cases }: InteropPair): string {
-  const lines = ['| Tried, with the stock program at the other end | as client | as server | killed in the middle |', '|---|---|---|---|'];
+/** How many cases of each tool passed. */
+function renderSums(cases: readonly RecordedCase[]): string {
+  const lines = [
+    '| Tried, with the stock program at the other end | as client | as server | killed in the middle |',
+    '|---|---|---|---|',
+  ];
   const tools = [...new Set(cases.filter(({ topic }) => topic !== 'killed').map(({ tool }) => tool))];
-  const count = (list: readonly RecordedCase[]): string => (list.length === 0 ? '' : `${list.filter(({ ok }) => ok).length} of ${list.length}`);
+  const count = (list: readonly RecordedCase[]): string =>
+    list.length === 0 ? '' : `${list.filter(({ ok }) => ok).length} of ${list.length}`;
   for (const tool of mergeSmall(tools)) {
     const mine = cases.filter((each) => tool.split(', ').includes(each.tool) || each.tool === tool);
-    const [killed, alive] = [mine.filter(({ topic }) => topic === 'killed'), mine.filter(({ topic }) => topic !== 'killed')];
+    const [killed, alive] = [
+      mine.filter(({ topic }) => topic === 'killed'),
+      mine.filter(({ topic }) => topic !== 'killed'),
+    ];
     const role = (ours: RecordedCase['ours']): string => count(alive.filter((each) => each.ours === ours));
-    lines.push(`| ${tool === 'librspreload' ? '`nc.traditional`, `iperf` under librspreload' : tool.split(', ').map((name) => `\`${name}\``).join(', ')} | ${role('client')} | ${role('server')} | ${count(killed)} |`);
+    lines.push(
+      `| ${
+        tool === 'librspreload'
+          ? '`nc.traditional`, `iperf` under librspreload'
+          : tool
+              .split(', ')
+              .map((name) => `\`${name}\``)
+              .join(', ')
+      } | ${role('client')} | ${role('server')} | ${count(killed)} |`,
+    );
   }
-  lines.push('', `Cases that passed in the last run. [docs/interop.md](docs/interop.md) lists each case.`);
   return lines.join('\n');
 }
 
@@ -111,30 +166,37 @@ function mergeSmall(tools: readonly string[]): string[] {
   return [...new Set(tools.map((tool) => (both.split(', ').includes(tool) ? both : tool)))];
 }
 
-/** `readme` with the table of `pair`. */
-function withTable(readme: string, pair: InteropPair): string {
-  return between(readme, 'README.md', MARKS, renderReadmeTable(pair));
-}
-
 /** Each page with what it should hold. */
 export function pages(): { readonly name: string; readonly is: string; readonly shouldBe: string }[] {
   const pair = JSON.parse(readFileSync(INTEROP_FILE, 'utf8')) as InteropPair;
-  const readme = readFileSync(README, 'utf8');
   return [
     { name: PAGE, is: existsSync(PAGE) ? readFileSync(PAGE, 'utf8') : '', shouldBe: renderInteropPage(pair) },
-    { name: README, is: readme, shouldBe: withTable(readme, pair) },
   ];
 }
 
 function main(): number {
-  const { values } = parseArgs({ options: { first: { type: 'string', multiple: true }, second: { type: 'string', multiple: true }, check: { type: 'boolean' } } });
+  const { values } = parseArgs({
+    options: {
+      first: { type: 'string', multiple: true },
+      second: { type: 'string', multiple: true },
+      note: { type: 'string' },
+      check: { type: 'boolean' },
+    },
+  });
   if (values.second !== undefined) {
-    const read = (names: readonly string[] | undefined): InteropRecord[] => (names ?? []).map((name) => JSON.parse(readFileSync(name, 'utf8')) as InteropRecord);
-    writeFileSync(INTEROP_FILE, `${JSON.stringify(pairOf(read(values.first), read(values.second)), null, 1)}\n`);
+    const note = values.note === undefined ? {} : { note: values.note };
+    const read = (names: readonly string[] | undefined): InteropRecord[] =>
+      (names ?? []).map((name) => JSON.parse(readFileSync(name, 'utf8')) as InteropRecord);
+    writeFileSync(
+      INTEROP_FILE,
+      `${JSON.stringify({ ...pairOf(read(values.first), read(values.second)), ...note }, null, 1)}\n`,
+    );
   }
   const stale = pages().filter(({ is, shouldBe }) => is !== shouldBe);
   if (values.check !== true) for (const { name, shouldBe } of stale) writeFileSync(name, shouldBe);
-  else for (const { name } of stale) process.stderr.write(`${name} is out of date: npx tsx scripts/docs-interop.ts\n`);
+  else
+    for (const { name } of stale)
+      process.stderr.write(`${name} is out of date: npx tsx scripts/docs-interop.ts\n`);
   return values.check === true && stale.length > 0 ? 1 : 0;
 }
 

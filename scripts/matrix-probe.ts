@@ -1,4 +1,4 @@
-/** Tells as JSON what this process's own device was found to work with. */
+/** Prints as JSON the settings that this process's device works with. */
 import { ourSettings } from '../conformance/siw/our-settings.ts';
 
 process.stdout.write(`${JSON.stringify(await ourSettings())}\n`);

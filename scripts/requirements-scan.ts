@@ -1,14 +1,18 @@
-// Finds requirement ids in the repository: in the titles of tests, as data of conformance cases, anywhere in the sources.
-// Titles are read from the syntax tree, so an id in a comment, in a skipped test or in a suite without tests proves
-// nothing. Where a title is built from data (`it.each`, a loop over a table, a helper called with the title), the strings
-// of that data count. Used by requirements.ts; read conformance/catalogue/types.ts for what an id is.
+// Finds requirement ids in the repository: in the titles of tests, as data of conformance cases, anywhere in
+// the sources. Titles are read from the syntax tree, so an id in a comment, in a skipped test or in a suite
+// without tests proves nothing. Where a title is built from data (`it.each`, a loop over a table, a helper
+// called with the title), the strings of that data count. Used by requirements.ts; read
+// conformance/catalogue/types.ts for what an id is.
 
 import { readFileSync, readdirSync, statSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import ts from 'typescript';
 
 const GROUP = 'MPA|DDP|RDMAP|ENH|EXT|SEC|VERBS';
-const CITATION = new RegExp(`\\b(${GROUP})-(\\d+)(?:(?:\\.\\.|–)(?:(?:${GROUP})-)?(\\d+))?((?:/\\d{3}\\b)*)`, 'g');
+const CITATION = new RegExp(
+  `\\b(${GROUP})-(\\d+)(?:(?:\\.\\.|–)(?:(?:${GROUP})-)?(\\d+))?((?:/\\d{3}\\b)*)`,
+  'g',
+);
 const ONLY_CITATIONS = new RegExp(`^(?:${CITATION.source}[\\s,;]*)+$`);
 /** Longer ranges than the largest group are a typing error, shown as an unknown id. */
 const LONGEST_RANGE = 200;
@@ -24,7 +28,9 @@ export interface Citation {
   readonly text: string;
 }
 
-/** Ids named in `text`: single ones, ranges (`MPA-094..097`) and slashed lists (`MPA-094/095`), as written. */
+/**
+ * Ids named in `text`: single ones, ranges (`MPA-094..097`) and slashed lists (`MPA-094/095`), as written.
+ */
 export function idsIn(text: string): string[] {
   const found: string[] = [];
   for (const match of text.matchAll(CITATION)) {
@@ -34,7 +40,8 @@ export function idsIn(text: string): string[] {
       const from = Number(first);
       const to = Number(last);
       if (to <= from || to - from > LONGEST_RANGE) found.push(whole);
-      for (let n = from + 1; n <= to && to - from <= LONGEST_RANGE; n++) found.push(`${group}-${pad(n, first)}`);
+      for (let n = from + 1; n <= to && to - from <= LONGEST_RANGE; n++)
+        found.push(`${group}-${pad(n, first)}`);
     }
     for (const part of (more ?? '').split('/')) if (part !== '') found.push(`${group}-${part}`);
   }
@@ -45,7 +52,9 @@ function pad(n: number, like: string | undefined): string {
   return String(n).padStart(like?.length ?? WIDTH, '0');
 }
 
-/** Every file below `root/folder` whose name ends in one of `suffixes`; a folder that does not exist has none. */
+/**
+ * Every file below `root/folder` whose name ends in one of `suffixes`; a folder that does not exist has none.
+ */
 export function filesBelow(root: string, folder: string, suffixes: readonly string[]): string[] {
   const start = join(root, folder);
   if (statSync(start, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
@@ -63,7 +72,8 @@ export function filesBelow(root: string, folder: string, suffixes: readonly stri
 export function citationsInText(text: string, file: string): Citation[] {
   const found: Citation[] = [];
   const lines = text.split('\n');
-  for (let i = 0; i < lines.length; i++) for (const id of idsIn(lines[i] ?? '')) found.push({ id, file, line: i + 1, text: lines[i] ?? '' });
+  for (let i = 0; i < lines.length; i++)
+    for (const id of idsIn(lines[i] ?? '')) found.push({ id, file, line: i + 1, text: lines[i] ?? '' });
   return found;
 }
 
@@ -72,14 +82,18 @@ export function citationsInData(text: string, file: string): Citation[] {
   const source = parse(text, file);
   const found: Citation[] = [];
   const visit = (node: ts.Node): void => {
-    if (ts.isStringLiteralLike(node) && ONLY_CITATIONS.test(node.text)) found.push(...at(source, node, node.text));
+    if (ts.isStringLiteralLike(node) && ONLY_CITATIONS.test(node.text))
+      found.push(...at(source, node, node.text));
     ts.forEachChild(node, visit);
   };
   visit(source);
   return found;
 }
 
-/** Ids proved by the tests of one file: in titles of live tests, and in titles of suites that hold a live test. */
+/**
+ * Ids proved by the tests of one file: in titles of live tests, and in titles of suites that hold a live
+ * test.
+ */
 export function citationsInTitles(text: string, file: string): Citation[] {
   const source = parse(text, file);
   const found: Citation[] = [];
@@ -92,14 +106,18 @@ export function citationsInTitles(text: string, file: string): Citation[] {
     });
     if (call === null) return tests;
     if (call.role === 'test') tests++;
-    if (tests > 0) for (const part of titleTexts(call.title, source)) found.push(...at(source, call.title, part));
+    if (tests > 0)
+      for (const part of titleTexts(call.title, source)) found.push(...at(source, call.title, part));
     return tests;
   };
   visit(source);
   return found;
 }
 
-/** For each line of one source the name of the innermost function, method, field or type that it belongs to, its comment included. */
+/**
+ * For each line of one source the name of the innermost function, method, field or type that it belongs to,
+ * its comment included.
+ */
 export function ownersOfLines(text: string, file: string): (string | undefined)[] {
   const source = parse(text, file);
   const owners: (string | undefined)[] = Array.from({ length: source.getLineStarts().length });
@@ -109,7 +127,10 @@ export function ownersOfLines(text: string, file: string): (string | undefined)[
     if (own !== null) {
       const first = source.getLineAndCharacterOfPosition(node.getStart(source, true)).line;
       const comments = ts.getLeadingCommentRanges(text, node.getFullStart()) ?? [];
-      const from = comments.reduce((line, range) => Math.min(line, source.getLineAndCharacterOfPosition(range.pos).line), first);
+      const from = comments.reduce(
+        (line, range) => Math.min(line, source.getLineAndCharacterOfPosition(range.pos).line),
+        first,
+      );
       const to = source.getLineAndCharacterOfPosition(node.getEnd()).line;
       // The comment at the head of a file belongs to the file.
       for (let line = node.getFullStart() === 0 ? first : from; line <= to; line++) owners[line] = name;
@@ -120,13 +141,23 @@ export function ownersOfLines(text: string, file: string): (string | undefined)[
   return owners;
 }
 
-/** The name under which a reader looks for `node`; null for what has none, and for what stands inside a function. */
+/**
+ * The name under which a reader looks for `node`; null for a node without one, and for a node inside a
+ * function.
+ */
 function ownName(node: ts.Node): string | null {
-  if (ts.isVariableDeclaration(node)) return ts.isSourceFile(node.parent.parent.parent) && ts.isIdentifier(node.name) ? node.name.text : null;
+  if (ts.isVariableDeclaration(node))
+    return ts.isSourceFile(node.parent.parent.parent) && ts.isIdentifier(node.name) ? node.name.text : null;
   if (ts.isConstructorDeclaration(node)) return 'constructor';
   const named =
-    ts.isFunctionDeclaration(node) || ts.isClassDeclaration(node) || ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node) ||
-    ts.isMethodDeclaration(node) || ts.isPropertyDeclaration(node) || ts.isAccessor(node) || ts.isPropertySignature(node);
+    ts.isFunctionDeclaration(node) ||
+    ts.isClassDeclaration(node) ||
+    ts.isInterfaceDeclaration(node) ||
+    ts.isTypeAliasDeclaration(node) ||
+    ts.isMethodDeclaration(node) ||
+    ts.isPropertyDeclaration(node) ||
+    ts.isAccessor(node) ||
+    ts.isPropertySignature(node);
   if (!named || node.name === undefined) return null;
   return ts.isIdentifier(node.name) || ts.isPrivateIdentifier(node.name) ? node.name.text : null;
 }
@@ -155,7 +186,8 @@ interface TitledCall {
 function titledCall(node: ts.CallExpression): TitledCall | null {
   const title = node.arguments[0];
   if (title === undefined) return null;
-  if (ts.isCallExpression(node.parent) && node.parent.expression === node) return null; // the it.each(…) of it.each(…)('…')
+  // the it.each(…) of it.each(…)('…')
+  if (ts.isCallExpression(node.parent) && node.parent.expression === node) return null;
   let callee: ts.Node = node.expression;
   let dead = false;
   for (;;) {
@@ -190,7 +222,8 @@ function stringsOf(node: ts.Node, source: ts.SourceFile, seen: Set<ts.Node>): st
   if (ts.isStringLiteralLike(node)) return [node.text];
   if (ts.isFunctionLike(node)) return [];
   const texts: string[] = [];
-  if (ts.isTemplateExpression(node)) texts.push(node.head.text, ...node.templateSpans.map((span) => span.literal.text));
+  if (ts.isTemplateExpression(node))
+    texts.push(node.head.text, ...node.templateSpans.map((span) => span.literal.text));
   if (ts.isIdentifier(node) && !isMemberName(node)) {
     for (const origin of originsOf(node, source)) texts.push(...stringsOf(origin, source, seen));
   }
@@ -208,7 +241,10 @@ function isMemberName(node: ts.Identifier): boolean {
   );
 }
 
-/** Where a name's value comes from: a loop's table, a callback's table, the calls of a helper, or an initializer. */
+/**
+ * Where a name's value comes from: a loop's table, a callback's table, the calls of a helper, or an
+ * initializer.
+ */
 function originsOf(name: ts.Identifier, source: ts.SourceFile): ts.Node[] {
   for (let scope: ts.Node = name.parent; scope !== undefined; scope = scope.parent) {
     if (ts.isForOfStatement(scope) && bindsInLoop(scope, name.text)) return [scope.expression];
@@ -225,7 +261,10 @@ function originsOf(name: ts.Identifier, source: ts.SourceFile): ts.Node[] {
 }
 
 function bindsInLoop(loop: ts.ForOfStatement, name: string): boolean {
-  return ts.isVariableDeclarationList(loop.initializer) && loop.initializer.declarations.some((d) => binds(d.name, name));
+  return (
+    ts.isVariableDeclarationList(loop.initializer) &&
+    loop.initializer.declarations.some((d) => binds(d.name, name))
+  );
 }
 
 function binds(binding: ts.BindingName, name: string): boolean {
@@ -237,16 +276,21 @@ function declared(statements: ts.NodeArray<ts.Statement>, name: string): ts.Node
   for (const statement of statements) {
     if (!ts.isVariableStatement(statement)) continue;
     for (const declaration of statement.declarationList.declarations) {
-      if (binds(declaration.name, name) && declaration.initializer !== undefined) return declaration.initializer;
+      if (binds(declaration.name, name) && declaration.initializer !== undefined)
+        return declaration.initializer;
     }
   }
   return null;
 }
 
-/** What is passed to parameter `index` of a function: the table of `table.forEach(…)`, or the arguments of its calls. */
+/**
+ * The arguments for parameter `index` of a function: the table of `table.forEach(…)`, or the arguments of its
+ * calls.
+ */
 function argumentsFor(scope: ts.SignatureDeclaration, index: number, source: ts.SourceFile): ts.Node[] {
   const parent = scope.parent;
-  if (ts.isCallExpression(parent) && ts.isPropertyAccessExpression(parent.expression)) return [parent.expression.expression];
+  if (ts.isCallExpression(parent) && ts.isPropertyAccessExpression(parent.expression))
+    return [parent.expression.expression];
   const name = scope.name ?? (ts.isVariableDeclaration(parent) ? parent.name : undefined);
   if (name === undefined || !ts.isIdentifier(name)) return [];
   const passed: ts.Node[] = [];

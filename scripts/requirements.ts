@@ -1,8 +1,9 @@
-// The requirements report: for every id of the catalogue, which tests and conformance cases prove it, where the sources
-// cite it, or why nothing can. Run it with
+// The requirements report: for every id of the catalogue, which tests and conformance cases prove it, where
+// the sources cite it, or why nothing can. Run it with
 //   npm run requirements -- [--group MPA] [--missing | --all] [--markdown FILE]
 // The file is the page docs/compliance.md, see compliance.ts.
-// Exit status 1 when an unknown id or a stale exception was found. The rules it feeds: test/requirements.test.ts.
+// Exit status 1 when an unknown id or a stale exception was found. The rules it feeds:
+// test/requirements.test.ts.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +11,13 @@ import { parseArgs } from 'node:util';
 import { exceptions } from '../conformance/catalogue/exceptions.ts';
 import { GROUPS, isMandatory, isRequirement, requirements } from '../conformance/catalogue/index.ts';
 import type { Group, Requirement } from '../conformance/catalogue/index.ts';
-import { citationsInData, citationsInText, citationsInTitles, filesBelow, readBelow } from './requirements-scan.ts';
+import {
+  citationsInData,
+  citationsInText,
+  citationsInTitles,
+  filesBelow,
+  readBelow,
+} from './requirements-scan.ts';
 import type { Citation } from './requirements-scan.ts';
 import { keepRows, renderCompliance } from './compliance.ts';
 
@@ -19,7 +26,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const CITING = ['src', 'test', 'conformance', 'bench', 'examples', 'scripts', 'docs'] as const;
 const CATALOGUE = 'conformance/catalogue/';
 
-/** What is known about one requirement. */
+/** The facts about one requirement. */
 export interface RequirementStatus {
   readonly entry: Requirement;
   /** Titles of tests that name it, and lines of sources. */
@@ -48,8 +55,11 @@ const JUDGES = ['test/inspect/', 'test/vectors/', 'test/support/'] as const;
 
 /** Scan the repository at `root`. */
 export function examine(root: string): RequirementsReport {
-  // Tests of the decoder and of the suite's own judges name rules that they judge by, not rules that the stack keeps.
-  const tested = scan(root, ['test', 'conformance'], ['.test.ts'], citationsInTitles).filter(({ file }) => !JUDGES.some((folder) => file.startsWith(folder)));
+  // Tests of the decoder and of the suite's own judges name rules that they judge by, not rules that the
+  // stack keeps.
+  const tested = scan(root, ['test', 'conformance'], ['.test.ts'], citationsInTitles).filter(
+    ({ file }) => !JUDGES.some((folder) => file.startsWith(folder)),
+  );
   const cased = scan(root, ['conformance/cases'], ['.ts'], citationsInData);
   const sources = scan(root, ['src'], ['.ts'], citationsInText);
   const everywhere = scan(root, CITING, ['.ts', '.md'], citationsInText);
@@ -84,13 +94,19 @@ function isMissing(status: RequirementStatus): boolean {
 /** Requirements of `group` that nothing covers; only those of level MUST and MUST NOT when `mandatory`. */
 export function missingOf(report: RequirementsReport, group: Group, mandatory: boolean): RequirementStatus[] {
   return report.statuses.filter(
-    (status) => status.entry.group === group && isMissing(status) && (!mandatory || isMandatory(status.entry)),
+    (status) =>
+      status.entry.group === group && isMissing(status) && (!mandatory || isMandatory(status.entry)),
   );
 }
 
 type Scanner = (text: string, file: string) => Citation[];
 
-function scan(root: string, folders: readonly string[], suffixes: readonly string[], scanner: Scanner): Citation[] {
+function scan(
+  root: string,
+  folders: readonly string[],
+  suffixes: readonly string[],
+  scanner: Scanner,
+): Citation[] {
   return folders.flatMap((folder) =>
     filesBelow(root, folder, suffixes).flatMap((path) => {
       const { text, file } = readBelow(root, path);
@@ -111,7 +127,17 @@ function verdict(status: RequirementStatus): 'tested' | 'cased' | 'excepted' | '
   return status.exception === null ? 'missing' : 'excepted';
 }
 
-const COLUMNS = ['group', 'all', 'MUST', 'tested', 'cased', 'cited', 'excepted', 'missing', 'missing MUST'] as const;
+const COLUMNS = [
+  'group',
+  'all',
+  'MUST',
+  'tested',
+  'cased',
+  'cited',
+  'excepted',
+  'missing',
+  'missing MUST',
+] as const;
 
 function summaryRow(report: RequirementsReport, name: string, of: readonly RequirementStatus[]): string[] {
   const count = (test: (status: RequirementStatus) => boolean): string => String(of.filter(test).length);
@@ -129,7 +155,13 @@ function summaryRow(report: RequirementsReport, name: string, of: readonly Requi
 }
 
 function summary(report: RequirementsReport, groups: readonly Group[]): string[][] {
-  const rows = groups.map((group) => summaryRow(report, group, report.statuses.filter((s) => s.entry.group === group)));
+  const rows = groups.map((group) =>
+    summaryRow(
+      report,
+      group,
+      report.statuses.filter((s) => s.entry.group === group),
+    ),
+  );
   const all = report.statuses.filter((status) => groups.includes(status.entry.group));
   return groups.length > 1 ? [...rows, summaryRow(report, 'total', all)] : rows;
 }
@@ -140,22 +172,33 @@ export function compact(ids: readonly string[]): string {
   for (const id of ids) {
     const [group = '', number = ''] = id.split('-');
     const run = runs.at(-1);
-    if (run !== undefined && run.group === group && Number(number) === Number(run.last) + 1) run.last = number;
+    if (run !== undefined && run.group === group && Number(number) === Number(run.last) + 1)
+      run.last = number;
     else runs.push({ group, first: number, last: number });
   }
-  return runs.map(({ group, first, last }) => `${group}-${first}${last === first ? '' : `..${last}`}`).join(' ');
+  return runs
+    .map(({ group, first, last }) => `${group}-${first}${last === first ? '' : `..${last}`}`)
+    .join(' ');
 }
 
 /** The report as lines of text. */
-export function renderText(report: RequirementsReport, groups: readonly Group[], detail: 'short' | 'missing' | 'all'): string {
+export function renderText(
+  report: RequirementsReport,
+  groups: readonly Group[],
+  detail: 'short' | 'missing' | 'all',
+): string {
   const table = [[...COLUMNS], ...summary(report, groups)];
   const widths = COLUMNS.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)));
   const lines = table.map((row) => row.map((cell, column) => cell.padStart(widths[column] ?? 0)).join('  '));
   for (const group of groups) {
     const mandatory = missingOf(report, group, true).map((status) => status.entry.id);
-    if (mandatory.length > 0) lines.push('', `${group}: MUST without proof (${mandatory.length}): ${compact(mandatory)}`);
-    const rest = missingOf(report, group, false).map((status) => status.entry.id).filter((id) => !mandatory.includes(id));
-    if (rest.length > 0) lines.push(`${group}: SHOULD and MAY without proof (${rest.length}): ${compact(rest)}`);
+    if (mandatory.length > 0)
+      lines.push('', `${group}: MUST without proof (${mandatory.length}): ${compact(mandatory)}`);
+    const rest = missingOf(report, group, false)
+      .map((status) => status.entry.id)
+      .filter((id) => !mandatory.includes(id));
+    if (rest.length > 0)
+      lines.push(`${group}: SHOULD and MAY without proof (${rest.length}): ${compact(rest)}`);
   }
   if (detail !== 'short') lines.push('');
   for (const status of report.statuses) {
@@ -193,7 +236,11 @@ function main(): void {
   const report = examine(ROOT);
   const detail = values.all ? 'all' : values.missing ? 'missing' : 'short';
   const page = values.markdown;
-  if (page !== undefined) writeFileSync(page, keepRows(existsSync(page) ? readFileSync(page, 'utf8') : '', renderCompliance(ROOT, report)));
+  if (page !== undefined)
+    writeFileSync(
+      page,
+      keepRows(existsSync(page) ? readFileSync(page, 'utf8') : '', renderCompliance(ROOT, report)),
+    );
   process.stdout.write(renderText(report, groups, detail));
   if (report.unknown.length > 0 || report.stale.length > 0) process.exitCode = 1;
 }

@@ -1,7 +1,7 @@
 /** A child process and the answers it owes, in their order: what a bench of two processes talks to. */
 import { fork, type ChildProcess } from 'node:child_process';
 
-/** `Order` is what it can be told. */
+/** `Order` is the message it takes. */
 export class Child<Order> {
   readonly #process: ChildProcess;
   readonly #answers: unknown[] = [];
@@ -27,7 +27,9 @@ export class Child<Order> {
 
   /** Its next answer; rejects if it has gone. */
   async answer<T>(): Promise<T> {
-    const answer = this.#answers.shift() ?? (this.#lost ? undefined : await new Promise((resolve) => this.#waiting.push(resolve)));
+    const answer =
+      this.#answers.shift() ??
+      (this.#lost ? undefined : await new Promise((resolve) => this.#waiting.push(resolve)));
     if (answer === undefined) throw new Error('a child process has gone');
     return answer as T;
   }

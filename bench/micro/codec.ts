@@ -1,6 +1,7 @@
 /**
- * Framer and deframer without sockets: FPDUs of several sizes, with and without CRC and markers, cut as a socket cuts them and as a hostile
- * peer does. The figure is the best of many short runs, which hardly moves when the machine is busy.
+ * Framer and deframer without sockets: FPDUs of several sizes, with and without CRC and markers, cut as a
+ * socket cuts them and as a hostile peer does. The figure is the best of many short runs, which hardly moves
+ * when the machine is busy.
  *
  * Run compiled, with plain node: `node dist/bench/micro/codec.js`.
  */
@@ -23,9 +24,12 @@ function best(run: () => void): number {
 function sendCost(s: Setting, ulpdu: number): number {
   const framer = framerOf(s);
   const count = Math.max(1, Math.floor(STREAM_OCTETS / (ulpdu + 24)));
-  return best(() => {
-    for (let i = 0; i < count; i++) frame(framer, ulpdu);
-  }) / (count * ulpdu);
+  return (
+    best(() => {
+      for (let i = 0; i < count; i++) frame(framer, ulpdu);
+    }) /
+    (count * ulpdu)
+  );
 }
 
 function receiveCost(s: Setting, ulpdu: number, cut: number, octets: number): number {
@@ -49,10 +53,20 @@ const row = (label: string, cells: readonly number[]): void => {
 
 console.log(`ns an octet, best of ${RUNS}, by octets of the ULPDU`);
 console.log(''.padEnd(28) + SIZES.map((size) => String(size).padStart(10)).join(''));
-for (const [label, s] of SETTINGS) row(`send, ${label}`, SIZES.map((size) => sendCost(s, size)));
-for (const [label, s] of SETTINGS) row(`receive, ${label}`, SIZES.map((size) => receiveCost(s, size, READ_OCTETS, STREAM_OCTETS)));
+for (const [label, s] of SETTINGS)
+  row(
+    `send, ${label}`,
+    SIZES.map((size) => sendCost(s, size)),
+  );
+for (const [label, s] of SETTINGS)
+  row(
+    `receive, ${label}`,
+    SIZES.map((size) => receiveCost(s, size, READ_OCTETS, STREAM_OCTETS)),
+  );
 
-console.log('\nhostile cuts: ns an octet received, and how many times that of 64 KiB reads of 64768-octet ULPDUs');
+console.log(
+  '\nhostile cuts: ns an octet received, and how many times that of 64 KiB reads of 64768-octet ULPDUs',
+);
 const crc = { crc: true, markers: false, fast: true };
 const easy = receiveCost(crc, 64_768, READ_OCTETS, STREAM_OCTETS);
 const HOSTILE: readonly [string, number, number][] = [

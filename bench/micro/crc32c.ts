@@ -1,9 +1,9 @@
 /**
  * How fast the CRC32c engines are (src/crc32c), in place and on memory that is not theirs.
  *
- * Run compiled, with plain node: `node dist/bench/micro/crc32c.js [rounds]`. Every round measures every engine at every size once, one
- * after the other, so that a slow phase of the machine meets all of them; the ratio to `crc-32` is taken inside a round. Printed is the
- * median over the rounds.
+ * Run compiled, with plain node: `node dist/bench/micro/crc32c.js [rounds]`. Every round measures every
+ * engine at every size once, one after the other, so that a slow phase of the machine meets all of them; the
+ * ratio to `crc-32` is taken inside a round. Printed is the median over the rounds.
  */
 import { availableCrc32cEngines, createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import type { Crc32cEngine } from '../../src/crc32c/engine.ts';
@@ -75,7 +75,8 @@ function measure(rounds: number): Case[] {
 
 function print(title: string, cases: readonly Case[], cell: (one: Case, size: number) => string): void {
   console.log(title.padEnd(24) + SIZES.map((size) => String(size).padStart(9)).join(''));
-  for (const one of cases) console.log(one.label.padEnd(24) + SIZES.map((size) => cell(one, size).padStart(9)).join(''));
+  for (const one of cases)
+    console.log(one.label.padEnd(24) + SIZES.map((size) => cell(one, size).padStart(9)).join(''));
   console.log('');
 }
 

@@ -1,16 +1,18 @@
 /**
- * What a message costs the heap: runs Writes over loopback TCP inside one process and tells, as JSON on standard output, what the heap did:
- * octets kept by each stretch after a full collection, and octets of garbage for each FPDU by each. `bare` sends as many messages of the
- * size through bare sockets. Needs --expose-gc and a young generation large enough for one stretch.
+ * Measures the cost of a message to the heap: runs Writes over loopback TCP inside one process and prints as
+ * JSON how the heap grew: octets kept by each stretch after a full collection, and octets of garbage for each
+ * FPDU by each. `bare` sends as many messages of the size through bare sockets. Needs --expose-gc and a young
+ * generation large enough for one stretch.
  *
- *     node --expose-gc --max-semi-space-size=128 --min-semi-space-size=128 dist/bench/micro/growth.js SIZE MESSAGES plain|markers|bare [STRETCHES]
+ *     node --expose-gc --max-semi-space-size=128 --min-semi-space-size=128 dist/bench/micro/growth.js SIZE
+ * MESSAGES plain|markers|bare [STRETCHES]
  */
 import { connect, createServer, type Socket } from 'node:net';
 import { openRnic } from '../../src/api/environment.ts';
 import { adopt } from '../../src/transport/adopt.ts';
 import { ACCESS, createWorkCompletion, type QueuePair } from '../../src/verbs/index.ts';
 
-/** What is printed. */
+/** The printed result. */
 export interface Growth {
   /** FPDUs of the stretches that count for `kept`, messages where there are none. */
   readonly fpdus: number;
@@ -32,7 +34,7 @@ const WARM_STRETCHES = 6;
 const READ_OCTETS = 65_536;
 
 /** Keep `DEPTH` messages under way until `count` are done. */
-function keeper(send: () => void): { readonly run: Path['run']; readonly done: () => void } {
+function keepUnderWay(send: () => void): { readonly run: Path['run']; readonly done: () => void } {
   let left = 0;
   let pending = 0;
   let finished: () => void = () => undefined;
@@ -63,10 +65,18 @@ async function stack(size: number, markers: boolean): Promise<Path> {
   const cq = rnic.device.createCq(1024);
   const make = (): QueuePair => pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: 64 });
   const [client, server] = [make(), make()];
-  const memory = pd.registerMemory(rnic.device.newMemory(1 << 20), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
-  const request = { opcode: 'rdma-write', sges: [{ mr: memory, length: size }], rkey: memory.rkey, remoteAddr: 0 } as const;
+  const memory = pd.registerMemory(
+    rnic.device.allocateMemory(1 << 20),
+    ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE,
+  );
+  const request = {
+    opcode: 'rdma-write',
+    sges: [{ mr: memory, length: size }],
+    rkey: memory.rkey,
+    remoteAddr: 0,
+  } as const;
   const out = Array.from({ length: 64 }, createWorkCompletion);
-  const { run, done } = keeper(() => client.postSend(request));
+  const { run, done } = keepUnderWay(() => client.postSend(request));
   cq.setHandler(() => {
     for (let n = cq.poll(out); n > 0; n = cq.poll(out)) {
       for (let i = 0; i < n; i++) {
@@ -78,9 +88,13 @@ async function stack(size: number, markers: boolean): Promise<Path> {
   });
   cq.requestNotify();
   const policy = { markers };
-  const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0, policy }, (connection) => connection.accept(server));
+  const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0, policy }, (connection) =>
+    connection.accept(server),
+  );
   const connection = rnic.cm.connect(client, { host: '127.0.0.1', port: listener.address.port, policy });
-  await new Promise<void>((resolve) => connection.setHandler((event) => event.type === 'established' && resolve()));
+  await new Promise<void>((resolve) =>
+    connection.setHandler((event) => event.type === 'established' && resolve()),
+  );
   return { run, fpdus: () => client.counters()!.fpdusOut };
 }
 
@@ -92,9 +106,13 @@ async function bare(size: number): Promise<Path> {
     adopt(accepted, { buffer: new Uint8Array(READ_OCTETS), callback: () => true }).socket.resume();
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const socket: Socket = connect({ host: '127.0.0.1', port: (server.address() as { port: number }).port, noDelay: true });
+  const socket: Socket = connect({
+    host: '127.0.0.1',
+    port: (server.address() as { port: number }).port,
+    noDelay: true,
+  });
   await new Promise<void>((resolve) => socket.once('connect', resolve));
-  const { run, done } = keeper(() => {
+  const { run, done } = keepUnderWay(() => {
     sent++;
     socket.write(payload, done);
   });
@@ -134,4 +152,5 @@ async function main([size, stretch, how, stretches = '4']: readonly string[]): P
   process.exit(0);
 }
 
-if (process.argv[1] !== undefined && /growth\.[jt]s$/.test(process.argv[1])) await main(process.argv.slice(2));
+if (process.argv[1] !== undefined && /growth\.[jt]s$/.test(process.argv[1]))
+  await main(process.argv.slice(2));

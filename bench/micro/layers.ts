@@ -1,9 +1,11 @@
 /**
- * What the promise layer and byte streams make of operations: two processes, one client that keeps some calls under way, each awaited by a loop of
- * its own, or writes to a stream until it says stop; beside them `ws` with a call-back for each message and a socket of `node:net`. With the
- * directory of another build, both builds run in turn.
+ * The rates of the promise layer and of byte streams: two processes, one client that keeps some calls
+ * under way, each awaited by one loop, or writes to a stream until it says stop; beside them `ws`
+ * with a call-back for each message and a socket of `node:net`. With the directory of another build, both
+ * builds run in turn.
  *
- * Run compiled, with plain node: `node dist/bench/micro/layers.js [rounds] [cases] [other]`; `cases` is a regular expression over their names.
+ * Run compiled, with plain node: `node dist/bench/micro/layers.js [rounds] [cases] [other]`; `cases` is a
+ * regular expression over their names.
  */
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -29,7 +31,7 @@ interface Case {
   readonly depth: number;
   /** Operations of one call. */
   readonly burst: number;
-  /** What one loop does again and again, once it is set up. */
+  /** Makes the operation that one loop repeats, once it is set up. */
   readonly make: (ends: Ends) => () => Promise<unknown>;
 }
 
@@ -53,11 +55,13 @@ interface Ports {
 const HOST = '127.0.0.1';
 const view = (octets: number): Uint8Array => new Uint8Array(octets).fill(7);
 
+// oxlint-disable-next-line max-lines-per-function -- a table of cases
 function cases(): Case[] {
   const made: Case[] = [];
   for (const depth of [64, 1]) {
     for (const octets of [64, 4096]) {
-      const add = (name: string, make: Case['make']): void => void made.push({ name: `${name} ${octets}, ${depth} under way`, depth, burst: 1, make });
+      const add = (name: string, make: Case['make']): void =>
+        void made.push({ name: `${name} ${octets}, ${depth} under way`, depth, burst: 1, make });
       add('ws send', ({ socket }) => {
         const data = view(octets);
         return () => new Promise((resolve) => socket.send(data, resolve));
@@ -84,7 +88,12 @@ function cases(): Case[] {
   }
   for (const octets of [64, 4096, 65_536, 1 << 20]) {
     for (const kind of ['stream', 'net'] as const) {
-      made.push({ name: `${kind} write ${octets}`, depth: 1, burst: BURST, make: (ends) => writes(ends[kind], view(octets)) });
+      made.push({
+        name: `${kind} write ${octets}`,
+        depth: 1,
+        burst: BURST,
+        make: (ends) => writes(ends[kind], view(octets)),
+      });
     }
   }
   const connects = (name: string, make: (ports: Ports) => () => Promise<unknown>): void => {
@@ -96,9 +105,24 @@ function cases(): Case[] {
     socket.close();
     await once(socket, 'close');
   });
-  connects('connection', ({ verbs }) => async () => await (await connect({ host: HOST, port: verbs })).close());
-  connects('stream', ({ stream }) => async () => await used(streamConnect({ host: HOST, port: stream })));
-  connects('net', ({ net }) => async () => await used(netConnect({ host: HOST, port: net })));
+  connects(
+    'connection',
+    ({ verbs }) =>
+      async () =>
+        await (await connect({ host: HOST, port: verbs })).close(),
+  );
+  connects(
+    'stream',
+    ({ stream }) =>
+      async () =>
+        await used(streamConnect({ host: HOST, port: stream })),
+  );
+  connects(
+    'net',
+    ({ net }) =>
+      async () =>
+        await used(netConnect({ host: HOST, port: net })),
+  );
   return made;
 }
 
@@ -127,11 +151,19 @@ async function serve(): Promise<void> {
   const stream = createStreamServer(swallow).listen(0, HOST);
   const net = createNetServer(swallow).listen(0, HOST);
   await Promise.all([ws, stream, net].map((each) => once(each, 'listening')));
-  const ports: Ports = { verbs: server.address.port, ws: (ws.address() as AddressInfo).port, stream: stream.address()!.port, net: (net.address() as AddressInfo).port };
+  const ports: Ports = {
+    verbs: server.address().port,
+    ws: (ws.address() as AddressInfo).port,
+    stream: (stream.address() as { port: number }).port,
+    net: (net.address() as AddressInfo).port,
+  };
   process.send!(ports);
 }
 
-/** Thousands of operations a second over `ms`. No timer ends it: sockets that take all at once keep timers from their turn. */
+/**
+ * Thousands of operations a second over `ms`. No timer ends it: sockets that take all at once keep timers
+ * from their turn.
+ */
 async function run({ depth, burst }: Case, once: () => Promise<unknown>, ms: number): Promise<number> {
   let count = 0;
   const began = performance.now();
@@ -152,7 +184,9 @@ async function client(ports: Ports, pattern: RegExp): Promise<void> {
   const net = netConnect({ host: HOST, port: ports.net, noDelay: true });
   await Promise.all([once(socket, 'open'), once(stream, 'connect'), once(net, 'connect')]);
   for (const each of [stream, net]) each.on('error', () => undefined).resume();
-  const ready = cases().filter(({ name }) => pattern.test(name)).map((c) => ({ c, once: c.make({ ports, connection, remote, socket, stream, net }) }));
+  const ready = cases()
+    .filter(({ name }) => pattern.test(name))
+    .map((c) => ({ c, once: c.make({ ports, connection, remote, socket, stream, net }) }));
   for (const { c, once } of ready) await run(c, once, WARM_MS);
   process.on('message', (index: number) => {
     const { c, once } = ready[index]!;
@@ -185,7 +219,7 @@ async function main(rounds: number, pattern: string, other: string | undefined):
   const rates = names.map(() => clients.map((): number[] => []));
   for (let round = 0; round < rounds; round++) {
     for (const index of names.keys()) {
-      // Who comes second finds the machine awake.
+      // The second build finds the machine awake.
       const turns = [...clients.entries()];
       for (const [which, peer] of round % 2 === 0 ? turns : turns.toReversed()) {
         peer.tell(index);
@@ -193,10 +227,14 @@ async function main(rounds: number, pattern: string, other: string | undefined):
       }
     }
   }
-  console.log(`thousands a second, median of ${rounds}${other === undefined ? '' : '; the other build; this one over it inside a round'}`);
+  console.log(
+    'thousands a second, median of ' +
+      `${rounds}${other === undefined ? '' : '; the other build; this one over it inside a round'}`,
+  );
   for (const [index, { name }] of names.entries()) {
     const [own, theirs] = rates[index]!;
-    const more = theirs === undefined ? '' : `${rate(theirs)}${median(ratios(own!, theirs)).toFixed(2).padStart(8)}`;
+    const more =
+      theirs === undefined ? '' : `${rate(theirs)}${median(ratios(own!, theirs)).toFixed(2).padStart(8)}`;
     console.log(`${name.padEnd(36)}${rate(own!)}${more}`);
   }
   for (const child of children) child.end();

@@ -1,12 +1,14 @@
 /**
- * What it costs to hand work to another thread: the rings of src/engine with their doorbells against one `postMessage` a request, with 1 to
- * 2,048 requests outstanding. The other thread answers each request; a request counts when its answer is back.
+ * Measures the cost of handing work to another thread: the rings of src/engine with their doorbells against
+ * one `postMessage` a request, with 1 to 2,048 requests outstanding. The other thread answers each request; a
+ * request counts when its answer is back.
  *
- * Called by probes/handover.ts; alone it prints: `node dist/bench/micro/ring.js [rounds]`. Every round measures both ways at every depth, one
- * after the other; the ratio is taken inside a round. Printed is the median over the rounds.
+ * Called by probes/handover.ts; alone it prints: `node dist/bench/micro/ring.js [rounds]`. Every round
+ * measures both ways at every depth, one after the other; the ratio is taken inside a round. Printed is the
+ * median over the rounds.
  */
 import { MessageChannel, parentPort, Worker, workerData, type MessagePort } from 'node:worker_threads';
-import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { createRing, RingReader, RingWriter } from '../../src/engine/channel/ring.ts';
 import { BusyPoll, resolveBusyPoll } from '../../src/transport/busy-poll.ts';
 import { median, ratios } from '../stats.ts';
 
@@ -31,7 +33,7 @@ interface Start {
   readonly doorbell: MessagePort;
 }
 
-/** The other thread: answer what comes, on the way it came. */
+/** The other thread: it answers each request the way it came. */
 function answer({ submissions, completions, doorbell }: Start): void {
   const reader = new RingReader(submissions);
   const writer = new RingWriter(completions);
@@ -114,7 +116,10 @@ class Bench {
 
   /** Requests a second with `depth` outstanding. */
   rate(way: 'ring' | 'messages', depth: number): Promise<number> {
-    const post = way === 'ring' ? () => this.#postRing() : () => this.#worker.postMessage({ opcode: 'send', wrId: 7, stag: 1, offset: 0, length: 64 });
+    const post =
+      way === 'ring'
+        ? () => this.#postRing()
+        : () => this.#worker.postMessage({ opcode: 'send', wrId: 7, stag: 1, offset: 0, length: 64 });
     const start = performance.now();
     return new Promise((resolve) => {
       let answers = 0;
@@ -166,11 +171,16 @@ async function main(rounds: number): Promise<void> {
   console.log('outstanding    ring M/s    postMessage M/s    ratio');
   for (const { depth, ring, messages } of await measureRing(rounds, () => undefined)) {
     const m = (rates: readonly number[]): string => median(rates).toFixed(2);
-    console.log(`${String(depth).padStart(11)}${m(ring).padStart(12)}${m(messages).padStart(19)}${median(ratios(ring, messages)).toFixed(1).padStart(9)}`);
+    console.log(
+      `${String(depth).padStart(11)}${m(ring).padStart(12)}${m(messages).padStart(19)}` +
+        `${median(ratios(ring, messages)).toFixed(1).padStart(9)}`,
+    );
   }
 }
 
-const isStart = (data: unknown): data is Start => data !== null && typeof data === 'object' && 'submissions' in data;
+const isStart = (data: unknown): data is Start =>
+  data !== null && typeof data === 'object' && 'submissions' in data;
 
 if (isStart(workerData)) answer(workerData);
-else if (process.argv[1] !== undefined && /ring\.[jt]s$/.test(process.argv[1])) await main(Number(process.argv[2] ?? 9));
+else if (process.argv[1] !== undefined && /ring\.[jt]s$/.test(process.argv[1]))
+  await main(Number(process.argv[2] ?? 9));

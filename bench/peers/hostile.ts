@@ -1,19 +1,45 @@
 /**
- * Peers that keep to the letter of the protocol and mean harm: they choose what is dearest for the receiver. The octets are made
- * beforehand where that can be, so that the attacker's cost is that of writing to a socket.
+ * Peers that keep to the letter of the protocol and mean harm: they choose the costliest input for the
+ * receiver. The octets are made beforehand where that can be, so that the attacker's cost is that of writing
+ * to a socket.
  */
 import { connect as netConnect, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
-import { DDP_CONTROL, putTaggedHeader, putUntaggedHeader, QN, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS } from '../../src/ddp/wire.ts';
 import {
-  CRC_OCTETS, encodeStartupFrame, fpduBodyOctets, fpduOctets, MAX_MULPDU, STARTUP_HEADER_OCTETS, startupPdLength, ULPDU_LENGTH_OCTETS,
+  DDP_CONTROL,
+  putTaggedHeader,
+  putUntaggedHeader,
+  QN,
+  TAGGED_HEADER_OCTETS,
+  UNTAGGED_HEADER_OCTETS,
+} from '../../src/ddp/wire.ts';
+import {
+  CRC_OCTETS,
+  encodeStartupFrame,
+  fpduBodyOctets,
+  fpduOctets,
+  MAX_MULPDU,
+  STARTUP_HEADER_OCTETS,
+  startupPdLength,
+  ULPDU_LENGTH_OCTETS,
 } from '../../src/mpa/wire.ts';
 import { OPCODE, RDMAP_VERSION_SHIFT, READ_REQUEST, READ_REQUEST_OCTETS } from '../../src/rdmap/wire.ts';
 import { HOST, type Place, type Side, type Tally } from './peer.ts';
 
-/** What is sent. `polite` is a good neighbour at full speed, the measure of the others. */
-export const ATTACKS = ['polite', 'one-octet', 'tiny', 'empty-writes', 'empty-sends', 'tiny-reads', 'empty-reads', 'unread', 'half', 'begun'] as const;
+/** The attack. `polite` is a good neighbour at full speed, the measure of the others. */
+export const ATTACKS = [
+  'polite',
+  'one-octet',
+  'tiny',
+  'empty-writes',
+  'empty-sends',
+  'tiny-reads',
+  'empty-reads',
+  'unread',
+  'half',
+  'begun',
+] as const;
 export type AttackKind = (typeof ATTACKS)[number];
 
 const READ_OCTETS = 65_536;
@@ -47,19 +73,47 @@ class Maker {
 
   write(payload: number): void {
     this.#fpdu(TAGGED_HEADER_OCTETS + payload, (view, at) =>
-      putTaggedHeader(view, at, DDP_CONTROL.LAST | 1, (1 << RDMAP_VERSION_SHIFT) | OPCODE.RDMA_WRITE, this.#place.rkey!, 0, 0));
+      putTaggedHeader(
+        view,
+        at,
+        DDP_CONTROL.LAST | 1,
+        (1 << RDMAP_VERSION_SHIFT) | OPCODE.RDMA_WRITE,
+        this.#place.rkey!,
+        0,
+        0,
+      ),
+    );
   }
 
   send(): void {
     const msn = this.#sendMsn++;
     this.#fpdu(UNTAGGED_HEADER_OCTETS, (view, at) =>
-      putUntaggedHeader(view, at, DDP_CONTROL.LAST | 1, (1 << RDMAP_VERSION_SHIFT) | OPCODE.SEND, 0, QN.SEND, msn, 0));
+      putUntaggedHeader(
+        view,
+        at,
+        DDP_CONTROL.LAST | 1,
+        (1 << RDMAP_VERSION_SHIFT) | OPCODE.SEND,
+        0,
+        QN.SEND,
+        msn,
+        0,
+      ),
+    );
   }
 
   readRequest(octets: number): void {
     const msn = this.#readMsn++;
     this.#fpdu(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS, (view, at) => {
-      putUntaggedHeader(view, at, DDP_CONTROL.LAST | 1, (1 << RDMAP_VERSION_SHIFT) | OPCODE.READ_REQUEST, 0, QN.READ_REQUEST, msn, 0);
+      putUntaggedHeader(
+        view,
+        at,
+        DDP_CONTROL.LAST | 1,
+        (1 << RDMAP_VERSION_SHIFT) | OPCODE.READ_REQUEST,
+        0,
+        QN.READ_REQUEST,
+        msn,
+        0,
+      );
       const body = at + UNTAGGED_HEADER_OCTETS;
       view.setUint32(body + READ_REQUEST.SINK_STAG, 1);
       view.setUint32(body + READ_REQUEST.SIZE, octets);
@@ -76,7 +130,7 @@ class Maker {
     this.#end = start + body + CRC_OCTETS;
   }
 
-  /** What has been made, and a fresh start after it. */
+  /** Returns the octets made so far, and starts afresh. */
   take(): Uint8Array {
     const made = this.#bytes.slice(0, this.#end);
     this.#bytes.fill(0, 0, this.#end);
@@ -118,7 +172,17 @@ async function open(place: Place, arrived: (octets: number) => void): Promise<So
   });
   await once(socket, 'connect');
   // The server of this benchmark wants four octets of private data: its peer's STag, which nobody uses here.
-  socket.write(encodeStartupFrame({ kind: 'request', markers: false, crc: true, reject: false, revision: 1, enhanced: null, privateData: new Uint8Array(4) }));
+  socket.write(
+    encodeStartupFrame({
+      kind: 'request',
+      markers: false,
+      crc: true,
+      reject: false,
+      revision: 1,
+      enhanced: null,
+      privateData: new Uint8Array(4),
+    }),
+  );
   await established;
   return socket;
 }
@@ -163,12 +227,14 @@ function pump(socket: Socket, tally: Tally, next: () => Uint8Array): Side {
 
 /** One after the other, in octets of `cut`. */
 function cutter(stream: Uint8Array, cut: number): () => Uint8Array {
-  const pieces = Array.from({ length: Math.ceil(stream.length / cut) }, (_, i) => stream.subarray(i * cut, (i + 1) * cut));
+  const pieces = Array.from({ length: Math.ceil(stream.length / cut) }, (_, i) =>
+    stream.subarray(i * cut, (i + 1) * cut),
+  );
   let at = 0;
   return () => pieces[at++ % pieces.length]!;
 }
 
-/** As many Reads as are granted, each answered one followed by the next. */
+/** Sends as many Reads as are granted, and after each answer the next. */
 async function readFlood(place: Place, tally: Tally, octets: number): Promise<Side> {
   const maker = new Maker(STREAM_OCTETS, place);
   const response = fpduOctets(TAGGED_HEADER_OCTETS + octets);
@@ -201,7 +267,13 @@ async function readFlood(place: Place, tally: Tally, octets: number): Promise<Si
 }
 
 /** The same few octets on each connection, then silence; `deaf` sockets read nothing either. */
-async function hold(place: Place, connections: number, tally: Tally, octets: Uint8Array, deaf: boolean): Promise<Side> {
+async function hold(
+  place: Place,
+  connections: number,
+  tally: Tally,
+  octets: Uint8Array,
+  deaf: boolean,
+): Promise<Side> {
   const sockets: Socket[] = [];
   for (let i = 0; i < connections; i++) {
     const socket = await open(place, quiet);
@@ -221,19 +293,37 @@ async function hold(place: Place, connections: number, tally: Tally, octets: Uin
 }
 
 /** Connect and make ready; nothing harmful is sent before `start`. */
-export async function attack(kind: AttackKind, connections: number, place: Place, tally: Tally): Promise<Side> {
+export async function attack(
+  kind: AttackKind,
+  connections: number,
+  place: Place,
+  tally: Tally,
+): Promise<Side> {
   const maker = new Maker(STREAM_OCTETS, place);
   const stream = (one: () => void): Uint8Array => maker.fill(STREAM_OCTETS, one);
-  const flood = async (cut: number, octets: Uint8Array): Promise<Side> => pump(await open(place, quiet), tally, cutter(octets, cut));
+  const flood = async (cut: number, octets: Uint8Array): Promise<Side> =>
+    pump(await open(place, quiet), tally, cutter(octets, cut));
   switch (kind) {
     case 'polite':
-      return await flood(READ_OCTETS, stream(() => maker.write(LARGE_ULPDU)));
+      return await flood(
+        READ_OCTETS,
+        stream(() => maker.write(LARGE_ULPDU)),
+      );
     case 'one-octet':
-      return await flood(1, maker.fill(LARGE_ULPDU, () => maker.write(LARGE_ULPDU)));
+      return await flood(
+        1,
+        maker.fill(LARGE_ULPDU, () => maker.write(LARGE_ULPDU)),
+      );
     case 'tiny':
-      return await flood(READ_OCTETS, stream(() => maker.write(1)));
+      return await flood(
+        READ_OCTETS,
+        stream(() => maker.write(1)),
+      );
     case 'empty-writes':
-      return await flood(READ_OCTETS, stream(() => maker.write(0)));
+      return await flood(
+        READ_OCTETS,
+        stream(() => maker.write(0)),
+      );
     case 'empty-sends':
       // Message numbers go on: made as they are needed.
       return pump(await open(place, quiet), tally, () => maker.fill(READ_OCTETS, () => maker.send()));

@@ -1,5 +1,6 @@
 /**
- * The program of both sides' processes. The benchmark forks it, says which side it plays (`serve`, `connect`, `attack`), then `start`,
+ * The program of both sides' processes. The benchmark forks it, says which side it plays (`serve`, `connect`,
+ * `attack`), then `start`,
  * `mark`, `stop` and so on; each is answered.
  */
 import { monitorEventLoopDelay, performance, PerformanceObserver } from 'node:perf_hooks';
@@ -12,7 +13,12 @@ import { Tally, type Place, type Side, type Transport } from './peer.ts';
 export type Command =
   | { readonly do: 'serve'; readonly spec: CaseSpec }
   | { readonly do: 'connect'; readonly spec: CaseSpec; readonly place: Place }
-  | { readonly do: 'attack'; readonly attack: AttackKind; readonly connections: number; readonly place: Place }
+  | {
+      readonly do: 'attack';
+      readonly attack: AttackKind;
+      readonly connections: number;
+      readonly place: Place;
+    }
   | { readonly do: 'occupy'; readonly ms: number }
   | { readonly do: 'start' | 'mark' | 'stop' | 'fresh' | 'memory' };
 
@@ -23,7 +29,7 @@ export type Answer =
   | { readonly type: 'memory'; readonly health: Health }
   | { readonly type: 'failed'; readonly reason: string };
 
-/** What the loop-delay histogram counts as delay although it is its own timer. */
+/** Milliseconds that the loop-delay histogram counts as delay although they are its own timer. */
 const RESOLUTION_MS = 10;
 const MIB = 1 << 20;
 /** Memory goes back to the system some time after it has been collected. */
@@ -58,13 +64,21 @@ const answer = (message: Answer): void => void process.send?.(message);
 function mark(): Mark {
   const { user, system } = process.cpuUsage();
   return {
-    bytes: tally.bytes(), now: Number(process.hrtime.bigint()), cpu: user + system, gc: gcMs, posts: tally.posts, postMs: tally.postMs,
+    bytes: tally.bytes(),
+    now: Number(process.hrtime.bigint()),
+    cpu: user + system,
+    gc: gcMs,
+    posts: tally.posts,
+    postMs: tally.postMs,
     active: performance.eventLoopUtilization().active,
   };
 }
 
 function health(): Health {
-  const result = { rss: process.memoryUsage.rss() / MIB, loopP99: Math.max(0, loop.percentile(99) / 1e6 - RESOLUTION_MS) };
+  const result = {
+    rss: process.memoryUsage.rss() / MIB,
+    loopP99: Math.max(0, loop.percentile(99) / 1e6 - RESOLUTION_MS),
+  };
   loop.reset();
   return result;
 }
@@ -97,7 +111,12 @@ async function obey(command: Command): Promise<void> {
       side = await (await load(command.spec)).connect(command.spec, command.place, tally);
       return answer({ type: 'ready', place: null });
     case 'attack':
-      side = await (await import('./hostile.ts')).attack(command.attack, command.connections, command.place, tally);
+      side = await (await import('./hostile.ts')).attack(
+        command.attack,
+        command.connections,
+        command.place,
+        tally,
+      );
       return answer({ type: 'ready', place: null });
     case 'occupy':
       // After the answer: from the next turn on this thread hears nothing.
@@ -114,7 +133,8 @@ async function obey(command: Command): Promise<void> {
       return answer({ type: 'mark', mark: mark() });
     case 'stop':
       side?.stop();
-      // Its timer would go on a hundred times a second, in dozens of processes that rest while others are measured.
+      // Its timer would go on a hundred times a second, in dozens of processes that rest while others are
+      // measured.
       loop.disable();
       return answer({ type: 'stopped', health: health(), latency: side?.takeLatency?.() ?? null });
     case 'fresh':

@@ -1,10 +1,10 @@
-/** What the two sides of every transport look like to the program that measures them. */
+/** The interface of the two sides of every transport to the program that measures them. */
 import { performance } from 'node:perf_hooks';
 import type { Writable } from 'node:stream';
 import { latencySlice } from '../stats.ts';
 import type { CaseSpec, LatencySlice } from '../types.ts';
 
-/** What a client has to know of its server; travels as JSON. */
+/** The data that a client needs of its server, sent as JSON. */
 export interface Place {
   readonly port: number;
   readonly rkey?: number;
@@ -40,7 +40,13 @@ export interface Transport {
 
 export const HOST = '127.0.0.1';
 
-/** Small writes of a process that may follow each other from their callbacks before the event loop gets a turn. */
+/** Octets of a large Write, of probes that have one size. */
+export const WRITE_OCTETS: number = 1 << 20;
+
+/**
+ * Small writes of a process that may follow each other from their callbacks before the event loop gets a
+ * turn.
+ */
 const TURN_WRITES = 512;
 let writes = 0;
 const waiting = new Set<() => void>();
@@ -53,9 +59,9 @@ function nextTurn(): void {
 }
 
 /**
- * While the peer keeps up, the system takes small writes at once, and a sender that goes on from the callback never leaves Node's tick
- * queue: it would not even hear that it shall stop. `steps(pump)` is a `pump` that lets the loop turn now and then; it tells how many
- * writes it has made.
+ * While the peer keeps up, the system takes small writes at once, and a sender that goes on from the callback
+ * never leaves Node's tick queue: it would not even receive the message to stop. `steps(pump)` is a `pump`
+ * that lets the loop turn now and then; it returns the number of writes made.
  */
 function steps(pump: () => number): () => void {
   const step = (): void => {
@@ -69,21 +75,35 @@ function steps(pump: () => number): () => void {
 }
 
 /** How many messages one connection keeps under way. */
-export const depthOf = ({ inFlight, connections }: CaseSpec): number => Math.max(1, Math.floor(inFlight / connections));
+export const depthOf = ({ inFlight, connections }: CaseSpec): number =>
+  Math.max(1, Math.floor(inFlight / connections));
 
-/** What sends on one connection. */
+/** The sender on one connection. */
 export type Sender = Pick<Side, 'start' | 'stop'>;
 
 /** The senders of all connections as one. */
 export function together(senders: readonly Sender[]): Sender {
-  return { start: () => senders.forEach((sender) => sender.start()), stop: () => senders.forEach((sender) => sender.stop()) };
+  return {
+    start: () => senders.forEach((sender) => sender.start()),
+    stop: () => senders.forEach((sender) => sender.stop()),
+  };
 }
 
-/** Whether the time in the sending calls is taken: to look at the clock twice a message is dear for some senders. */
+/**
+ * Whether the time in the sending calls is taken: to look at the clock twice a message is dear for some
+ * senders.
+ */
 type Timing = 'timed' | 'untimed';
 
-/** Sends by `fill`, which writes as many messages as may be written now and tells how many. `more` says that there may be more. */
-export function filling(tally: Tally, fill: () => number, timing: Timing = 'untimed'): Sender & { more(): void } {
+/**
+ * Sends by `fill`, which writes as many messages as may be written now and returns how many. `more` says that
+ * there may be more.
+ */
+export function filling(
+  tally: Tally,
+  fill: () => number,
+  timing: Timing = 'untimed',
+): Sender & { more(): void } {
   let running = false;
   const more = steps(() => {
     if (!running) return 0;
@@ -104,7 +124,12 @@ export function filling(tally: Tally, fill: () => number, timing: Timing = 'unti
 }
 
 /** Keeps `depth` messages under way on one connection; `send` says with its callback when one is done. */
-export function keepUnderWay(depth: number, tally: Tally, send: (done: () => void) => void, timing: Timing = 'untimed'): Sender {
+export function keepUnderWay(
+  depth: number,
+  tally: Tally,
+  send: (done: () => void) => void,
+  timing: Timing = 'untimed',
+): Sender {
   let outstanding = 0;
   const done = (): void => {
     outstanding--;
@@ -142,10 +167,37 @@ export function counter(size: number, message: () => void): (octets: number) => 
   };
 }
 
+/** Octets of memory where messages are no longer. */
+const READ_OCTETS = 65_536;
+
+/**
+ * Options of a socket that reads into memory of the program: as much as the place of a Write of this size
+ * has. Longer messages than one buffer fill their memory from front to end, one in the place of the other: a
+ * buffer that is read into again and again would stay in the cache, where such a Write does not.
+ */
+export function readInto(
+  size: number,
+  arrived: (octets: number) => void,
+): { readonly buffer: Uint8Array | (() => Uint8Array); readonly callback: (octets: number) => true } {
+  const memory = Buffer.alloc(Math.max(READ_OCTETS, size));
+  let at = 0;
+  return {
+    buffer: size <= READ_OCTETS ? memory : () => memory.subarray(at),
+    callback: (octets) => {
+      at = (at + octets) % memory.length;
+      arrived(octets);
+      return true;
+    },
+  };
+}
+
 /** Samples of one slice; more are not kept. A slice of 100 ms has some 15,000 round trips at the most. */
 const MAX_SAMPLES = 200_000;
 
-/** The client of a latency test: one message at a time, `send` being told what to do and `answered` when it is done. */
+/**
+ * The client of a latency test: one message at a time, `send` is called for each and `answered` when it is
+ * done.
+ */
 export class PingPong {
   readonly #send: () => void;
   readonly #samples = new Float64Array(MAX_SAMPLES);

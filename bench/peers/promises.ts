@@ -1,13 +1,22 @@
 /**
- * The promise layer as a program uses it: as many loops as calls may be under way, each awaiting one call after the other, from and into
- * a view that nobody has registered, the same for all as with verbs.
+ * The promise layer as a program uses it: as many loops as calls may be under way, each awaiting one call
+ * after the other, from and into a view that nobody has registered, the same for all as with verbs.
  */
-import { connect as connectTo, createServer, RemoteBuffer, type Connection, type EndpointOptions } from '../../src/index.ts';
+import {
+  connect as connectTo,
+  createServer,
+  RemoteBuffer,
+  type Connection,
+  type EndpointOptions,
+} from '../../src/index.ts';
 import type { CaseSpec } from '../types.ts';
 import { depthOf, HOST, PingPong, type Place, type Side, type Tally } from './peer.ts';
 import { open, policy } from './stack.ts';
 
-/** Octets of receive buffers that a connection may have; messages of 1 MiB have fewer buffers than a program usually gets. */
+/**
+ * Octets of receive buffers that a connection may have; messages of 1 MiB have fewer buffers than a program
+ * usually gets.
+ */
 const BUFFERS_OCTETS = 16 << 20;
 const USUAL_RECEIVES = 64;
 const MIN_RECEIVES = 4;
@@ -18,7 +27,12 @@ const quiet = (): void => undefined;
 function endpoint(spec: CaseSpec): EndpointOptions {
   const maxMessage = spec.verb === 'send' ? Math.max(spec.size, SMALLEST_MESSAGE) : SMALLEST_MESSAGE;
   const fit = Math.floor(BUFFERS_OCTETS / maxMessage);
-  return { rnic: open(spec, null), policy: policy(spec), maxMessage, ...(fit < USUAL_RECEIVES ? { receives: Math.max(MIN_RECEIVES, fit) } : {}) };
+  return {
+    rnic: open(spec, null),
+    policy: policy(spec),
+    maxMessage,
+    ...(fit < USUAL_RECEIVES ? { receives: Math.max(MIN_RECEIVES, fit) } : {}),
+  };
 }
 
 const payloadIn = (connections: readonly Connection[]) => (): number =>
@@ -38,7 +52,14 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   });
   await server.listen({ host: HOST });
   tally.bytes = payloadIn(connections);
-  return { place: { port: server.address.port }, side: { start: quiet, stop: quiet, close: () => connections.forEach((connection) => connection.destroy()) } };
+  return {
+    place: { port: server.address().port },
+    side: {
+      start: quiet,
+      stop: quiet,
+      close: () => connections.forEach((connection) => connection.destroy()),
+    },
+  };
 }
 
 interface Client {
@@ -55,8 +76,12 @@ async function connectOne(options: EndpointOptions, { port }: Place): Promise<Cl
   return { connection, remote };
 }
 
-/** What one loop awaits again and again. */
-function operation({ verb }: CaseSpec, { connection, remote }: Client, memory: Uint8Array): () => Promise<unknown> {
+/** The operation that one loop awaits again and again. */
+function operation(
+  { verb }: CaseSpec,
+  { connection, remote }: Client,
+  memory: Uint8Array,
+): () => Promise<unknown> {
   switch (verb) {
     case 'send':
       return () => connection.send(memory);
@@ -69,7 +94,9 @@ function operation({ verb }: CaseSpec, { connection, remote }: Client, memory: U
 
 export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
   const options = endpoint(spec);
-  const clients = await Promise.all(Array.from({ length: spec.connections }, () => connectOne(options, place)));
+  const clients = await Promise.all(
+    Array.from({ length: spec.connections }, () => connectOne(options, place)),
+  );
   const connections = clients.map(({ connection }) => connection);
   tally.bytes = payloadIn(connections);
   const close = (): void => connections.forEach((connection) => connection.destroy());
@@ -77,7 +104,9 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   let running = false;
   const depth = depthOf(spec) * spec.connections;
   const memory = new Uint8Array(spec.size).fill(7);
-  const operations = Array.from({ length: depth }, (_, i) => operation(spec, clients[i % clients.length]!, memory));
+  const operations = Array.from({ length: depth }, (_, i) =>
+    operation(spec, clients[i % clients.length]!, memory),
+  );
   const idle = [...operations];
   const loop = async (once: () => Promise<unknown>): Promise<void> => {
     try {
@@ -101,7 +130,9 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
 function latency(spec: CaseSpec, { connection, remote }: Client): Omit<Side, 'close'> {
   const memory = new Uint8Array(spec.size).fill(2);
   const read = (): void => void connection.read(remote, memory).then(() => pingPong.answered(), quiet);
-  const pingPong = new PingPong(spec.verb === 'read' ? read : () => void connection.send(memory).catch(quiet));
+  const pingPong = new PingPong(
+    spec.verb === 'read' ? read : () => void connection.send(memory).catch(quiet),
+  );
   if (spec.verb !== 'read') void answers(connection, () => pingPong.answered()).catch(quiet);
   return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take() };
 }

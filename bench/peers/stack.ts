@@ -1,4 +1,7 @@
-/** How the programs of this package open the stack for a case: the same whether they use verbs, promises or byte streams. */
+/**
+ * How the programs of this package open the stack for a case: the same whether they use verbs, promises or
+ * byte streams.
+ */
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import { defaultCrc32cEngine, type Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import { readMemory } from '../../src/crc32c/memory.ts';
@@ -8,12 +11,16 @@ import { wrapTransport } from '../../src/transport/middleware.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import type { CaseSpec } from '../types.ts';
 
-/** A device for the case. `arrived` is called whenever octets have come, which only a device in this thread can tell. */
+/**
+ * A device for the case. `arrived` is called whenever octets have come, which only a device in this thread
+ * can tell.
+ */
 export function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
   const crc32c = spec.crc === 'off' || spec.crc === 'auto' ? {} : { crc32c: spec.crc as Crc32cEngineName };
   const poll = spec.busyPoll === null ? {} : { busyPoll: spec.busyPoll };
   if (spec.engine === 'worker') {
-    if (arrived !== null) throw new Error('with the engine in a worker only polling would tell when a Write has come');
+    if (arrived !== null)
+      throw new Error('with the engine in a worker only polling would tell when a Write has come');
     return openRnic({ ...crc32c, ...poll, engine: 'worker', engines: spec.engines });
   }
   if (arrived === null) return openRnic({ ...crc32c, ...poll, engine: 'thread' });
@@ -21,10 +28,11 @@ export function open(spec: CaseSpec, arrived: (() => void) | null): Rnic {
   return openRnic({ ...crc32c, transport: wrapTransport(tcp, arrivals(arrived)) });
 }
 
-/** What both sides ask for in start-up. */
+/** The policy that both sides ask for in start-up. */
 export function policy(spec: CaseSpec): Partial<ConnectionPolicy> {
   return {
-    crc: spec.crc === 'off' ? 'off' : 'preferred', markers: spec.markers,
+    crc: spec.crc === 'off' ? 'off' : 'preferred',
+    markers: spec.markers,
     ...(spec.fpdu > 0 && { emss: spec.fpdu }),
   };
 }

@@ -1,17 +1,29 @@
-/** Byte streams over RDMA (`iwarp/sockets`), used as sockets of `node:net` are: written until they say stop, read by 'data' events or into one buffer. */
+/**
+ * Byte streams over RDMA (`iwarp/sockets`), used as sockets of `node:net` are: written until they say stop,
+ * read by 'data' events or into memory of the program.
+ */
 import { once } from 'node:events';
-import { connect as connectTo, createServer, type ConnectOptions, type OnReadOptions, type RdmaSocket } from '../../src/sockets/index.ts';
+import {
+  connect as connectTo,
+  createServer,
+  type ConnectOptions,
+  type RdmaSocket,
+} from '../../src/sockets/index.ts';
 import type { CaseSpec } from '../types.ts';
-import { counter, HOST, PingPong, together, untilStopped, type Place, type Side, type Tally } from './peer.ts';
+import {
+  counter,
+  HOST,
+  PingPong,
+  readInto,
+  together,
+  untilStopped,
+  type Place,
+  type Side,
+  type Tally,
+} from './peer.ts';
 import { open, policy } from './stack.ts';
 
-const READ_OCTETS = 65_536;
-
 const quiet = (): void => undefined;
-
-function onread(arrived: (octets: number) => void): OnReadOptions {
-  return { buffer: new Uint8Array(READ_OCTETS), callback: arrived };
-}
 
 const isOnread = (spec: CaseSpec): boolean => spec.peer === 'stream-onread';
 
@@ -25,7 +37,9 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
       count(octets);
     };
   };
-  const reading = isOnread(spec) ? { onread: (socket: RdmaSocket) => onread(arrivedAt(socket)) } : {};
+  const reading = isOnread(spec)
+    ? { onread: (socket: RdmaSocket) => readInto(spec.size, arrivedAt(socket)) }
+    : {};
   const server = createServer({ rnic: open(spec, null), policy: policy(spec), ...reading }, (socket) => {
     sockets.push(socket);
     socket.on('error', quiet);
@@ -39,7 +53,10 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
     for (const socket of sockets) socket.destroy();
     server.close();
   };
-  return { place: { port: server.address()!.port }, side: { start: quiet, stop: quiet, close } };
+  return {
+    place: { port: (server.address() as { port: number }).port },
+    side: { start: quiet, stop: quiet, close },
+  };
 }
 
 async function connectOne(spec: CaseSpec, options: ConnectOptions): Promise<RdmaSocket> {
@@ -53,13 +70,26 @@ async function connectOne(spec: CaseSpec, options: ConnectOptions): Promise<Rdma
 export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
   const pingPong = new PingPong(() => void sockets[0]!.write(message));
   const arrived = counter(spec.size, () => pingPong.answered());
-  const options = { host: HOST, port: place.port, rnic: open(spec, null), policy: policy(spec), ...(isOnread(spec) && { onread: onread(arrived) }) };
-  const sockets = await Promise.all(Array.from({ length: spec.connections }, () => connectOne(spec, options)));
+  const options = {
+    host: HOST,
+    port: place.port,
+    rnic: open(spec, null),
+    policy: policy(spec),
+    ...(isOnread(spec) && { onread: readInto(spec.size, arrived) }),
+  };
+  const sockets = await Promise.all(
+    Array.from({ length: spec.connections }, () => connectOne(spec, options)),
+  );
   const close = (): void => sockets.forEach((socket) => socket.destroy());
   const message = Buffer.alloc(spec.size, 7);
   if (spec.test === 'lat') {
     if (!isOnread(spec)) sockets[0]!.on('data', (chunk: Uint8Array) => arrived(chunk.length));
-    return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close };
+    return {
+      start: () => pingPong.start(),
+      stop: () => pingPong.stop(),
+      takeLatency: () => pingPong.take(),
+      close,
+    };
   }
   return { ...together(sockets.map((socket) => untilStopped(socket, tally, message))), close };
 }

@@ -1,16 +1,29 @@
 /**
- * Bare `node:net`, the measure of all things here. Receiving by 'data' events, or by `onread` into one buffer, which on an accepted
- * socket takes the step outside the documented API that src/transport/adopt.ts takes.
+ * Bare `node:net`, the measure of all things here. Receiving by 'data' events, or by `onread` into memory of
+ * the program, which on an accepted socket takes the step outside the documented API that
+ * src/transport/adopt.ts takes.
  */
-import { connect as netConnect, createServer, type OnReadOpts, type Socket } from 'node:net';
+import { connect as netConnect, createServer, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { adopt } from '../../src/transport/adopt.ts';
 import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import type { CaseSpec } from '../types.ts';
-import { counter, depthOf, filling, HOST, keepUnderWay, PingPong, together, type Place, type Sender, type Side, type Tally } from './peer.ts';
+import {
+  counter,
+  depthOf,
+  filling,
+  HOST,
+  keepUnderWay,
+  PingPong,
+  readInto,
+  together,
+  type Place,
+  type Sender,
+  type Side,
+  type Tally,
+} from './peer.ts';
 
-const READ_OCTETS = 65_536;
-/** Enough that a sender of small messages is told to stop only when the system's buffer is full too. */
+/** Enough that a sender of small messages is asked to pause only when the system's buffer is full too. */
 const HIGH_WATER = 1 << 20;
 const HEADER_OCTETS = 16;
 /** Messages that `cork` joins into one writev. */
@@ -19,16 +32,6 @@ const CORK = 16;
 const FILL = 512;
 
 const quiet = (): void => undefined;
-
-function onread(arrived: (octets: number) => void): OnReadOpts {
-  return {
-    buffer: Buffer.alloc(READ_OCTETS),
-    callback: (octets) => {
-      arrived(octets);
-      return true;
-    },
-  };
-}
 
 /** With `busyPoll`, the event loop stays awake as the stack's does. */
 function heeding(spec: CaseSpec, arrived: (octets: number) => void): (octets: number) => void {
@@ -49,13 +52,14 @@ function receive(spec: CaseSpec, accepted: Socket, arrived: (octets: number) => 
     return accepted;
   }
   let asked = false;
-  const { buffer, callback } = onread(arrived);
+  const { buffer, callback } = readInto(spec.size, arrived);
   const counted = (): Uint8Array => {
     asked = true;
-    return buffer as Uint8Array;
+    return typeof buffer === 'function' ? buffer() : buffer;
   };
   const { socket, userBuffer } = adopt(accepted, { buffer: counted, callback }, () => asked);
-  if (!userBuffer) throw new Error('accepted sockets cannot be made to read into a buffer on this version of Node');
+  if (!userBuffer)
+    throw new Error('accepted sockets cannot be made to read into a buffer on this version of Node');
   socket.on('error', quiet);
   socket.setNoDelay(true);
   socket.resume();
@@ -70,10 +74,14 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   const share = headed ? spec.size / (spec.size + HEADER_OCTETS) : 1;
   const server = createServer({ noDelay: true, pauseOnConnect: true }, (accepted) => {
     const count = spec.test === 'bw' ? quiet : counter(spec.size, () => socket.write(answer));
-    const socket = receive(spec, accepted, heeding(spec, (octets) => {
-      tally.add(octets * share);
-      count(octets);
-    }));
+    const socket = receive(
+      spec,
+      accepted,
+      heeding(spec, (octets) => {
+        tally.add(octets * share);
+        count(octets);
+      }),
+    );
     sockets.add(socket);
   });
   server.listen(0, HOST);
@@ -93,17 +101,37 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
 
 async function connectLatency(spec: CaseSpec, place: Place): Promise<Side> {
   const message = Buffer.alloc(spec.size, 2);
-  const arrived = heeding(spec, counter(spec.size, () => pingPong.answered()));
-  const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...(spec.peer === 'tcp-onread' && { onread: onread(arrived) }) });
+  const arrived = heeding(
+    spec,
+    counter(spec.size, () => pingPong.answered()),
+  );
+  const socket = netConnect({
+    host: HOST,
+    port: place.port,
+    noDelay: true,
+    ...(spec.peer === 'tcp-onread' && { onread: readInto(spec.size, arrived) }),
+  });
   socket.on('error', quiet);
   if (spec.peer === 'tcp-data') socket.on('data', (chunk: Buffer) => arrived(chunk.length));
   const pingPong = new PingPong(() => void socket.write(message));
   await once(socket, 'connect');
-  return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close: () => socket.destroy() };
+  return {
+    start: () => pingPong.start(),
+    stop: () => pingPong.stop(),
+    takeLatency: () => pingPong.take(),
+    close: () => socket.destroy(),
+  };
 }
 
-/** `count` messages become one writev. Between them it never says stop: what is corked would not leave. */
-function joined(socket: Socket, header: Buffer | null, payload: Buffer, count: number): (done?: () => void) => boolean {
+/**
+ * `count` messages become one writev. The writer never pauses between them: corked messages would not leave.
+ */
+function joined(
+  socket: Socket,
+  header: Buffer | null,
+  payload: Buffer,
+  count: number,
+): (done?: () => void) => boolean {
   let corked = 0;
   return (done) => {
     if (corked++ === 0) socket.cork();
@@ -145,16 +173,26 @@ function writer(spec: CaseSpec, socket: Socket): (done?: () => void) => boolean 
 }
 
 async function connectBandwidth(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
-  const senders = await Promise.all(Array.from({ length: spec.connections }, () => connectSender(spec, place, tally)));
+  const senders = await Promise.all(
+    Array.from({ length: spec.connections }, () => connectSender(spec, place, tally)),
+  );
   return { ...together(senders), close: () => senders.forEach((sender) => sender.close()) };
 }
 
 async function connectSender(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
-  const socket = netConnect({ host: HOST, port: place.port, noDelay: true, ...({ writableHighWaterMark: HIGH_WATER } as object) });
+  const socket = netConnect({
+    host: HOST,
+    port: place.port,
+    noDelay: true,
+    ...({ writableHighWaterMark: HIGH_WATER } as object),
+  });
   socket.on('error', quiet);
   const write = writer(spec, socket);
-  // What has been sent once counts as under way for ever.
-  const sender = spec.inFlight === 0 ? untilFull(spec, socket, write, tally) : keepUnderWay(depthOf(spec), tally, (done) => write(spec.once ? undefined : done), 'timed');
+  // A message sent once counts as under way for ever.
+  const sender =
+    spec.inFlight === 0
+      ? untilFull(spec, socket, write, tally)
+      : keepUnderWay(depthOf(spec), tally, (done) => write(spec.once ? undefined : done), 'timed');
   await once(socket, 'connect');
   return { ...sender, close: () => socket.destroy() };
 }

@@ -1,6 +1,6 @@
 /**
- * This package's stack, through verbs and the connection manager, as perftest uses them: every request names the same memory, a
- * completion asks for the next requests, receives are posted far ahead.
+ * This package's stack, through verbs and the connection manager, as perftest uses them: every request names
+ * the same memory, a completion asks for the next requests, receives are posted far ahead.
  */
 import type { Rnic } from '../../src/api/environment.ts';
 import { ACCESS } from '../../src/ddp/stag-table.ts';
@@ -16,9 +16,15 @@ import { open, policy } from './stack.ts';
 const ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE;
 /** One read of 64 KiB holds at most some 2,400 messages; receives are posted again before the next. */
 const RECEIVES = 4096;
-/** As perftest has it for its latency tests: every message takes the next entry, and thousands do not stay in the cache. */
+/**
+ * As perftest has it for its latency tests: every message takes the next entry, and thousands do not stay in
+ * the cache.
+ */
 const RECEIVES_OF_LATENCY = 512;
-/** A worker places messages while the main thread, which gives receives back, may be a slice of the scheduler behind. */
+/**
+ * A worker places messages while the main thread, which gives receives back, may be a slice of the scheduler
+ * behind.
+ */
 const RECEIVES_OF_WORKER = 65_536;
 const RECEIVE_BATCH = 64;
 const POLL = 64;
@@ -28,7 +34,10 @@ const CONNECT_BATCH = 50;
 
 const nothing = (): void => undefined;
 
-/** Completions asked for: one in this many requests. perftest's default is one in 100; with few under way each matters. */
+/**
+ * Completions asked for: one in this many requests. perftest's default is one in 100; with few under way each
+ * matters.
+ */
 function completionEvery(spec: CaseSpec): number {
   if (spec.cqMod > 0) return spec.cqMod;
   return Math.min(64, Math.max(1, Math.floor(spec.inFlight / spec.connections / 8)));
@@ -37,7 +46,7 @@ function completionEvery(spec: CaseSpec): number {
 /** A Write or Read test of latency needs to know when octets have come. */
 const watches = (spec: CaseSpec): boolean => spec.test === 'lat' && spec.verb === 'write';
 
-/** As many requests as one connection has under way. */
+/** The depth of a send queue: at least as many requests as one connection has under way. */
 function sendDepth(spec: CaseSpec): number {
   return spec.queue > 0 ? spec.queue : Math.max(MIN_SEND_DEPTH, Math.ceil(spec.inFlight / spec.connections));
 }
@@ -67,8 +76,14 @@ class End {
     // Send from the first half, receive into the second.
     const octets = 2 * spec.size;
     // Workers reach only shared memory.
-    this.memory = this.pd.registerMemory(new Uint8Array(spec.engine === 'worker' ? new SharedArrayBuffer(octets) : new ArrayBuffer(octets)), ALL_ACCESS);
-    const receive: ReceiveWorkRequest = { wrId: -1 >>> 0, sges: [{ mr: this.memory, offset: spec.size, length: spec.size }] };
+    this.memory = this.pd.registerMemory(
+      new Uint8Array(spec.engine === 'worker' ? new SharedArrayBuffer(octets) : new ArrayBuffer(octets)),
+      ALL_ACCESS,
+    );
+    const receive: ReceiveWorkRequest = {
+      wrId: -1 >>> 0,
+      sges: [{ mr: this.memory, offset: spec.size, length: spec.size }],
+    };
     this.#receives = Array.from({ length: RECEIVE_BATCH }, () => receive);
     this.cq.setHandler(() => this.#poll());
     this.cq.requestNotify();
@@ -78,8 +93,18 @@ class End {
   addQp(): QueuePair {
     const { spec, cq } = this;
     const takes = spec.verb === 'send' && (spec.test === 'lat' || this.takesSends);
-    const receives = spec.test === 'lat' ? RECEIVES_OF_LATENCY : spec.engine === 'worker' && spec.connections === 1 ? RECEIVES_OF_WORKER : RECEIVES;
-    const qp = this.pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: sendDepth(spec), maxRecvWr: takes ? receives : 1 });
+    const receives =
+      spec.test === 'lat'
+        ? RECEIVES_OF_LATENCY
+        : spec.engine === 'worker' && spec.connections === 1
+          ? RECEIVES_OF_WORKER
+          : RECEIVES;
+    const qp = this.pd.createQp({
+      sendCq: cq,
+      recvCq: cq,
+      maxSendWr: sendDepth(spec),
+      maxRecvWr: takes ? receives : 1,
+    });
     this.qps.push(qp);
     if (takes) for (let n = 0; n < receives; n += RECEIVE_BATCH) qp.postRecv(this.#receives);
     return qp;
@@ -133,7 +158,7 @@ class End {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------- server
+// ---------------------------------------------------------------------------------------------------- server
 
 export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Place; side: Side }> {
   const watch = { look: nothing };
@@ -141,24 +166,34 @@ export async function serve(spec: CaseSpec, tally: Tally): Promise<{ place: Plac
   end.takesSends = true;
   tally.bytes = () => end.payloadIn();
   if (spec.test === 'lat' && spec.verb === 'send') {
-    const answer: SendWorkRequest = { opcode: 'send', wrId: 0, sges: [{ mr: end.memory, offset: 0, length: spec.size }] };
+    const answer: SendWorkRequest = {
+      opcode: 'send',
+      wrId: 0,
+      sges: [{ mr: end.memory, offset: 0, length: spec.size }],
+    };
     end.onReceived = (at) => void end.qps[at]!.postSend(answer);
   }
-  const listener = await end.rnic.cm.listen({ host: HOST, port: 0, backlog: LISTEN_BACKLOG, policy: policy(spec) }, (request) => {
-    const rkey = new DataView(request.parameters!.privateData.slice().buffer).getUint32(0);
-    request.setHandler(nothing);
-    const qp = end.addQp();
-    if (watches(spec)) watch.look = whenWritten(end, () => postWrite(end, qp, rkey));
-    request.accept(qp);
-  });
+  const listener = await end.rnic.cm.listen(
+    { host: HOST, port: 0, backlog: LISTEN_BACKLOG, policy: policy(spec) },
+    (request) => {
+      const rkey = new DataView(request.parameters!.privateData.slice().buffer).getUint32(0);
+      request.setHandler(nothing);
+      const qp = end.addQp();
+      if (watches(spec)) watch.look = whenWritten(end, () => postWrite(end, qp, rkey));
+      request.accept(qp);
+    },
+  );
   const close = (): void => {
     end.close();
     listener.close();
   };
-  return { place: { port: listener.address.port, rkey: end.memory.rkey }, side: { start: nothing, stop: nothing, close } };
+  return {
+    place: { port: listener.address.port, rkey: end.memory.rkey },
+    side: { start: nothing, stop: nothing, close },
+  };
 }
 
-/** Latency of Writes: the last octet of the receive half tells of the peer's Write, as in perftest. */
+/** Latency of Writes: the last octet of the receive half shows the peer's Write, as in perftest. */
 function whenWritten(end: End, then: () => void): () => void {
   const { bytes } = end.memory;
   let seen = 0;
@@ -175,11 +210,15 @@ function postWrite(end: End, qp: QueuePair, rkey: number): void {
   const { memory, spec } = end;
   memory.bytes[spec.size - 1] = (memory.bytes[spec.size - 1]! + 1) & 0xff;
   qp.postSend({
-    opcode: 'rdma-write', wrId: 0, sges: [{ mr: memory, offset: 0, length: spec.size }], rkey, remoteAddr: memory.addr + BigInt(spec.size),
+    opcode: 'rdma-write',
+    wrId: 0,
+    sges: [{ mr: memory, offset: 0, length: spec.size }],
+    rkey,
+    remoteAddr: memory.addr + BigInt(spec.size),
   });
 }
 
-// -------------------------------------------------------------------------------------------------------------- client
+// ---------------------------------------------------------------------------------------------------- client
 
 export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promise<Side> {
   const watch = { look: nothing };
@@ -189,7 +228,9 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   new DataView(about.buffer).setUint32(0, end.memory.rkey);
   // A few at a time: a thousand start-ups at once take longer than the first of them may.
   for (let left = spec.connections; left > 0; left -= CONNECT_BATCH) {
-    await Promise.all(Array.from({ length: Math.min(left, CONNECT_BATCH) }, () => connectOne(end, place, about)));
+    await Promise.all(
+      Array.from({ length: Math.min(left, CONNECT_BATCH) }, () => connectOne(end, place, about)),
+    );
   }
   if (spec.test === 'bw') return bandwidth(end, place, tally);
   const qp = end.qps[0]!;
@@ -197,15 +238,26 @@ export async function connect(spec: CaseSpec, place: Place, tally: Tally): Promi
   if (spec.verb === 'write') watch.look = whenWritten(end, () => pingPong.answered());
   else if (spec.verb === 'send') end.onReceived = () => pingPong.answered();
   else end.onSent = () => pingPong.answered();
-  return { start: () => pingPong.start(), stop: () => pingPong.stop(), takeLatency: () => pingPong.take(), close: () => end.close() };
+  return {
+    start: () => pingPong.start(),
+    stop: () => pingPong.stop(),
+    takeLatency: () => pingPong.take(),
+    close: () => end.close(),
+  };
 }
 
 function connectOne(end: End, place: Place, privateData: Uint8Array): Promise<void> {
-  const connection = end.rnic.cm.connect(end.addQp(), { host: HOST, port: place.port, policy: policy(end.spec), privateData });
+  const connection = end.rnic.cm.connect(end.addQp(), {
+    host: HOST,
+    port: place.port,
+    policy: policy(end.spec),
+    privateData,
+  });
   return new Promise((resolve, reject) => {
     connection.setHandler((event) => {
       if (event.type === 'established') resolve();
-      else if (event.type !== 'closing' && event.type !== 'disconnected') reject(new Error(`the connection ended with ${event.type}`));
+      else if (event.type !== 'closing' && event.type !== 'disconnected')
+        reject(new Error(`the connection ended with ${event.type}`));
     });
   });
 }
@@ -217,12 +269,25 @@ function latencyStep(end: End, qp: QueuePair, place: Place): () => void {
   return () => void qp.postSend(request);
 }
 
-function bulkRequest(spec: CaseSpec, mr: MemoryRegion, place: Place, wrId: number, signaled: boolean): SendWorkRequest {
+function bulkRequest(
+  spec: CaseSpec,
+  mr: MemoryRegion,
+  place: Place,
+  wrId: number,
+  signaled: boolean,
+): SendWorkRequest {
   const near = { mr, offset: 0, length: spec.size };
   const far = { rkey: place.rkey!, remoteAddr: mr.addr + BigInt(spec.size) };
   if (spec.verb === 'send') return { opcode: 'send', wrId, signaled, sges: [near] };
   if (spec.verb === 'write') return { opcode: 'rdma-write', wrId, signaled, sges: [near], ...far };
-  return { opcode: 'rdma-read', wrId, signaled, sges: [{ ...near, offset: spec.size }], rkey: place.rkey!, remoteAddr: mr.addr };
+  return {
+    opcode: 'rdma-read',
+    wrId,
+    signaled,
+    sges: [{ ...near, offset: spec.size }],
+    rkey: place.rkey!,
+    remoteAddr: mr.addr,
+  };
 }
 
 /** Keep the queue pairs filled: for each completion, the next list of requests. */
@@ -231,7 +296,8 @@ function bandwidth(end: End, place: Place, tally: Tally): Side {
   const every = completionEvery(spec);
   const lists = Math.max(1, Math.floor(spec.inFlight / spec.connections / every));
   const batches = qps.map((_qp, wrId) =>
-    Array.from({ length: every }, (_, i) => bulkRequest(spec, memory, place, wrId, i === every - 1)));
+    Array.from({ length: every }, (_, i) => bulkRequest(spec, memory, place, wrId, i === every - 1)),
+  );
   const free = qps.map(() => lists);
   let running = false;
   const post = (qp: QueuePair, batch: readonly SendWorkRequest[]): void => {
@@ -249,7 +315,8 @@ function bandwidth(end: End, place: Place, tally: Tally): Side {
     }
     tally.postMs += performance.now() - began;
   };
-  end.onSent = (at) => void (spec.once ? 0 : free[at]!++); // what has been sent once counts as under way for ever
+  // a message sent once counts as under way for ever
+  end.onSent = (at) => void (spec.once ? 0 : free[at]!++);
   end.onPolled = pump;
   return {
     start: () => {

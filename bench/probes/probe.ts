@@ -1,4 +1,7 @@
-/** What the probes share: a probe measures something that is not a transfer between two processes and tells it as a table. */
+/**
+ * Parts that the probes share: a probe measures something other than a transfer between two processes and
+ * reports it as a table.
+ */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -20,7 +23,10 @@ export interface Probe {
   readonly run: (method: Method, progress: Progress) => Promise<ProbeResult>;
 }
 
-/** A ratio for the baseline, out of one figure a round; `slack` is what it may drift where it is a difference about zero. */
+/**
+ * A ratio for the baseline, out of one figure a round; `slack` is what it may drift where it is a difference
+ * about zero.
+ */
 export function ratioOf(id: string, better: Better, values: readonly number[], slack?: number): ProbeRatio {
   return { id, better, spread: spread(values, better === 'less'), ...(slack !== undefined && { slack }) };
 }
@@ -40,23 +46,45 @@ export function watchSteal(): () => boolean {
   return () => (readTicks().steal - from) / ((performance.now() - began) / 1000) > MAX_STEAL_A_SECOND;
 }
 
-/** Run one of the programs of bench/micro in a process of its own, so that nothing else has shaped its compiled code; what it prints. */
-export async function runMicro(name: string, nodeArgs: readonly string[], args: readonly (string | number)[], timeoutMs = 60_000): Promise<string> {
+/**
+ * Runs one of the programs of bench/micro in a separate process, so that nothing else has shaped its compiled
+ * code, and returns its output.
+ */
+export async function runMicro(
+  name: string,
+  nodeArgs: readonly string[],
+  args: readonly (string | number)[],
+  timeoutMs = 60_000,
+): Promise<string> {
   const ending = import.meta.url.slice(-3);
   const program = fileURLToPath(new URL(`../micro/${name}${ending}`, import.meta.url));
-  const running = promisify(execFile)(process.execPath, [...process.execArgv, ...nodeArgs, program, ...args.map(String)], { timeout: timeoutMs, maxBuffer: 1 << 24 });
+  const running = promisify(execFile)(
+    process.execPath,
+    [...process.execArgv, ...nodeArgs, program, ...args.map(String)],
+    { timeout: timeoutMs, maxBuffer: 1 << 24 },
+  );
   const end = atExit(() => running.child.kill('SIGKILL'));
   try {
     return (await running).stdout;
   } catch (error) {
-    throw new Error(`bench/micro/${name}: ${whyEnded(error as { readonly stderr?: string; readonly code?: number | string; readonly signal?: string })}`, { cause: error });
+    throw new Error(`bench/micro/${name}: ${whyEnded(error as Ended)}`, { cause: error });
   } finally {
     end();
   }
 }
 
-/** What a program that ended early said last, or how it ended. Node's own message has the command with its folders in it, and reports are passed on. */
-function whyEnded({ stderr = '', code, signal }: { readonly stderr?: string; readonly code?: number | string; readonly signal?: string }): string {
+/** The part of execFile's error that says how the program ended. */
+interface Ended {
+  readonly stderr?: string;
+  readonly code?: number | string;
+  readonly signal?: string;
+}
+
+/**
+ * The last words of a program that ended early, or how it ended. Node's own message has the command with its
+ * folders in it, and reports are passed on.
+ */
+function whyEnded({ stderr = '', code, signal }: Ended): string {
   const said = /^\w*Error(?: \[\w+\])?: (.*)$/m.exec(stderr)?.[1];
   return said === undefined ? `ended with ${signal ?? `status ${code}`}` : withoutFolders(said);
 }

@@ -16,4 +16,17 @@ import { sec } from './sec.ts';
 
 export type { Case } from './define.ts';
 
-export const cases: readonly Case[] = [...mpaRequest, ...mpaReply, ...enhRequest, ...enhReply, ...mpaFpdu, ...mpaMarkers, ...ddpChecks, ...ddpSegments, ...rdmapHeaders, ...rdmapReads, ...ext, ...sec];
+export const cases: readonly Case[] = [
+  ...mpaRequest,
+  ...mpaReply,
+  ...enhRequest,
+  ...enhReply,
+  ...mpaFpdu,
+  ...mpaMarkers,
+  ...ddpChecks,
+  ...ddpSegments,
+  ...rdmapHeaders,
+  ...rdmapReads,
+  ...ext,
+  ...sec,
+];

@@ -1,5 +1,5 @@
-// The requirements catalogue as one typed list, with look-ups. Data: one file a group beside this one; reasons for rules
-// that no test can decide: exceptions.ts. Read types.ts first.
+// The requirements catalogue as one typed list, with look-ups. Data: one file a group beside this one;
+// reasons for rules that no test can decide: exceptions.ts. Read types.ts first.
 
 import { ddp } from './ddp.ts';
 import { enh } from './enh.ts';
@@ -27,7 +27,15 @@ export const GROUP_SIZES: Readonly<Record<Group, number>> = {
 };
 
 /** All requirements, by group, then by id. */
-export const requirements: readonly Requirement[] = [...mpa, ...ddp, ...rdmap, ...enh, ...ext, ...sec, ...verbs];
+export const requirements: readonly Requirement[] = [
+  ...mpa,
+  ...ddp,
+  ...rdmap,
+  ...enh,
+  ...ext,
+  ...sec,
+  ...verbs,
+];
 
 const byId: ReadonlyMap<string, Requirement> = new Map(requirements.map((entry) => [entry.id, entry]));
 

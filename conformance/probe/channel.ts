@@ -1,5 +1,5 @@
-// One TCP connection as the probe uses it: octets in, octets out, how it ended, and a record of everything for captures. Reading
-// never blocks the peer unless a case asks for it (`pause`).
+// One TCP connection as the probe uses it: octets in, octets out, how it ended, and a record of everything
+// for captures. Reading never blocks the peer unless a case asks for it (`pause`).
 
 import { connect, createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
@@ -119,9 +119,10 @@ export class Channel {
   }
 
   /**
-   * FIN, or a reset that found octets which had not been read: libuv delivers those and then an end of stream like that of a FIN. A write of no octets tells
-   * the two apart, for the system answers it with the error that it has kept. Where none can be made, after our own FIN or after octets that the peer
-   * does not take, an end is believed.
+   * FIN, or a reset that found octets which had not been read: libuv delivers those and then an end of stream
+   * like that of a FIN. A write of no octets distinguishes the two, since the system answers it with the
+   * error that it has kept. Where none can be made, after our own FIN or after octets that the peer does not
+   * take, an end is believed.
    */
   #endOfStream(): void {
     if (this.#finished || this.#socket.writableLength > 0) {

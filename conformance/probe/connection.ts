@@ -1,5 +1,6 @@
-// One connection of a case, as initiator or responder of the MPA start-up: frames and FPDUs out with any fault, frames and FPDUs in
-// with everything noted. Read RFC 5044 7.1 and 4 first. Nothing is sent that a case did not ask for.
+// One connection of a case, as initiator or responder of the MPA start-up: frames and FPDUs out with any
+// fault, frames and FPDUs in with everything noted. Read RFC 5044 7.1 and 4 first. Nothing is sent that a
+// case did not ask for.
 
 import { performance } from 'node:perf_hooks';
 import type { Channel, End } from './channel.ts';
@@ -40,22 +41,23 @@ export interface Limits {
   readonly settle: number;
 }
 
-/** What `receive` found. */
+/** The result of `receive`. */
 type Incoming =
   | { readonly kind: 'segment'; readonly segment: ParsedSegment; readonly fpdu: ReceivedFpdu }
   | { readonly kind: 'end'; readonly how: End }
   | { readonly kind: 'silence' };
 
-/** What `readStartup` found. */
+/** The result of `readStartup`. */
 export type StartupArrival =
   | { readonly kind: 'frame'; readonly frame: ParsedStartup }
   | { readonly kind: 'end'; readonly how: End; readonly octets: Uint8Array }
   | { readonly kind: 'silence'; readonly octets: Uint8Array };
 
 /**
- * Departures that touch so many cases that they would hide everything else; `--quirk` reads over them, and one case that looks at the
- * octets themselves still fails. `swapped-terminate`: layer and EType in each other's place, M, D and R at the low end of their octet,
- * which is what a driver with bit fields sends on a little-endian machine (Linux siw does).
+ * Departures that touch most cases and would hide everything else; `--quirk` reads over them, and
+ * one case that looks at the octets themselves still fails. `swapped-terminate`: layer and EType in each
+ * other's place, M, D and R at the low end of their octet, as a driver with bit fields sends them on a
+ * little-endian machine (Linux siw does).
  */
 export type Quirk = 'swapped-terminate';
 export const QUIRKS: readonly Quirk[] = ['swapped-terminate'];
@@ -66,36 +68,47 @@ export interface Reaction {
   readonly end: End | null;
   /** Everything it sent meanwhile, the Terminate included. */
   readonly segments: readonly ParsedSegment[];
-  /** It neither ended nor went silent. */
+  /** The peer neither ended nor went silent. */
   readonly goesOn: boolean;
 }
 
 const EMPTY = new Uint8Array(0);
 
 /**
- * A peer that goes on sending is not waited for any longer than so many times the limit for silence. What a case lets a peer send before it
- * ends takes a fraction of that; a program that repeats a message every second would hold the run up for ever.
+ * Bounds the wait for a peer that goes on sending, in limits for silence. The messages that a case lets a
+ * peer send take a fraction of that; a program that repeats a message every second would hold the run up for
+ * ever.
  */
 export const NO_END = 4;
 
-/** What a peer sends without its program: answers, and the end. */
-const OWN_OPCODES: ReadonlySet<number> = new Set([OPCODE.READ_RESPONSE, OPCODE.ATOMIC_RESPONSE, OPCODE.TERMINATE]);
+/** Messages that a peer sends without its program: answers, and the end. */
+const OWN_OPCODES: ReadonlySet<number> = new Set([
+  OPCODE.READ_RESPONSE,
+  OPCODE.ATOMIC_RESPONSE,
+  OPCODE.TERMINATE,
+]);
 
 export class Connection {
   readonly channel: Channel;
   readonly role: Role;
   readonly limits: Limits;
   readonly log: Log;
-  /** Known departures of this peer that are read as if they were right, so that what lies behind them can still be judged. */
+  /**
+   * Known departures of this peer that are read as if they were right, so that what lies behind them can
+   * still be judged.
+   */
   readonly quirks: ReadonlySet<Quirk>;
   /**
-   * A peer that never said how many Reads it serves may serve none (revision 1, or IRD 0): then a zero-length Write that leads to
-   * nothing has to do as proof of life.
+   * A peer that never said how many Reads it serves may serve none (revision 1, or IRD 0): then a zero-length
+   * Write that leads to nothing has to do as proof of life.
    */
   readsUnsure = false;
   /** Reads that the peer serves at a time; null where neither frame says it. */
   #readsServed: number | null = null;
-  /** Messages of the program above the peer, which may come at any time, are entered in the log and judged as FPDUs, and then read over. */
+  /**
+   * Messages of the program above the peer, which may come at any time, are entered in the log and judged as
+   * FPDUs, and then read over.
+   */
   programReadOver = false;
   request: ParsedStartup | null = null;
   reply: ParsedStartup | null = null;
@@ -103,21 +116,32 @@ export class Connection {
   reader: FpduReader = new FpduReader(false);
   watch: Watch = new Watch(true);
   /** Next MSN of the probe, by queue. */
-  readonly msn: number[] = [1, 1, 1, 1];
+  readonly msn: number[];
   /** The segment last sent: what a Terminate should speak of. */
   lastUlpdu: Uint8Array = EMPTY;
   #startupOctets: Uint8Array = EMPTY;
   #operational = false;
+  /** With which both sides begin queues 0, 1 and 3. */
+  readonly #firstMsn: number;
 
-  constructor(channel: Channel, role: Role, limits: Limits, log: Log, quirks: ReadonlySet<Quirk> = new Set()) {
+  constructor(
+    channel: Channel,
+    role: Role,
+    limits: Limits,
+    log: Log,
+    quirks: ReadonlySet<Quirk> = new Set(),
+    firstMsn = 1,
+  ) {
     this.channel = channel;
     this.role = role;
     this.limits = limits;
     this.log = log;
     this.quirks = quirks;
+    this.#firstMsn = firstMsn;
+    this.msn = [firstMsn, firstMsn, 1, firstMsn];
   }
 
-  // ------------------------------------------------------------------------------------------------------- start-up
+  // ------------------------------------------------------------------------------------------------ start-up
 
   /** Send a start-up frame, lawful or not, in one write or cut at the given places. */
   async sendStartup(fields: StartupFields, cuts: readonly number[] = []): Promise<void> {
@@ -146,7 +170,8 @@ export class Connection {
         return { kind: 'end', how: end, octets: this.#startupOctets };
       }
       const left = deadline - performance.now();
-      if (left <= 0 || !(await this.channel.wait(left))) return { kind: 'silence', octets: this.#startupOctets };
+      if (left <= 0 || !(await this.channel.wait(left)))
+        return { kind: 'silence', octets: this.#startupOctets };
     }
   }
 
@@ -167,25 +192,28 @@ export class Connection {
   async expectStartup(): Promise<ParsedStartup> {
     const arrival = await this.readStartup(this.limits.reaction);
     const wanted = this.role === 'initiator' ? 'an MPA Reply' : 'an MPA Request';
-    if (arrival.kind !== 'frame') throw new Deviation(wanted, arrival.kind === 'end' ? arrival.how.toUpperCase() : 'silence');
+    if (arrival.kind !== 'frame')
+      throw new Deviation(wanted, arrival.kind === 'end' ? arrival.how.toUpperCase() : 'silence');
     return arrival.frame;
   }
 
   /**
-   * Begin full operation with what the two frames settled (MPA-054, MPA-059), after the settling time: some peers miss or refuse FPDUs
-   * that follow a start-up frame at once.
+   * Begin full operation with what the two frames settled (MPA-054, MPA-059), after the settling time: some
+   * peers miss or refuse FPDUs that follow a start-up frame at once.
    */
   async enter(): Promise<void> {
     const request = this.request;
     const reply = this.reply;
-    if (request === null || reply === null) throw new Error('full operation begins after both start-up frames');
+    if (request === null || reply === null)
+      throw new Error('full operation begins after both start-up frames');
     const crc = request.crc || reply.crc;
     const [mine, theirs] = this.role === 'initiator' ? [request, reply] : [reply, request];
     this.writer = new FpduWriter(theirs.markers, crc);
     this.reader = new FpduReader(mine.markers);
-    this.watch = new Watch(crc);
+    this.watch = new Watch(crc, this.#firstMsn);
     this.#readsServed = readsServed(this.role, request, reply);
-    if (this.#readsServed !== null || theirs.enhanced?.ird === OPEN_DEPTH) this.readsUnsure = this.#readsServed === 0;
+    if (this.#readsServed !== null || theirs.enhanced?.ird === OPEN_DEPTH)
+      this.readsUnsure = this.#readsServed === 0;
     this.#operational = true;
     this.reader.push(this.#startupOctets);
     this.#startupOctets = EMPTY;
@@ -199,11 +227,21 @@ export class Connection {
   /** As initiator: the Reply has granted an RTR message that the peer can take, and it has not been sent. */
   get owesRtr(): boolean {
     const { request, reply } = this;
-    if (this.role !== 'initiator' || request?.enhanced?.a !== true || reply?.enhanced?.a !== true || reply.reject) return false;
-    return this.channel.open && this.lastUlpdu.length === 0 && (reply.enhanced.c || (reply.enhanced.d && reply.enhanced.ird > 0));
+    if (
+      this.role !== 'initiator' ||
+      request?.enhanced?.a !== true ||
+      reply?.enhanced?.a !== true ||
+      reply.reject
+    )
+      return false;
+    return (
+      this.channel.open &&
+      this.lastUlpdu.length === 0 &&
+      (reply.enhanced.c || (reply.enhanced.d && reply.enhanced.ird > 0))
+    );
   }
 
-  // ------------------------------------------------------------------------------------------------------- sending
+  // ------------------------------------------------------------------------------------------------- sending
 
   /** Write octets as they are. */
   sendOctets(bytes: Uint8Array, text = 'octets'): void {
@@ -233,7 +271,12 @@ export class Connection {
     const octets = this.writer.encode(ulpdu, faults);
     const segment = parseSegment(ulpdu);
     this.lastUlpdu = ulpdu;
-    this.note('probe', 'fpdu', segment === null ? `ULPDU of ${ulpdu.length} octets` : describeSegment(segment), octets);
+    this.note(
+      'probe',
+      'fpdu',
+      segment === null ? `ULPDU of ${ulpdu.length} octets` : describeSegment(segment),
+      octets,
+    );
     return octets;
   }
 
@@ -258,21 +301,37 @@ export class Connection {
     return tagged({ opcode: OPCODE.RDMA_WRITE, stag, to, payload });
   }
 
-  /** Throw unless the peer serves one Read or Atomic more than those that it owes an answer: RDMAP-052 lets it refuse them, and one without IRD serves none. */
+  /**
+   * Throw unless the peer serves one Read or Atomic more than those that it owes an answer: RDMAP-052 lets it
+   * refuse them, and one without IRD serves none.
+   */
   needsRead(): void {
     const owed = this.watch.reads.length + this.watch.atomics.length;
     const most = this.#readsServed;
-    if (most !== null && owed >= most) throw new Unsuited(most === 0 ? 'the peer serves no Reads' : `the peer serves ${most} Read${most === 1 ? '' : 's'} at a time, and the case makes more`);
+    if (most !== null && owed >= most)
+      throw new Unsuited(
+        most === 0
+          ? 'the peer serves no Reads'
+          : `the peer serves ${most} Read${most === 1 ? '' : 's'} at a time, and the case makes more`,
+      );
   }
 
-  /** A Read Request with the next MSN, whose answer the watch expects. `excess`: whether or not the peer serves as many. */
+  /**
+   * A Read Request with the next MSN, whose answer the watch expects. `excess`: whether or not the peer
+   * serves as many.
+   */
   makeRead(fields: ReadRequestFields, answered = true, excess = false): Uint8Array {
     if (!excess) this.needsRead();
     if (answered) this.watch.reads.push(fields);
-    return untagged({ opcode: OPCODE.READ_REQUEST, qn: QN.READ_REQUEST, msn: this.takeMsn(QN.READ_REQUEST), payload: readRequestHeader(fields) });
+    return untagged({
+      opcode: OPCODE.READ_REQUEST,
+      qn: QN.READ_REQUEST,
+      msn: this.takeMsn(QN.READ_REQUEST),
+      payload: readRequestHeader(fields),
+    });
   }
 
-  // ------------------------------------------------------------------------------------------------------ receiving
+  // ----------------------------------------------------------------------------------------------- receiving
 
   /** The next FPDU, the end, or silence for `ms`. */
   async receive(ms: number = this.limits.reaction): Promise<Incoming> {
@@ -280,10 +339,19 @@ export class Connection {
     for (;;) {
       const fpdu = this.#operational ? this.reader.next() : null;
       if (fpdu !== null) {
-        const segment = parseSegment(this.quirks.has('swapped-terminate') ? unswapped(fpdu.ulpdu) : fpdu.ulpdu);
-        this.note('peer', 'fpdu', segment === null ? `ULPDU of ${fpdu.ulpdu.length} octets` : describeSegment(segment), fpdu.raw, this.reader.markers);
+        const segment = parseSegment(
+          this.quirks.has('swapped-terminate') ? unswapped(fpdu.ulpdu) : fpdu.ulpdu,
+        );
+        this.note(
+          'peer',
+          'fpdu',
+          segment === null ? `ULPDU of ${fpdu.ulpdu.length} octets` : describeSegment(segment),
+          fpdu.raw,
+          this.reader.markers,
+        );
         this.watch.see(fpdu, segment);
-        if (segment === null) throw new Deviation('a DDP segment', `a ULPDU of ${fpdu.ulpdu.length} octets`, ['DDP-020']);
+        if (segment === null)
+          throw new Deviation('a DDP segment', `a ULPDU of ${fpdu.ulpdu.length} octets`, ['DDP-020']);
         if (this.programReadOver && !OWN_OPCODES.has(segment.opcode)) continue;
         return { kind: 'segment', segment, fpdu };
       }
@@ -304,7 +372,7 @@ export class Connection {
     }
   }
 
-  /** The next segment, or a {@link Deviation} saying what came instead. */
+  /** The next segment, or a {@link Deviation} that names the event instead of it. */
   async expectSegment(what: string): Promise<ParsedSegment> {
     const incoming = await this.receive(this.limits.reaction);
     if (incoming.kind !== 'segment') throw new Deviation(what, describeIncoming(incoming));
@@ -319,7 +387,10 @@ export class Connection {
   }
 
   /** A whole message of this opcode: its segments and their payload together. */
-  async expectMessage(opcode: number, what: string): Promise<{ segments: ParsedSegment[]; payload: Uint8Array }> {
+  async expectMessage(
+    opcode: number,
+    what: string,
+  ): Promise<{ segments: ParsedSegment[]; payload: Uint8Array }> {
     const segments: ParsedSegment[] = [];
     for (;;) {
       const segment = await this.expectOpcode(opcode, what);
@@ -335,8 +406,9 @@ export class Connection {
   }
 
   /**
-   * Prove that the peer works on: a zero-length Read with names nobody knows must be answered by a zero-length Read Response
-   * (RDMAP-032, RDMAP-033), and everything sent before it has been processed by then. Other messages on the way are returned.
+   * Prove that the peer works on: a zero-length Read with names nobody knows must be answered by a
+   * zero-length Read Response (RDMAP-032, RDMAP-033), and everything sent before it has been processed by
+   * then. Other messages on the way are returned.
    */
   async ping(): Promise<ParsedSegment[]> {
     if (this.readsUnsure) {
@@ -349,10 +421,16 @@ export class Connection {
     const latest = performance.now() + NO_END * this.limits.reaction;
     for (;;) {
       const segment = await this.expectSegment('normal operation: an answer to a zero-length Read');
-      if (segment.opcode === OPCODE.TERMINATE) throw new Deviation('normal operation', describeSegment(segment));
-      if (segment.opcode === OPCODE.READ_RESPONSE && segment.stag === mark && segment.payload.length === 0) return others;
+      if (segment.opcode === OPCODE.TERMINATE)
+        throw new Deviation('normal operation', describeSegment(segment));
+      if (segment.opcode === OPCODE.READ_RESPONSE && segment.stag === mark && segment.payload.length === 0)
+        return others;
       others.push(segment);
-      check(performance.now() < latest, 'normal operation: an answer to a zero-length Read', `${others.length} other messages`);
+      check(
+        performance.now() < latest,
+        'normal operation: an answer to a zero-length Read',
+        `${others.length} other messages`,
+      );
     }
   }
 
@@ -362,14 +440,15 @@ export class Connection {
     if (incoming.kind !== 'silence') throw new Deviation(what, describeIncoming(incoming));
   }
 
-  /** What comes in the quiet time, which must not be an answer, a Terminate or the end. */
+  /** The event of the quiet time, which must not be an answer, a Terminate or the end. */
   async #quietBut(what: string): Promise<ParsedSegment[]> {
     const deadline = performance.now() + this.limits.quiet;
     const others: ParsedSegment[] = [];
     for (;;) {
       const incoming = await this.receive(Math.max(0, deadline - performance.now()));
       if (incoming.kind === 'silence') return others;
-      if (incoming.kind === 'end' || OWN_OPCODES.has(incoming.segment.opcode)) throw new Deviation(what, describeIncoming(incoming));
+      if (incoming.kind === 'end' || OWN_OPCODES.has(incoming.segment.opcode))
+        throw new Deviation(what, describeIncoming(incoming));
       others.push(incoming.segment);
       if (performance.now() >= deadline) return others;
     }
@@ -387,13 +466,21 @@ export class Connection {
       segments.push(incoming.segment);
       if (incoming.segment.opcode === OPCODE.TERMINATE) {
         terminate = parseTerminate(incoming.segment.payload);
-        check(terminate !== null, 'a well-formed Terminate', describeSegment(incoming.segment), ['RDMAP-082']);
+        check(terminate !== null, 'a well-formed Terminate', describeSegment(incoming.segment), [
+          'RDMAP-082',
+        ]);
       }
       if (performance.now() >= latest) return { terminate, end: null, segments, goesOn: true };
     }
   }
 
-  note(from: LogEntry['from'], what: LogEntry['what'], text: string, octets: Uint8Array, markers: boolean = from === 'probe' && this.writer.markers): void {
+  note(
+    from: LogEntry['from'],
+    what: LogEntry['what'],
+    text: string,
+    octets: Uint8Array,
+    markers: boolean = from === 'probe' && this.writer.markers,
+  ): void {
     this.log.push({ from, what, text, octets, markers: what === 'fpdu' && markers });
   }
 }
@@ -401,7 +488,10 @@ export class Connection {
 /** A depth that is settled elsewhere (RFC 6581 9.1). */
 const OPEN_DEPTH = 0x3fff;
 
-/** The peer's IRD by the two frames: a responder's is in its Reply, an initiator raises its own to the ORD of the Reply (ENH-021). */
+/**
+ * The peer's IRD by the two frames: a responder's is in its Reply, an initiator raises its own to the ORD of
+ * the Reply (ENH-021).
+ */
 function readsServed(role: Role, request: ParsedStartup, reply: ParsedStartup): number | null {
   const asked = request.enhanced;
   const answered = reply.enhanced;

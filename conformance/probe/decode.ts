@@ -1,7 +1,14 @@
-// The decoded octet view: every field of a frame or FPDU with its place, its octets and what it means. Used by all reports.
+// The decoded octet view: every field of a frame or FPDU with its place, its octets and what it means. Used
+// by all reports.
 
 import { FpduReader } from './fpdu.ts';
-import { packedCode, parseAtomicRequest, parseReadRequest, parseSegment, parseTerminate } from './messages.ts';
+import {
+  packedCode,
+  parseAtomicRequest,
+  parseReadRequest,
+  parseSegment,
+  parseTerminate,
+} from './messages.ts';
 import type { ParsedSegment } from './messages.ts';
 import { parseStartup, startupLength } from './startup.ts';
 import { describeTerminateCode } from './terminate-codes.ts';
@@ -20,7 +27,7 @@ export interface Field {
 const hex32 = (value: number): string => `0x${(value >>> 0).toString(16).padStart(8, '0')}`;
 const hex64 = (value: bigint): string => `0x${value.toString(16).padStart(16, '0')}`;
 
-/** Fields of a start-up frame; what is too short or has a wrong key still shows. */
+/** Fields of a start-up frame; a short frame or one with a wrong key still shows. */
 export function startupView(raw: Uint8Array): Field[] {
   const fields: Field[] = [];
   const add = (offset: number, length: number, name: string, value: string): void => {
@@ -29,8 +36,16 @@ export function startupView(raw: Uint8Array): Field[] {
   add(0, 16, 'Key', JSON.stringify(String.fromCharCode(...raw.subarray(0, 16))));
   if (raw.length < 20) return fields;
   const frame = parseStartup(raw);
-  const flags = [frame.markers && 'M', frame.crc && 'C', frame.reject && 'R', frame.s && 'S'].filter(Boolean).join(' ');
-  add(16, 1, 'Flags', `${flags || 'none'}${(frame.flags & 0x0f) !== 0 ? ` reserved 0x${(frame.flags & 0x0f).toString(16)}` : ''}`);
+  const flags = [frame.markers && 'M', frame.crc && 'C', frame.reject && 'R', frame.s && 'S']
+    .filter(Boolean)
+    .join(' ');
+  add(
+    16,
+    1,
+    'Flags',
+    `${flags || 'none'}` +
+      `${(frame.flags & 0x0f) !== 0 ? ` reserved 0x${(frame.flags & 0x0f).toString(16)}` : ''}`,
+  );
   add(17, 1, 'Rev', String(frame.revision));
   add(18, 2, 'PD_Length', String(frame.pdLength));
   if (frame.enhanced !== null) {
@@ -75,11 +90,22 @@ function segmentView(segment: ParsedSegment, at: number): Field[] {
   const fields: Field[] = [];
   const { ulpdu } = segment;
   const add = (offset: number, length: number, name: string, value: string): void => {
-    if (offset < ulpdu.length) fields.push({ offset: at + offset, octets: ulpdu.slice(offset, offset + length), name, value });
+    if (offset < ulpdu.length)
+      fields.push({ offset: at + offset, octets: ulpdu.slice(offset, offset + length), name, value });
   };
   const reserved = segment.ddpReserved === 0 ? '' : ` reserved 0x${segment.ddpReserved.toString(16)}`;
-  add(0, 1, 'DDP control', `${segment.tagged ? 'tagged' : 'untagged'}${segment.last ? ' last' : ''} DV ${segment.dv}${reserved}`);
-  add(1, 1, 'RDMAP control', `RV ${segment.rv} ${opcodeName(segment.opcode)}${segment.rdmapReserved === 0 ? '' : ' reserved bits'}`);
+  add(
+    0,
+    1,
+    'DDP control',
+    `${segment.tagged ? 'tagged' : 'untagged'}${segment.last ? ' last' : ''} DV ${segment.dv}${reserved}`,
+  );
+  add(
+    1,
+    1,
+    'RDMAP control',
+    `RV ${segment.rv} ${opcodeName(segment.opcode)}${segment.rdmapReserved === 0 ? '' : ' reserved bits'}`,
+  );
   if (segment.tagged) {
     add(2, 4, 'STag', hex32(segment.stag));
     add(6, 8, 'TO', hex64(segment.to));
@@ -91,8 +117,10 @@ function segmentView(segment: ParsedSegment, at: number): Field[] {
   }
   const front = segment.header.length;
   const payload = payloadView(segment);
-  if (payload !== null) for (const [offset, length, name, value] of payload) add(front + offset, length, name, value);
-  else if (segment.payload.length > 0) add(front, segment.payload.length, 'Payload', `${segment.payload.length} octets`);
+  if (payload !== null)
+    for (const [offset, length, name, value] of payload) add(front + offset, length, name, value);
+  else if (segment.payload.length > 0)
+    add(front, segment.payload.length, 'Payload', `${segment.payload.length} octets`);
   return fields;
 }
 
@@ -102,19 +130,31 @@ function payloadView(segment: ParsedSegment): Row[] | null {
   const { payload, opcode } = segment;
   if (opcode === OPCODE.READ_REQUEST) {
     const r = parseReadRequest(payload);
-    return r === null ? null : [
-      [0, 4, 'Sink STag', hex32(r.sinkStag)], [4, 8, 'Sink TO', hex64(r.sinkTo)], [12, 4, 'Read size', String(r.size)],
-      [16, 4, 'Source STag', hex32(r.sourceStag)], [20, 8, 'Source TO', hex64(r.sourceTo)],
-    ];
+    return r === null
+      ? null
+      : [
+          [0, 4, 'Sink STag', hex32(r.sinkStag)],
+          [4, 8, 'Sink TO', hex64(r.sinkTo)],
+          [12, 4, 'Read size', String(r.size)],
+          [16, 4, 'Source STag', hex32(r.sourceStag)],
+          [20, 8, 'Source TO', hex64(r.sourceTo)],
+        ];
   }
   if (opcode === OPCODE.TERMINATE) return terminateRows(payload);
   if (opcode === OPCODE.ATOMIC_REQUEST) {
     const a = parseAtomicRequest(payload);
-    return a === null ? null : [
-      [0, 4, 'AOpCode', String(a.aopcode)], [4, 4, 'Request Identifier', hex32(a.id)], [8, 4, 'Remote STag', hex32(a.stag)],
-      [12, 8, 'Remote TO', hex64(a.to)], [20, 8, 'Add or Swap Data', hex64(a.data)], [28, 8, 'Add or Swap Mask', hex64(a.mask)],
-      [36, 8, 'Compare Data', hex64(a.compare)], [44, 8, 'Compare Mask', hex64(a.compareMask)],
-    ];
+    return a === null
+      ? null
+      : [
+          [0, 4, 'AOpCode', String(a.aopcode)],
+          [4, 4, 'Request Identifier', hex32(a.id)],
+          [8, 4, 'Remote STag', hex32(a.stag)],
+          [12, 8, 'Remote TO', hex64(a.to)],
+          [20, 8, 'Add or Swap Data', hex64(a.data)],
+          [28, 8, 'Add or Swap Mask', hex64(a.mask)],
+          [36, 8, 'Compare Data', hex64(a.compare)],
+          [44, 8, 'Compare Mask', hex64(a.compareMask)],
+        ];
   }
   return null;
 }
@@ -124,7 +164,13 @@ function terminateRows(payload: Uint8Array): Row[] | null {
   if (t === null) return null;
   const rows: Row[] = [
     [0, 2, 'Layer, type, code', describeTerminateCode(packedCode(t))],
-    [2, 2, 'M D R', `M=${t.m ? 1 : 0} D=${t.d ? 1 : 0} R=${t.r ? 1 : 0}${t.reserved === 0 ? '' : ` reserved 0x${t.reserved.toString(16)}`}`],
+    [
+      2,
+      2,
+      'M D R',
+      `M=${t.m ? 1 : 0} D=${t.d ? 1 : 0} ` +
+        `R=${t.r ? 1 : 0}${t.reserved === 0 ? '' : ` reserved 0x${t.reserved.toString(16)}`}`,
+    ],
   ];
   let at = 4;
   if (t.segmentLength !== null) {
@@ -133,7 +179,12 @@ function terminateRows(payload: Uint8Array): Row[] | null {
   }
   if (t.ddpHeader !== null) {
     const inner = parseSegment(t.ddpHeader);
-    rows.push([at, t.ddpHeader.length, 'Terminated DDP header', inner === null ? '' : describeSegment(inner)]);
+    rows.push([
+      at,
+      t.ddpHeader.length,
+      'Terminated DDP header',
+      inner === null ? '' : describeSegment(inner),
+    ]);
     at += t.ddpHeader.length;
   }
   if (t.rdmapHeader !== null) rows.push([at, 28, 'Terminated Read Request header', '']);
@@ -154,7 +205,11 @@ export function describeSegment(segment: ParsedSegment): string {
   }
   if (segment.opcode === OPCODE.READ_REQUEST) {
     const r = parseReadRequest(segment.payload);
-    if (r !== null) return `${name} MSN ${segment.msn}: ${r.size} octets from ${hex32(r.sourceStag)}/${hex64(r.sourceTo)} to ${hex32(r.sinkStag)}/${hex64(r.sinkTo)}`;
+    if (r !== null)
+      return (
+        `${name} MSN ${segment.msn}: ${r.size} octets from ${hex32(r.sourceStag)}/${hex64(r.sourceTo)} ` +
+        `to ${hex32(r.sinkStag)}/${hex64(r.sinkTo)}`
+      );
   }
   return segment.tagged
     ? `${name} STag ${hex32(segment.stag)} TO ${hex64(segment.to)}, ${tail}`
@@ -165,9 +220,19 @@ export function describeSegment(segment: ParsedSegment): string {
 export function describeStartup(raw: Uint8Array): string {
   if (startupLength(raw) === null) return `${raw.length} octets`;
   const f = parseStartup(raw);
-  const kind = String.fromCharCode(...f.key) === 'MPA ID Rep Frame' ? 'Reply' : String.fromCharCode(...f.key) === 'MPA ID Req Frame' ? 'Request' : 'frame with a strange key';
+  const kind =
+    String.fromCharCode(...f.key) === 'MPA ID Rep Frame'
+      ? 'Reply'
+      : String.fromCharCode(...f.key) === 'MPA ID Req Frame'
+        ? 'Request'
+        : 'frame with a strange key';
   const flags = [f.markers && 'M', f.crc && 'C', f.reject && 'R', f.s && 'S'].filter(Boolean).join('');
-  const e = f.enhanced === null ? '' : ` IRD ${f.enhanced.ird} ORD ${f.enhanced.ord}${f.enhanced.a ? ' A' : ''}${f.enhanced.b ? ' B' : ''}${f.enhanced.c ? ' C' : ''}${f.enhanced.d ? ' D' : ''}`;
+  const e =
+    f.enhanced === null
+      ? ''
+      : ` IRD ${f.enhanced.ird} ORD ` +
+        `${f.enhanced.ord}${f.enhanced.a ? ' A' : ''}${f.enhanced.b ? ' B' : ''}` +
+        `${f.enhanced.c ? ' C' : ''}${f.enhanced.d ? ' D' : ''}`;
   return `MPA ${kind} Rev ${f.revision} flags ${flags || '-'} PD_Length ${f.pdLength}${e}`;
 }
 
@@ -177,9 +242,13 @@ export function viewText(fields: readonly Field[], indent = ''): string[] {
   for (const { offset, octets, length = octets.length, name, value } of fields) {
     const shown = octets.subarray(0, 32);
     for (let i = 0; i < shown.length; i += 16) {
-      const hex = Array.from(shown.subarray(i, i + 16), (octet) => octet.toString(16).padStart(2, '0')).join(' ');
+      const hex = Array.from(shown.subarray(i, i + 16), (octet) => octet.toString(16).padStart(2, '0')).join(
+        ' ',
+      );
       const meaning = i === 0 ? `${name}${value === '' ? '' : `: ${value}`}` : '';
-      lines.push(`${indent}${(offset + i).toString(16).padStart(4, '0')}  ${hex.padEnd(47)}  ${meaning}`.trimEnd());
+      lines.push(
+        `${indent}${(offset + i).toString(16).padStart(4, '0')}  ${hex.padEnd(47)}  ${meaning}`.trimEnd(),
+      );
     }
     if (length > shown.length) lines.push(`${indent}      … ${length - shown.length} more octets`);
   }

@@ -1,4 +1,4 @@
-// What a case throws when the peer does something else than it may.
+// The error that a case throws when the peer does something else than it may.
 
 /** A departure of the peer from what a case allows. */
 export class Deviation extends Error {
@@ -24,7 +24,10 @@ export class Inapplicable extends Error {
   }
 }
 
-/** A peer that keeps every rule can be without what the case is about: the case says nothing about it, and is left out. */
+/**
+ * A peer that keeps every rule can be without what the case is about: the case says nothing about it, and is
+ * left out.
+ */
 export class Unsuited extends Error {
   constructor(reason: string) {
     super(reason);
@@ -41,12 +44,21 @@ export class NotConnected extends Inapplicable {
 }
 
 /** Throw a {@link Deviation} unless `condition` holds. */
-export function check(condition: boolean, expected: string, actual: string, requirements: readonly string[] = []): asserts condition {
+export function check(
+  condition: boolean,
+  expected: string,
+  actual: string,
+  requirements: readonly string[] = [],
+): asserts condition {
   if (!condition) throw new Deviation(expected, actual, requirements);
 }
 
 /** Throw unless both are equal. */
-export function same(what: string, actual: number | bigint | string | boolean, expected: number | bigint | string | boolean): void {
+export function same(
+  what: string,
+  actual: number | bigint | string | boolean,
+  expected: number | bigint | string | boolean,
+): void {
   if (actual !== expected) throw new Deviation(`${what} ${show(expected)}`, `${what} ${show(actual)}`);
 }
 

@@ -4,19 +4,32 @@ import { castagnoli, ieee } from './crc.ts';
 
 const SPACING = 512;
 
-/** How one FPDU departs from the rules. Each field is a fault of its own. */
+/** How one FPDU departs from the rules. Each field is one fault. */
 export interface FpduFaults {
   /** Written into ULPDU_Length; the ULPDU itself, its PAD and its CRC stay as they are. */
   readonly ulpduLength?: number;
   /** Value of the PAD octets; the CRC covers them. */
   readonly pad?: number;
-  /** What stands in the CRC field. */
-  readonly crc?: 'zero' | 'deadbeef' | 'big-endian' | 'ieee' | 'without-markers' | 'without-length' | 'without-pad';
-  /** Bits flipped after the CRC was computed, by octet of the FPDU as it goes out; negative offsets count from the end. */
+  /** The value of the CRC field. */
+  readonly crc?:
+    | 'zero'
+    | 'deadbeef'
+    | 'big-endian'
+    | 'ieee'
+    | 'without-markers'
+    | 'without-length'
+    | 'without-pad';
+  /**
+   * Bits flipped after the CRC was computed, by octet of the FPDU as it goes out; negative offsets count from
+   * the end.
+   */
   readonly flip?: { readonly offset: number; readonly mask: number };
   /** Changes each marker's two halves before the CRC is computed; null leaves the marker out. */
-  readonly marker?: (marker: { readonly pointer: number; readonly reserved: number; readonly position: number }) =>
-    { readonly pointer: number; readonly reserved: number } | null;
+  readonly marker?: (marker: {
+    readonly pointer: number;
+    readonly reserved: number;
+    readonly position: number;
+  }) => { readonly pointer: number; readonly reserved: number } | null;
 }
 
 /** Writes one direction of full operation. */
@@ -57,7 +70,10 @@ export class FpduWriter {
     const out: number[] = [];
     const put = (pointer: number): void => {
       const at = this.position + out.length;
-      const chosen = faults.marker === undefined ? { pointer, reserved: 0 } : faults.marker({ pointer, reserved: 0, position: at });
+      const chosen =
+        faults.marker === undefined
+          ? { pointer, reserved: 0 }
+          : faults.marker({ pointer, reserved: 0, position: at });
       if (chosen === null) return;
       out.push(chosen.reserved >>> 8, chosen.reserved & 0xff, chosen.pointer >>> 8, chosen.pointer & 0xff);
     };
@@ -75,14 +91,28 @@ export class FpduWriter {
     const field = new Uint8Array(4);
     const view = new DataView(field.buffer);
     switch (faults.crc) {
-      case 'zero': break;
-      case 'deadbeef': view.setUint32(0, 0xdead_beef); break;
-      case 'big-endian': view.setUint32(0, castagnoli(covered)); break;
-      case 'ieee': view.setUint32(0, ieee(covered), true); break;
-      case 'without-markers': view.setUint32(0, castagnoli(plain), true); break;
-      case 'without-length': view.setUint32(0, castagnoli(covered.subarray(2)), true); break;
-      case 'without-pad': view.setUint32(0, castagnoli(covered.subarray(0, covered.length - padLength)), true); break;
-      default: if (this.crc) view.setUint32(0, castagnoli(covered), true);
+      case 'zero':
+        break;
+      case 'deadbeef':
+        view.setUint32(0, 0xdead_beef);
+        break;
+      case 'big-endian':
+        view.setUint32(0, castagnoli(covered));
+        break;
+      case 'ieee':
+        view.setUint32(0, ieee(covered), true);
+        break;
+      case 'without-markers':
+        view.setUint32(0, castagnoli(plain), true);
+        break;
+      case 'without-length':
+        view.setUint32(0, castagnoli(covered.subarray(2)), true);
+        break;
+      case 'without-pad':
+        view.setUint32(0, castagnoli(covered.subarray(0, covered.length - padLength)), true);
+        break;
+      default:
+        if (this.crc) view.setUint32(0, castagnoli(covered), true);
     }
     return field;
   }
@@ -93,7 +123,7 @@ interface ReceivedMarker {
   readonly position: number;
   readonly reserved: number;
   readonly pointer: number;
-  /** What the position and the FPDU around it call for. */
+  /** The value that the position and the FPDU around it call for. */
   readonly expected: number;
 }
 
@@ -167,7 +197,13 @@ export class FpduReader {
     return this.#finish(start, length, Uint8Array.from(plain), at, markers);
   }
 
-  #finish(start: number, length: number, body: Uint8Array, crcAt: number, markers: { at: number; value: number }[]): ReceivedFpdu {
+  #finish(
+    start: number,
+    length: number,
+    body: Uint8Array,
+    crcAt: number,
+    markers: { at: number; value: number }[],
+  ): ReceivedFpdu {
     const raw = this.#pending.slice(0, crcAt + 4);
     const crc = new DataView(raw.buffer).getUint32(crcAt, true);
     const fpdu: ReceivedFpdu = {
@@ -175,7 +211,10 @@ export class FpduReader {
       ulpdu: body.slice(2, 2 + length),
       pad: body.slice(2 + length),
       markers: markers.map(({ at, value }) => ({
-        position: this.#position + at, reserved: value >>> 16, pointer: value & 0xffff, expected: at < start ? 0 : at - start,
+        position: this.#position + at,
+        reserved: value >>> 16,
+        pointer: value & 0xffff,
+        expected: at < start ? 0 : at - start,
       })),
       crc,
       crcGood: castagnoli(raw.subarray(0, crcAt)) === crc,

@@ -1,5 +1,6 @@
-// DDP segments and the RDMAP messages in them, built octet by octet and taken apart again: RFC 5041 4, RFC 5040 4, RFC 7306 4 to 6.
-// Builders are lenient on purpose: every field can be given a value that the RFCs forbid. Nothing here knows what is lawful.
+// DDP segments and the RDMAP messages in them, built octet by octet and taken apart again: RFC 5041 4, RFC
+// 5040 4, RFC 7306 4 to 6. Builders are lenient on purpose: every field can be given a value that the RFCs
+// forbid. Nothing here judges lawfulness.
 
 import { DDP_CONTROL, FIRST_MSN, OPCODE, QN } from './wire.ts';
 
@@ -37,8 +38,8 @@ export function tagged(fields: TaggedFields): Uint8Array {
   const { opcode, stag, to, last = true, payload = NOTHING } = fields;
   const bytes = new Uint8Array(14 + payload.length);
   const view = new DataView(bytes.buffer);
-  bytes[0] = fields.ddpControl ?? (DDP_CONTROL.TAGGED | (last ? DDP_CONTROL.LAST : 0) | DV_1);
-  bytes[1] = fields.rdmapControl ?? (RV_1 | opcode);
+  bytes[0] = fields.ddpControl ?? DDP_CONTROL.TAGGED | (last ? DDP_CONTROL.LAST : 0) | DV_1;
+  bytes[1] = fields.rdmapControl ?? RV_1 | opcode;
   view.setUint32(2, stag);
   view.setBigUint64(6, to);
   bytes.set(payload, 14);
@@ -50,8 +51,8 @@ export function untagged(fields: UntaggedFields): Uint8Array {
   const { opcode, qn, msn, mo = 0, word = 0, last = true, payload = NOTHING } = fields;
   const bytes = new Uint8Array(18 + payload.length);
   const view = new DataView(bytes.buffer);
-  bytes[0] = fields.ddpControl ?? ((last ? DDP_CONTROL.LAST : 0) | DV_1);
-  bytes[1] = fields.rdmapControl ?? (RV_1 | opcode);
+  bytes[0] = fields.ddpControl ?? (last ? DDP_CONTROL.LAST : 0) | DV_1;
+  bytes[1] = fields.rdmapControl ?? RV_1 | opcode;
   view.setUint32(2, word);
   view.setUint32(6, qn);
   view.setUint32(10, msn);
@@ -85,8 +86,11 @@ export function parseReadRequest(bytes: Uint8Array): ReadRequestFields | null {
   if (bytes.length < 28) return null;
   const view = viewOf(bytes);
   return {
-    sinkStag: view.getUint32(0), sinkTo: view.getBigUint64(4), size: view.getUint32(12),
-    sourceStag: view.getUint32(16), sourceTo: view.getBigUint64(20),
+    sinkStag: view.getUint32(0),
+    sinkTo: view.getBigUint64(4),
+    size: view.getUint32(12),
+    sourceStag: view.getUint32(16),
+    sourceTo: view.getBigUint64(20),
   };
 }
 
@@ -126,9 +130,15 @@ export function parseAtomicRequest(bytes: Uint8Array): Required<AtomicRequestFie
   const view = viewOf(bytes);
   const first = view.getUint32(0);
   return {
-    aopcode: first & 0xf, reserved: (first & 0xffff_fff0) >>> 0, id: view.getUint32(4), stag: view.getUint32(8),
-    to: view.getBigUint64(12), data: view.getBigUint64(20), mask: view.getBigUint64(28),
-    compare: view.getBigUint64(36), compareMask: view.getBigUint64(44),
+    aopcode: first & 0xf,
+    reserved: (first & 0xffff_fff0) >>> 0,
+    id: view.getUint32(4),
+    stag: view.getUint32(8),
+    to: view.getBigUint64(12),
+    data: view.getBigUint64(20),
+    mask: view.getBigUint64(28),
+    compare: view.getBigUint64(36),
+    compareMask: view.getBigUint64(44),
   };
 }
 
@@ -164,7 +174,10 @@ export function packedCode(terminate: TerminateFields): number {
   return (terminate.layer << 12) | (terminate.etype << 8) | terminate.code;
 }
 
-/** Take a Terminate's payload apart by its flags and the T bit of the included header; null when octets are missing. */
+/**
+ * Take a Terminate's payload apart by its flags and the T bit of the included header; null when octets are
+ * missing.
+ */
 export function parseTerminate(bytes: Uint8Array): TerminateFields | null {
   if (bytes.length < 4) return null;
   const view = viewOf(bytes);
@@ -193,8 +206,17 @@ export function parseTerminate(bytes: Uint8Array): TerminateFields | null {
     at += 28;
   }
   return {
-    layer: word >>> 28, etype: (word >>> 24) & 0xf, code: (word >>> 16) & 0xff, m, d, r, reserved: word & 0x1fff,
-    segmentLength, ddpHeader, rdmapHeader, trailing: bytes.length - at,
+    layer: word >>> 28,
+    etype: (word >>> 24) & 0xf,
+    code: (word >>> 16) & 0xff,
+    m,
+    d,
+    r,
+    reserved: word & 0x1fff,
+    segmentLength,
+    ddpHeader,
+    rdmapHeader,
+    trailing: bytes.length - at,
   };
 }
 
@@ -233,18 +255,33 @@ export function parseSegment(ulpdu: Uint8Array): ParsedSegment | null {
   const view = viewOf(ulpdu);
   const ulp = ulpdu[1]!;
   return {
-    ulpdu, tagged: isTagged, last: (control & DDP_CONTROL.LAST) !== 0, ddpReserved: control & DDP_CONTROL.RESERVED,
-    dv: control & DDP_CONTROL.VERSION, rv: ulp >>> 6, rdmapReserved: ulp & 0x30, opcode: ulp & 0x0f,
-    stag: isTagged ? view.getUint32(2) : 0, to: isTagged ? view.getBigUint64(6) : 0n,
-    word: isTagged ? 0 : view.getUint32(2), qn: isTagged ? 0 : view.getUint32(6),
-    msn: isTagged ? 0 : view.getUint32(10), mo: isTagged ? 0 : view.getUint32(14),
-    header: ulpdu.slice(0, octets), payload: ulpdu.slice(octets),
+    ulpdu,
+    tagged: isTagged,
+    last: (control & DDP_CONTROL.LAST) !== 0,
+    ddpReserved: control & DDP_CONTROL.RESERVED,
+    dv: control & DDP_CONTROL.VERSION,
+    rv: ulp >>> 6,
+    rdmapReserved: ulp & 0x30,
+    opcode: ulp & 0x0f,
+    stag: isTagged ? view.getUint32(2) : 0,
+    to: isTagged ? view.getBigUint64(6) : 0n,
+    word: isTagged ? 0 : view.getUint32(2),
+    qn: isTagged ? 0 : view.getUint32(6),
+    msn: isTagged ? 0 : view.getUint32(10),
+    mo: isTagged ? 0 : view.getUint32(14),
+    header: ulpdu.slice(0, octets),
+    payload: ulpdu.slice(octets),
   };
 }
 
 /** A lawful Terminate of the probe: untagged, QN 2, MSN 1, MO 0, L. */
 export function terminate(code: number, control = 0): Uint8Array {
-  return untagged({ opcode: OPCODE.TERMINATE, qn: QN.TERMINATE, msn: FIRST_MSN, payload: terminateHeader(code, control) });
+  return untagged({
+    opcode: OPCODE.TERMINATE,
+    qn: QN.TERMINATE,
+    msn: FIRST_MSN,
+    payload: terminateHeader(code, control),
+  });
 }
 
 function viewOf(bytes: Uint8Array): DataView {

@@ -1,5 +1,6 @@
-// Captures of single cases as pcap files: what the probe sent and received, with synthetic IPv4 and TCP headers that are consistent,
-// so that any protocol analyser takes them apart. Format: the classic pcap file header, link type 101 (raw IP).
+// Captures of single cases as pcap files: what the probe sent and received, with synthetic IPv4 and TCP
+// headers that are consistent, so that any protocol analyser takes them apart. Format: the classic pcap file
+// header, link type 101 (raw IP).
 
 import type { Capture, CaptureEntry } from './channel.ts';
 import { joinAll } from './connection.ts';
@@ -33,7 +34,8 @@ export function pcapOf(capture: Capture, base: number): Uint8Array {
       };
       connections.set(entry.connection, sides);
     }
-    for (const packet of packetsOf(entry, sides)) parts.push(recordHeader(base + entry.at, packet.length), packet);
+    for (const packet of packetsOf(entry, sides))
+      parts.push(recordHeader(base + entry.at, packet.length), packet);
   }
   return joinAll(parts);
 }

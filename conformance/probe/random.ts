@@ -1,5 +1,5 @@
-// A small seeded generator (mulberry32): the same seed and case name give the same octets on every machine, which is what makes a
-// failing case repeatable.
+// A small seeded generator (mulberry32): the same seed and case name give the same octets on every machine,
+// which is what makes a failing case repeatable.
 
 export interface Random {
   /** An unsigned 32-bit number. */
@@ -13,7 +13,8 @@ export interface Random {
 /** A generator for one run of one case. */
 export function createRandom(seed: number, name: string): Random {
   let state = seed >>> 0;
-  for (let i = 0; i < name.length; i++) state = (Math.imul(state ^ name.charCodeAt(i), 0x01000193) + 0x9e3779b9) >>> 0;
+  for (let i = 0; i < name.length; i++)
+    state = (Math.imul(state ^ name.charCodeAt(i), 0x01000193) + 0x9e3779b9) >>> 0;
   const u32 = (): number => {
     state = (state + 0x6d2b79f5) >>> 0;
     let t = state;

@@ -11,7 +11,7 @@ export interface Enhanced {
   readonly ord: number;
 }
 
-/** What goes into a frame. Absent fields take the value that the others imply. */
+/** The fields of a frame. Absent fields take the value that the others imply. */
 export interface StartupFields {
   readonly kind: 'request' | 'reply';
   readonly markers?: boolean | undefined;
@@ -35,8 +35,11 @@ export function startupFrame(fields: StartupFields): Uint8Array {
   const bytes = new Uint8Array(20 + front + ulp.length);
   bytes.set(fields.key ?? (fields.kind === 'request' ? REQUEST_KEY : REPLY_KEY));
   bytes[16] =
-    (fields.markers === true ? 0x80 : 0) | (fields.crc === true ? 0x40 : 0) | (fields.reject === true ? 0x20 : 0) |
-    (front > 0 ? 0x10 : 0) | (fields.extraFlags ?? 0);
+    (fields.markers === true ? 0x80 : 0) |
+    (fields.crc === true ? 0x40 : 0) |
+    (fields.reject === true ? 0x20 : 0) |
+    (front > 0 ? 0x10 : 0) |
+    (fields.extraFlags ?? 0);
   bytes[17] = fields.revision;
   const length = fields.pdLength ?? front + ulp.length;
   bytes[18] = length >>> 8;
@@ -85,12 +88,25 @@ export function parseStartup(raw: Uint8Array): ParsedStartup {
     const word0 = (raw[20]! << 8) | raw[21]!;
     const word1 = (raw[22]! << 8) | raw[23]!;
     enhanced = {
-      a: (word0 & 0x8000) !== 0, b: (word0 & 0x4000) !== 0, ird: word0 & 0x3fff,
-      c: (word1 & 0x8000) !== 0, d: (word1 & 0x4000) !== 0, ord: word1 & 0x3fff,
+      a: (word0 & 0x8000) !== 0,
+      b: (word0 & 0x4000) !== 0,
+      ird: word0 & 0x3fff,
+      c: (word1 & 0x8000) !== 0,
+      d: (word1 & 0x4000) !== 0,
+      ord: word1 & 0x3fff,
     };
   }
   return {
-    raw, key: raw.slice(0, 16), flags, markers: (flags & 0x80) !== 0, crc: (flags & 0x40) !== 0, reject: (flags & 0x20) !== 0,
-    s, revision: raw[17]!, pdLength, enhanced, privateData: raw.slice(hasEnhanced ? 24 : 20),
+    raw,
+    key: raw.slice(0, 16),
+    flags,
+    markers: (flags & 0x80) !== 0,
+    crc: (flags & 0x40) !== 0,
+    reject: (flags & 0x20) !== 0,
+    s,
+    revision: raw[17]!,
+    pdLength,
+    enhanced,
+    privateData: raw.slice(hasEnhanced ? 24 : 20),
   };
 }

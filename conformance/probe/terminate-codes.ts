@@ -1,5 +1,5 @@
-// The errors that a Terminate can name, written down from the RFCs for the suite alone (see wire.ts): RDMAP's by RFC 5040 4.8, DDP's by
-// RFC 5041 7.2, MPA's by RFC 5044 8 and RFC 6581 8.
+// The errors that a Terminate can name, written down from the RFCs for the suite alone (see wire.ts): RDMAP's
+// by RFC 5040 4.8, DDP's by RFC 5041 7.2, MPA's by RFC 5044 8 and RFC 6581 8.
 
 /** Name in the cases, layer, error type, error code, the RFC's words. */
 const ROWS = [
@@ -50,15 +50,21 @@ const pack = (layer: number, etype: number, code: number): number => (layer << 1
 type TermName = (typeof ROWS)[number][0];
 
 /** The errors by name as packed codes, `layer<<12 | type<<8 | code`. */
-export const TERM: Readonly<Record<TermName, number>> =
-  Object.fromEntries(ROWS.map(([name, layer, etype, code]) => [name, pack(layer, etype, code)])) as Record<TermName, number>;
+export const TERM: Readonly<Record<TermName, number>> = Object.fromEntries(
+  ROWS.map(([name, layer, etype, code]) => [name, pack(layer, etype, code)]),
+) as Record<TermName, number>;
 
-const WORDS: ReadonlyMap<number, string> = new Map(ROWS.map(([, layer, etype, code, words]) => [pack(layer, etype, code), words]));
+const WORDS: ReadonlyMap<number, string> = new Map(
+  ROWS.map(([, layer, etype, code, words]) => [pack(layer, etype, code), words]),
+);
 
 /** A packed code in words, for example `1/1/00 (DDP: invalid STag)`. */
 export function describeTerminateCode(packed: number): string {
   const [layer, etype, code] = [packed >>> 12, (packed >>> 8) & 0xf, packed & 0xff];
   // Some hardware sends type 3 at layer 2; a local catastrophic error of RDMAP has no code.
   const meant = layer === 2 ? pack(2, 0, code) : layer === 0 && etype === 0 ? 0 : packed;
-  return `${layer}/${etype.toString(16)}/${code.toString(16).padStart(2, '0')} (${LAYERS[layer] ?? 'unknown layer'}: ${WORDS.get(meant) ?? 'unknown error'})`;
+  return (
+    `${layer}/${etype.toString(16)}/${code.toString(16).padStart(2, '0')} ` +
+    `(${LAYERS[layer] ?? 'unknown layer'}: ${WORDS.get(meant) ?? 'unknown error'})`
+  );
 }

@@ -1,5 +1,5 @@
-// One run of one case: connections in the probe's role, start-up with lawful defaults, and the verdict on a peer's reaction.
-// Read RFC 5040 7.1 (what a Terminate carries) and RFC 6581 9 (start-up) first.
+// One run of one case: connections in the probe's role, start-up with lawful defaults, and the verdict on a
+// peer's reaction. Read RFC 5040 7.1 (what a Terminate carries) and RFC 6581 9 (start-up) first.
 
 import { performance } from 'node:perf_hooks';
 import type { Region, Tester } from '../profiles/tester.ts';
@@ -17,7 +17,7 @@ import type { Enhanced, ParsedStartup, StartupFields } from './startup.ts';
 import { describeTerminateCode } from './terminate-codes.ts';
 import { OPCODE } from './wire.ts';
 
-/** What a peer may lawfully do. */
+/** A reaction that a peer may lawfully show. */
 export type Outcome =
   /** A Terminate with this packed code, then the end of the connection. */
   | { readonly kind: 'terminate'; readonly code: number }
@@ -50,14 +50,14 @@ export interface StartupChoice {
   readonly revision?: 1 | 2;
   readonly crc?: boolean;
   readonly markers?: boolean;
-  /** Initiator: ask for the peer-to-peer model. The responder repeats what was asked. */
+  /** Initiator: ask for the peer-to-peer model. The responder repeats the request. */
   readonly peerToPeer?: boolean;
   /** Initiator: kinds offered. Responder: kinds put into the Reply, instead of one of those asked for. */
   readonly rtr?: readonly RtrKind[];
   readonly ird?: number;
   readonly ord?: number;
   readonly privateData?: Uint8Array;
-  /** Send the RTR message that the Reply asks for; true unless told otherwise. */
+  /** Send the RTR message that the Reply asks for; true by default. */
   readonly sendRtr?: boolean;
 }
 
@@ -71,6 +71,8 @@ interface TrialContext {
   /** The peer knows revision 1 only. */
   readonly plain: boolean;
   readonly quirks: ReadonlySet<Quirk>;
+  /** MSN with which both sides begin queues 0, 1 and 3; 1 when undefined. */
+  readonly firstMsn?: number | undefined;
 }
 
 const DEPTH = 16;
@@ -104,7 +106,7 @@ export class Trial {
     return this.#context.session.tester !== null;
   }
 
-  // ------------------------------------------------------------------------------------------------------ connecting
+  // ---------------------------------------------------------------------------------------------- connecting
 
   /** A TCP connection in the probe's role: made by the probe, or awaited from the peer. */
   async connect(): Promise<Connection> {
@@ -143,7 +145,14 @@ export class Trial {
   }
 
   #add(channel: Channel): Connection {
-    const connection: Connection = new Connection(channel, this.role, this.limits, this.log, this.#context.quirks);
+    const connection: Connection = new Connection(
+      channel,
+      this.role,
+      this.limits,
+      this.log,
+      this.#context.quirks,
+      this.#context.firstMsn,
+    );
     if (this.#context.session.tester === null) connection.readsUnsure = true;
     this.connections.push(connection);
     return connection;
@@ -152,7 +161,14 @@ export class Trial {
   /** The Request a lawful initiator sends. */
   requestFields(choice: StartupChoice = {}): StartupFields {
     const { revision = this.#context.plain ? 1 : 2, crc = true, markers = false, privateData } = choice;
-    return { kind: 'request', revision, crc, markers, privateData, enhanced: revision === 2 ? this.#offer(choice) : null };
+    return {
+      kind: 'request',
+      revision,
+      crc,
+      markers,
+      privateData,
+      enhanced: revision === 2 ? this.#offer(choice) : null,
+    };
   }
 
   #offer({ peerToPeer = true, rtr = ['write'], ird = DEPTH, ord = DEPTH }: StartupChoice): Enhanced {
@@ -160,7 +176,10 @@ export class Trial {
     return { a: peerToPeer, b: has('send'), c: has('write'), d: has('read'), ird, ord };
   }
 
-  /** The Reply a lawful responder gives to this Request: revision and S repeated, A repeated, one requested RTR kind. */
+  /**
+   * The Reply a lawful responder gives to this Request: revision and S repeated, A repeated, one requested
+   * RTR kind.
+   */
   replyFields(request: ParsedStartup, choice: StartupChoice = {}): StartupFields {
     const { crc = true, markers = false, privateData, ird = DEPTH, ord } = choice;
     const asked = request.enhanced;
@@ -168,8 +187,12 @@ export class Trial {
     if (asked !== null) {
       const kinds = choice.rtr ?? (!asked.a ? [] : asked.c ? ['write'] : asked.d ? ['read'] : ['send']);
       enhanced = {
-        a: choice.peerToPeer ?? asked.a, b: kinds.includes('send'), c: kinds.includes('write'), d: kinds.includes('read'),
-        ird, ord: ord ?? Math.min(DEPTH, asked.ird),
+        a: choice.peerToPeer ?? asked.a,
+        b: kinds.includes('send'),
+        c: kinds.includes('write'),
+        d: kinds.includes('read'),
+        ird,
+        ord: ord ?? Math.min(DEPTH, asked.ird),
       };
     }
     return { kind: 'reply', revision: request.revision, crc, markers, privateData, enhanced };
@@ -194,13 +217,17 @@ export class Trial {
       const request = await connection.expectStartup();
       await connection.sendStartup(this.replyFields(request, withAskedKinds(request, choice)));
       await connection.enter();
-      if (connection.reply!.enhanced?.a === true && request.enhanced?.a === true) await this.takeRtr(connection);
+      if (connection.reply!.enhanced?.a === true && request.enhanced?.a === true)
+        await this.takeRtr(connection);
     }
     connection.programReadOver = this.#context.session.strangeProgram === true;
     await this.#context.session.established(connection);
   }
 
-  /** As initiator: the RTR message, or where there is none another FPDU: until it has got one the peer has to be silent (MPA-028, MPA-029). */
+  /**
+   * As initiator: the RTR message, or where there is none another FPDU: until it has got one the peer has to
+   * be silent (MPA-028, MPA-029).
+   */
   async #open(connection: Connection): Promise<void> {
     if (connection.reply!.enhanced?.a === true) return this.sendRtr(connection);
     connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
@@ -213,7 +240,9 @@ export class Trial {
     if (e === null || !e.a) return;
     if (e.c) connection.send(tagged({ opcode: OPCODE.RDMA_WRITE, stag: 1, to: 0n }));
     else if (e.d) {
-      connection.send(connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }, true, true));
+      connection.send(
+        connection.makeRead({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }, true, true),
+      );
       // The RTR has opened the peer's direction (ENH-045), so its program may be first.
       connection.programReadOver = this.#context.session.strangeProgram === true;
       await connection.expectOpcode(OPCODE.READ_RESPONSE, 'an answer to the Read RTR');
@@ -222,8 +251,9 @@ export class Trial {
   }
 
   /**
-   * Before the connections are dropped: some peers do not survive the end of one between their Reply and the RTR message (Linux siw,
-   * report K2), and a case that only looked at the Reply is not about that. Nothing that a case has looked at changes.
+   * Before the connections are dropped: some peers do not survive the end of one between their Reply and the
+   * RTR message (Linux siw, report K2), and a case that only looked at the Reply is not about that. Nothing
+   * that a case has looked at changes.
    */
   async tidy(): Promise<void> {
     for (const connection of this.connections) {
@@ -247,7 +277,7 @@ export class Trial {
     check(rtr && segment.payload.length === 0 && segment.last, what, describeSegment(segment), ['ENH-038']);
   }
 
-  // ------------------------------------------------------------------------------------------- with the profile's help
+  // --------------------------------------------------------------------------------- with the profile's help
 
   region(connection: Connection, length = 64): Promise<Region> {
     return this.#context.session.region(connection, length);
@@ -267,10 +297,14 @@ export class Trial {
     return this.#context.session.delivered(connection, payload);
   }
 
-  // --------------------------------------------------------------------------------------------------------- verdict
+  // ------------------------------------------------------------------------------------------------- verdict
 
   /** Throw a Deviation unless the peer's reaction is one of these; `--strict` leaves only the first. */
-  async expect(connection: Connection, outcomes: readonly Outcome[], offending: Uint8Array = connection.lastUlpdu): Promise<Reaction | null> {
+  async expect(
+    connection: Connection,
+    outcomes: readonly Outcome[],
+    offending: Uint8Array = connection.lastUlpdu,
+  ): Promise<Reaction | null> {
     const allowed = this.strict ? outcomes.slice(0, 1) : outcomes;
     const expected = describeOutcomes(allowed);
     const normal = allowed.some((outcome) => outcome.kind === 'normal');
@@ -280,37 +314,72 @@ export class Trial {
     }
     if (normal) {
       const mark = connection.msn[1]!;
-      connection.send(connection.makeRead({ sinkStag: mark, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }));
+      connection.send(
+        connection.makeRead({ sinkStag: mark, sinkTo: 0n, size: 0, sourceStag: 1, sourceTo: 0n }),
+      );
       const latest = performance.now() + NO_END * this.limits.reaction;
       for (;;) {
         const incoming = await connection.receive();
         if (incoming.kind === 'segment' && incoming.segment.opcode === OPCODE.READ_RESPONSE) return null;
         if (incoming.kind === 'silence') throw new Deviation(expected, 'silence');
         if (incoming.kind === 'segment' && incoming.segment.opcode !== OPCODE.TERMINATE) {
-          check(performance.now() < latest, expected, `${describeSegment(incoming.segment)}, and no answer to a zero-length Read`);
+          check(
+            performance.now() < latest,
+            expected,
+            `${describeSegment(incoming.segment)}, and no answer to a zero-length Read`,
+          );
           continue;
         }
-        if (incoming.kind === 'end') return this.#judgeEnd(allowed, expected, { terminate: null, end: incoming.how, segments: [], goesOn: false }, offending);
+        if (incoming.kind === 'end')
+          return this.#judgeEnd(
+            allowed,
+            expected,
+            { terminate: null, end: incoming.how, segments: [], goesOn: false },
+            offending,
+          );
         const rest = await connection.reaction();
         const first = parseTerminate(incoming.segment.payload);
-        return this.#judgeEnd(allowed, expected, { ...rest, terminate: first, segments: [incoming.segment, ...rest.segments] }, offending);
+        return this.#judgeEnd(
+          allowed,
+          expected,
+          { ...rest, terminate: first, segments: [incoming.segment, ...rest.segments] },
+          offending,
+        );
       }
     }
     return this.#judgeEnd(allowed, expected, await connection.reaction(), offending);
   }
 
-  #judgeEnd(allowed: readonly Outcome[], expected: string, reaction: Reaction, offending: Uint8Array): Reaction {
+  #judgeEnd(
+    allowed: readonly Outcome[],
+    expected: string,
+    reaction: Reaction,
+    offending: Uint8Array,
+  ): Reaction {
     const { terminate, end } = reaction;
     if (terminate === null) {
-      if (end === null) throw new Deviation(expected, reaction.segments.length === 0 ? 'silence' : `${describeSegment(reaction.segments.at(-1)!)}, then ${reaction.goesOn ? 'more of it' : 'silence'}`);
-      if (!allowed.some((outcome) => outcome.kind === 'close')) throw new Deviation(expected, `${end.toUpperCase()} without a Terminate`);
+      if (end === null)
+        throw new Deviation(
+          expected,
+          reaction.segments.length === 0
+            ? 'silence'
+            : `${describeSegment(reaction.segments.at(-1)!)}, then ` +
+                `${reaction.goesOn ? 'more of it' : 'silence'}`,
+        );
+      if (!allowed.some((outcome) => outcome.kind === 'close'))
+        throw new Deviation(expected, `${end.toUpperCase()} without a Terminate`);
       return reaction;
     }
     const code = packedCode(terminate);
     if (!allowed.some((outcome) => outcome.kind === 'terminate' && sameCode(outcome.code, code))) {
       throw new Deviation(expected, `Terminate ${describeTerminateCode(code)}`);
     }
-    if (end === null) throw new Deviation(`${expected}, then the end of the connection`, 'no FIN or RST after the Terminate', ['RDMAP-091']);
+    if (end === null)
+      throw new Deviation(
+        `${expected}, then the end of the connection`,
+        'no FIN or RST after the Terminate',
+        ['RDMAP-091'],
+      );
     checkIncluded(terminate, offending);
     return reaction;
   }
@@ -337,11 +406,24 @@ function checkIncluded(terminate: TerminateFields, offending: Uint8Array): void 
   const wanted = parseSegment(offending)?.header ?? offending;
   const got = terminate.ddpHeader;
   if (got.length !== wanted.length || got.some((octet, i) => octet !== wanted[i])) {
-    throw new Deviation(`the DDP header of the segment in error (${brief(wanted)}) in the Terminate`, brief(got), ['RDMAP-073', 'DDP-053']);
+    throw new Deviation(
+      `the DDP header of the segment in error (${brief(wanted)}) in the Terminate`,
+      brief(got),
+      ['RDMAP-073', 'DDP-053'],
+    );
   }
   const request = parseSegment(offending);
-  if (terminate.rdmapHeader === null || request?.opcode !== OPCODE.READ_REQUEST || request.payload.length !== terminate.rdmapHeader.length) return;
+  if (
+    terminate.rdmapHeader === null ||
+    request?.opcode !== OPCODE.READ_REQUEST ||
+    request.payload.length !== terminate.rdmapHeader.length
+  )
+    return;
   if (terminate.rdmapHeader.some((octet, i) => octet !== request.payload[i])) {
-    throw new Deviation(`the header of the Read Request in error (${brief(request.payload)}) in the Terminate`, brief(terminate.rdmapHeader), ['RDMAP-074']);
+    throw new Deviation(
+      `the header of the Read Request in error (${brief(request.payload)}) in the Terminate`,
+      brief(terminate.rdmapHeader),
+      ['RDMAP-074'],
+    );
   }
 }

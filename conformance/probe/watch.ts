@@ -1,6 +1,6 @@
-// Rules that hold for everything a peer sends, whatever a case is about: RFC 5044 4 (FPDUs, markers, CRC), RFC 5041 4 and 5
-// (headers, numbering, segmentation), RFC 5040 4 and 5 (messages). Every FPDU that reaches the probe passes through here; a
-// violation fails the case in which it is seen and names its requirements.
+// Rules that hold for everything a peer sends, whatever a case is about: RFC 5044 4 (FPDUs, markers, CRC),
+// RFC 5041 4 and 5 (headers, numbering, segmentation), RFC 5040 4 and 5 (messages). Every FPDU that reaches
+// the probe passes through here; a violation fails the case in which it is seen and names its requirements.
 
 import { describeSegment } from './decode.ts';
 import type { ReceivedFpdu } from './fpdu.ts';
@@ -25,14 +25,17 @@ export class Watch {
   readonly atomics: number[] = [];
   /** Whether the CRC field means something. */
   readonly crc: boolean;
+  readonly #firstMsn: number;
   readonly #nextMsn = new Map<number, number>();
   #untagged: { qn: number; msn: number; opcode: number; word: number; mo: number } | null = null;
   #tagged: { opcode: number; stag: number; to: bigint } | null = null;
   #answered = 0;
   #terminated = false;
 
-  constructor(crc: boolean) {
+  /** `firstMsn`: with which the peer begins queues 0, 1 and 3. */
+  constructor(crc: boolean, firstMsn = 1) {
     this.crc = crc;
+    this.#firstMsn = firstMsn;
   }
 
   /** Judge one FPDU; `segment` is null when it is shorter than its header. */
@@ -52,25 +55,34 @@ export class Watch {
     }
   }
 
-  /** The MSN that a queue's next message must have; a preset one when a case moved it. */
-  presetMsn(qn: number, msn: number): void {
-    this.#nextMsn.set(qn, msn);
-  }
-
   /** The peer has ended; these octets came after its last whole FPDU. */
   seeEnd(rest: Uint8Array): void {
-    if (this.#terminated && rest.length > 0) this.#say(['RDMAP-077', 'MPA-063'], `${rest.length} octets after a Terminate`);
+    if (this.#terminated && rest.length > 0)
+      this.#say(['RDMAP-077', 'MPA-063'], `${rest.length} octets after a Terminate`);
   }
 
   #checkFpdu(fpdu: ReceivedFpdu): void {
     if (fpdu.pad.some((octet) => octet !== 0)) this.#say(['MPA-067'], 'PAD octets are not 0');
-    if (this.crc && !fpdu.crcGood) this.#say(['MPA-069', 'MPA-070'], `CRC field 0x${fpdu.crc.toString(16).padStart(8, '0')} does not match`);
-    if (fpdu.ulpdu.length > MAX_MULPDU) this.#say(['MPA-076'], `ULPDU_Length ${fpdu.ulpdu.length} is above ${MAX_MULPDU}`);
+    if (this.crc && !fpdu.crcGood)
+      this.#say(
+        ['MPA-069', 'MPA-070'],
+        `CRC field 0x${fpdu.crc.toString(16).padStart(8, '0')} does not match`,
+      );
+    if (fpdu.ulpdu.length > MAX_MULPDU)
+      this.#say(['MPA-076'], `ULPDU_Length ${fpdu.ulpdu.length} is above ${MAX_MULPDU}`);
     for (const marker of fpdu.markers) {
       if (marker.pointer !== marker.expected) {
-        this.#say(['MPA-096', 'MPA-097', 'MPA-098'], `marker at stream position ${marker.position} has FPDUPTR ${marker.pointer}, due is ${marker.expected}`);
+        this.#say(
+          ['MPA-096', 'MPA-097', 'MPA-098'],
+          `marker at stream position ${marker.position} has FPDUPTR ${marker.pointer}, due is ` +
+            `${marker.expected}`,
+        );
       }
-      if (marker.reserved !== 0) this.#say(['MPA-100'], `reserved half of the marker at ${marker.position} is 0x${marker.reserved.toString(16)}`);
+      if (marker.reserved !== 0)
+        this.#say(
+          ['MPA-100'],
+          `reserved half of the marker at ${marker.position} is 0x${marker.reserved.toString(16)}`,
+        );
     }
   }
 
@@ -84,11 +96,16 @@ export class Watch {
       this.#say(['RDMAP-016'], `opcode 0x${segment.opcode.toString(16)} is not assigned`);
       return;
     }
-    if (rule.tagged !== segment.tagged) this.#say(['DDP-001', 'RDMAP-006'], `${rule.name} has T=${segment.tagged ? 1 : 0}`);
-    else if (!segment.tagged && rule.qn !== segment.qn) this.#say(['RDMAP-008', 'EXT-008', 'EXT-021', 'EXT-022'], `${rule.name} on QN ${segment.qn}`);
+    if (rule.tagged !== segment.tagged)
+      this.#say(['DDP-001', 'RDMAP-006'], `${rule.name} has T=${segment.tagged ? 1 : 0}`);
+    else if (!segment.tagged && rule.qn !== segment.qn)
+      this.#say(['RDMAP-008', 'EXT-008', 'EXT-021', 'EXT-022'], `${rule.name} on QN ${segment.qn}`);
     const { octets } = rule;
     if (octets !== null && segment.payload.length !== octets) {
-      this.#say(['RDMAP-014', 'EXT-009', 'EXT-021', 'EXT-022'], `${rule.name} has ${segment.payload.length} octets after the DDP header, not ${octets}`);
+      this.#say(
+        ['RDMAP-014', 'EXT-009', 'EXT-021', 'EXT-022'],
+        `${rule.name} has ${segment.payload.length} octets after the DDP header, not ${octets}`,
+      );
     }
     if (octets !== null && !segment.last) this.#say(['DDP-002'], `${rule.name} without L`);
   }
@@ -99,9 +116,14 @@ export class Watch {
     if (open !== null) {
       if (open.opcode !== opcode) this.#say(['DDP-036'], 'segments of two tagged messages are interleaved');
       else if (open.stag !== stag) this.#say(['DDP-012'], 'STag changes within a message');
-      else if (open.to !== to) this.#say(['DDP-018', 'DDP-029'], `TO 0x${to.toString(16)} does not continue at 0x${open.to.toString(16)}`);
+      else if (open.to !== to)
+        this.#say(
+          ['DDP-018', 'DDP-029'],
+          `TO 0x${to.toString(16)} does not continue at 0x${open.to.toString(16)}`,
+        );
     }
-    if (payload.length === 0 && (!last || open !== null)) this.#say(['DDP-025'], 'an empty segment in a message that is not empty');
+    if (payload.length === 0 && (!last || open !== null))
+      this.#say(['DDP-025'], 'an empty segment in a message that is not empty');
     this.#tagged = last ? null : { opcode, stag, to: to + BigInt(payload.length) };
     if (opcode === OPCODE.READ_RESPONSE) this.#checkResponse(segment);
   }
@@ -114,12 +136,21 @@ export class Watch {
     }
     const due = (request.sinkTo + BigInt(this.#answered)) & 0xffff_ffff_ffff_ffffn;
     if (segment.stag !== request.sinkStag || segment.to !== due) {
-      this.#say(['RDMAP-030', 'RDMAP-043'], `Read Response to 0x${segment.stag.toString(16)}/0x${segment.to.toString(16)}, due is 0x${request.sinkStag.toString(16)}/0x${due.toString(16)}`);
+      this.#say(
+        ['RDMAP-030', 'RDMAP-043'],
+        `Read Response to 0x${segment.stag.toString(16)}/0x${segment.to.toString(16)}, due is ` +
+          `0x${request.sinkStag.toString(16)}/0x${due.toString(16)}`,
+      );
     }
     this.#answered += segment.payload.length;
     const complete = this.#answered === request.size;
-    if (this.#answered > request.size) this.#say(['RDMAP-031'], `Read Response has more than ${request.size} octets`);
-    else if (segment.last !== complete) this.#say(['RDMAP-031', 'DDP-002'], `L=${segment.last ? 1 : 0} at ${this.#answered} of ${request.size} octets`);
+    if (this.#answered > request.size)
+      this.#say(['RDMAP-031'], `Read Response has more than ${request.size} octets`);
+    else if (segment.last !== complete)
+      this.#say(
+        ['RDMAP-031', 'DDP-002'],
+        `L=${segment.last ? 1 : 0} at ${this.#answered} of ${request.size} octets`,
+      );
     if (segment.last) {
       this.reads.shift();
       this.#answered = 0;
@@ -129,16 +160,22 @@ export class Watch {
   #checkUntagged(segment: ParsedSegment): void {
     const { opcode, qn, msn, mo, word, last, payload } = segment;
     const invalidates = opcode === OPCODE.SEND_INVALIDATE || opcode === OPCODE.SEND_SE_INVALIDATE;
-    if (!invalidates && word !== 0) this.#say(['RDMAP-010', 'EXT-003'], `Invalidate STag field is 0x${word.toString(16)}`);
+    if (!invalidates && word !== 0)
+      this.#say(['RDMAP-010', 'EXT-003'], `Invalidate STag field is 0x${word.toString(16)}`);
     const open = this.#untagged;
     if (open === null) {
-      const due = this.#nextMsn.get(qn) ?? 1;
+      const due = this.#nextMsn.get(qn) ?? (qn === QN.TERMINATE ? 1 : this.#firstMsn);
       if (msn !== due) this.#say(['DDP-014', 'DDP-015', 'DDP-016'], `MSN ${msn} on QN ${qn}, due is ${due}`);
       if (mo !== 0) this.#say(['DDP-017'], `the first segment of a message has MO ${mo}`);
       this.#nextMsn.set(qn, (msn + 1) >>> 0);
     } else {
-      if (qn !== open.qn || msn !== open.msn) this.#say(['DDP-013', 'DDP-036'], `QN ${qn} MSN ${msn} within the message QN ${open.qn} MSN ${open.msn}`);
-      if (opcode !== open.opcode || word !== open.word) this.#say(['DDP-009'], 'RsvdULP changes within a message');
+      if (qn !== open.qn || msn !== open.msn)
+        this.#say(
+          ['DDP-013', 'DDP-036'],
+          `QN ${qn} MSN ${msn} within the message QN ${open.qn} MSN ${open.msn}`,
+        );
+      if (opcode !== open.opcode || word !== open.word)
+        this.#say(['DDP-009'], 'RsvdULP changes within a message');
       if (mo !== open.mo) this.#say(['DDP-017', 'DDP-029'], `MO ${mo} does not continue at ${open.mo}`);
       if (payload.length === 0) this.#say(['DDP-025'], 'an empty segment in a message that is not empty');
     }
@@ -149,7 +186,8 @@ export class Watch {
   #checkAtomicResponse(payload: Uint8Array): void {
     const id = new DataView(payload.buffer, payload.byteOffset).getUint32(0);
     const due = this.atomics.shift();
-    if (id !== due) this.#say(['EXT-030', 'EXT-041'], `Atomic Response to request ${id}, due is ${due ?? 'none'}`);
+    if (id !== due)
+      this.#say(['EXT-030', 'EXT-041'], `Atomic Response to request ${id}, due is ${due ?? 'none'}`);
   }
 
   #checkTerminate(segment: ParsedSegment): void {
@@ -162,10 +200,16 @@ export class Watch {
       this.#say(['RDMAP-014', 'RDMAP-084'], `Terminate with ${payload.length} octets after the DDP header`);
       return;
     }
-    if (parsed.reserved !== 0) this.#say(['RDMAP-082'], `reserved Terminate bits 0x${parsed.reserved.toString(16)}`);
+    if (parsed.reserved !== 0)
+      this.#say(['RDMAP-082'], `reserved Terminate bits 0x${parsed.reserved.toString(16)}`);
     // RFC 5040 7.1 (1): nothing is included in what says that the stream itself is at an end.
     const bare = parsed.layer === 2 || (parsed.layer === 0 && parsed.etype === 0);
-    if (bare && (parsed.m || parsed.d || parsed.r)) this.#say(['RDMAP-085'], `M=${Number(parsed.m)} D=${Number(parsed.d)} R=${Number(parsed.r)} in a Terminate of layer ${parsed.layer} type ${parsed.etype}`);
+    if (bare && (parsed.m || parsed.d || parsed.r))
+      this.#say(
+        ['RDMAP-085'],
+        `M=${Number(parsed.m)} D=${Number(parsed.d)} R=${Number(parsed.r)} in a Terminate of layer ` +
+          `${parsed.layer} type ${parsed.etype}`,
+      );
     if (parsed.layer > 2) this.#say(['RDMAP-082'], `Terminate layer ${parsed.layer}`);
   }
 

@@ -1,5 +1,5 @@
-// Profile `command`: any program that the user starts, or that is started here for each case. Nothing is known about it but that it
-// speaks MPA: cases that need memory, receives or a tester are left out.
+// Profile `command`: any program that the user starts, or that is started here for each case. Nothing is
+// known about it but that it speaks MPA: cases that need memory, receives or a tester are left out.
 
 import { spawn } from 'node:child_process';
 import { Inapplicable } from '../probe/deviation.ts';
@@ -40,7 +40,11 @@ export function openCommand(options: CommandOptions): Profile {
     capabilities: new Set<Capability>(),
     roles: ['initiator', 'responder'],
     listen: options.listen,
-    description: options.start ?? (options.target === undefined ? 'a program that connects' : `a program at ${options.target.host}:${options.target.port}`),
+    description:
+      options.start ??
+      (options.target === undefined
+        ? 'a program that connects'
+        : `a program at ${options.target.host}:${options.target.port}`),
     begin: async (session) => new CommandSession(options, session),
     close: async () => undefined,
   };
@@ -64,7 +68,7 @@ class CommandSession implements Session {
   }
 
   async established(): Promise<void> {
-    // Nothing is known about what comes.
+    // Nothing is known about the peer's messages.
   }
 
   async region(): Promise<Region> {

@@ -1,8 +1,12 @@
-// The tester protocol: what an implementation offers so that every case can bring it into the needed state and look at what a wire
-// cannot show. One JSON object a line each way over a TCP connection of its own; PROTOCOL.md describes it for any language. Octets
-// travel as lower-case hexadecimal, 64-bit numbers as decimal strings.
+// The tester protocol: an implementation offers it so that every case can bring it into the needed state and
+// see the effects that a wire cannot show. One JSON object a line each way over a separate TCP connection;
+// PROTOCOL.md describes it for any language. Octets travel as lower-case hexadecimal, 64-bit numbers as
+// decimal strings.
 
-/** How an endpoint (one listener or one connection) is set up. Absent fields mean the implementation's own default. */
+/**
+ * How an endpoint (one listener or one connection) is set up. Absent fields mean the implementation's own
+ * default.
+ */
 export interface EndpointOptions {
   /** Name of the protection domain; `a` when absent. */
   readonly pd?: string;
@@ -31,6 +35,8 @@ export interface EndpointOptions {
   readonly closeTimeout?: number;
   /** Accept RFC 7306 opcodes. */
   readonly extensions?: boolean;
+  /** MSN of the first message of queues 0, 1 and 3, in either direction; 1 when absent. */
+  readonly firstMsn?: number;
 }
 
 export type Access = 'local-write' | 'remote-read' | 'remote-write' | 'remote-atomic';
@@ -49,7 +55,17 @@ export interface RegionOptions {
   readonly shared?: boolean;
 }
 
-type PostKind = 'send' | 'send-se' | 'send-inv' | 'send-se-inv' | 'write' | 'read' | 'imm' | 'imm-se' | 'fetch-add' | 'cmp-swap';
+type PostKind =
+  | 'send'
+  | 'send-se'
+  | 'send-inv'
+  | 'send-se-inv'
+  | 'write'
+  | 'read'
+  | 'imm'
+  | 'imm-se'
+  | 'fetch-add'
+  | 'cmp-swap';
 
 export interface PostOptions {
   readonly kind: PostKind;
@@ -96,23 +112,40 @@ export interface EventInfo {
 
 /** Requests by operation name, with their answers. */
 export interface Operations {
-  hello: { request: Record<string, never>; answer: { name: string; extensions: boolean; presetMsn: boolean } };
-  /** Forget everything: connections, listeners, regions. The seed makes STags repeatable where the implementation can. */
+  hello: {
+    request: Record<string, never>;
+    answer: { name: string; extensions: boolean; firstMsn: boolean };
+  };
+  /**
+   * Forget everything: connections, listeners, regions. The seed makes STags repeatable where the
+   * implementation can.
+   */
   reset: { request: { seed: number }; answer: Record<string, never> };
   listen: { request: { host: string; options: EndpointOptions }; answer: { endpoint: number; port: number } };
-  connect: { request: { host: string; port: number; options: EndpointOptions }; answer: { endpoint: number } };
+  connect: {
+    request: { host: string; port: number; options: EndpointOptions };
+    answer: { endpoint: number };
+  };
   region: { request: RegionOptions; answer: { region: number; stag: number; to: string } };
   peek: { request: { region: number; offset?: number; length?: number }; answer: { data: string } };
   deregister: { request: { region: number }; answer: Record<string, never> };
   receive: { request: { endpoint: number; count: number; size: number }; answer: Record<string, never> };
   post: { request: { endpoint: number } & PostOptions; answer: Record<string, never> };
-  /** Wait until `min` completions have come since the last call, or `ms` have passed; all new ones are returned. */
-  completions: { request: { endpoint: number; min: number; ms: number }; answer: { completions: CompletionInfo[] } };
+  /**
+   * Wait until `min` completions have come since the last call, or `ms` have passed; all new ones are
+   * returned.
+   */
+  completions: {
+    request: { endpoint: number; min: number; ms: number };
+    answer: { completions: CompletionInfo[] };
+  };
   /** Wait until an event of this type has come, or `ms` have passed; all events so far are returned. */
   events: { request: { endpoint: number; type: string; ms: number }; answer: { events: EventInfo[] } };
   /** `graceful`, `abort` (reset) or `terminate` (0/0/00). */
-  close: { request: { endpoint: number; how: 'graceful' | 'abort' | 'terminate' }; answer: Record<string, never> };
-  'preset-msn': { request: { endpoint: number; qn: number; msn: number }; answer: Record<string, never> };
+  close: {
+    request: { endpoint: number; how: 'graceful' | 'abort' | 'terminate' };
+    answer: Record<string, never>;
+  };
 }
 
 export type OperationName = keyof Operations;

@@ -1,6 +1,7 @@
-// Profile `rping`: the stock program on any iWARP machine, `rping -s -P` when the probe connects and `rping -c` when it connects to
-// the probe. Its 16-octet advertisement (address, STag, length) makes the other end read from and write to memory, which is how the
-// probe learns a name of the peer's memory. Every Send is exactly 16 octets and one receive is posted at a time.
+// Profile `rping`: the stock program on any iWARP machine, `rping -s -P` when the probe connects and `rping
+// -c` when it connects to the probe. Its 16-octet advertisement (address, STag, length) makes the other end
+// read from and write to memory, which is how the probe learns a name of the peer's memory. Every Send is
+// exactly 16 octets and one receive is posted at a time.
 
 import { Connection } from '../probe/connection.ts';
 import { Deviation, Inapplicable, check } from '../probe/deviation.ts';
@@ -14,9 +15,12 @@ import type { Started } from './command.ts';
 import type { Address, Capability, Profile, Session, SessionOptions } from './types.ts';
 
 const ADVERTISEMENT_OCTETS = 16;
-/** What rping takes as `-S`. */
+/** The sizes that rping takes as `-S`. */
 export const RPING_SIZES = { min: 23, max: 65_535, usual: 64 } as const;
-/** Payload of one segment of the probe's Read Responses: the longest would not fit one FPDU, whose length has 16 bits. */
+/**
+ * Payload of one segment of the probe's Read Responses: the longest would not fit one FPDU, whose length has
+ * 16 bits.
+ */
 const RESPONSE_OCTETS = 4096;
 /** Names under which the probe offers its imaginary buffer. */
 const SINK_STAG = 0x00c0_ff00;
@@ -25,7 +29,7 @@ const SINK_TO = 0x10_000n;
 interface RpingOptions {
   readonly target?: Address | undefined;
   readonly listen: Address;
-  /** What rping was started with as `-S`. */
+  /** The size that rping was started with as `-S`. */
   readonly size?: number | undefined;
   /** Command that starts one `rping -c` towards the probe; `{host}` and `{port}` are replaced. */
   readonly start?: string | undefined;
@@ -38,7 +42,10 @@ export function openRping(options: RpingOptions): Profile {
     capabilities: new Set<Capability>(['region', 'send']),
     roles: ['initiator', 'responder'],
     listen: options.listen,
-    description: options.target === undefined ? `rping -c towards ${options.listen.host}:${options.listen.port}` : `rping -s at ${options.target.host}:${options.target.port}`,
+    description:
+      options.target === undefined
+        ? `rping -c towards ${options.listen.host}:${options.listen.port}`
+        : `rping -s at ${options.target.host}:${options.target.port}`,
     begin: async (session) => new RpingSession(options, session, size),
     close: async () => undefined,
   };
@@ -62,7 +69,7 @@ class RpingSession implements Session {
   }
 
   async invite(address: Address): Promise<void> {
-    // Without a command somebody else keeps starting `rping -c`.
+    // Without a command the user keeps starting `rping -c`.
     if (this.#start !== undefined) this.#started = startCommand(this.#start, address);
   }
 
@@ -78,13 +85,20 @@ class RpingSession implements Session {
     return this.#region;
   }
 
-  /** Advertise a source buffer: the server reads it, and its Read Request names the server's own buffer as the sink. */
+  /**
+   * Advertise a source buffer: the server reads it, and its Read Request names the server's own buffer as the
+   * sink.
+   */
   async #learnFromServer(connection: Connection): Promise<Region> {
     connection.send(connection.makeSend(this.acceptableSend()));
     const segment = await connection.expectOpcode(OPCODE.READ_REQUEST, 'the Read Request of rping -s');
     const request = parseReadRequest(segment.payload);
     check(request !== null, 'a whole Read Request', describeSegment(segment));
-    check(request.size === this.#size, `a Read Request for the ${this.#size} octets advertised`, `a Read Request for ${request.size} octets`);
+    check(
+      request.size === this.#size,
+      `a Read Request for the ${this.#size} octets advertised`,
+      `a Read Request for ${request.size} octets`,
+    );
     respond(connection, request, pingData(request.size));
     await connection.expectOpcode(OPCODE.SEND, 'the go-ahead of rping -s');
     return { stag: request.sinkStag, to: request.sinkTo, length: this.#size, handle: -1 };
@@ -99,11 +113,16 @@ class RpingSession implements Session {
     return bytes;
   }
 
-  /** The server answers an advertisement by a Read Request (or, the second time, a Write), the client by its second advertisement. */
+  /**
+   * The server answers an advertisement by a Read Request (or, the second time, a Write), the client by its
+   * second advertisement.
+   */
   async delivered(connection: Connection): Promise<void> {
-    const wanted: readonly number[] = this.#role === 'initiator' ? [OPCODE.READ_REQUEST, OPCODE.RDMA_WRITE] : [OPCODE.SEND];
+    const wanted: readonly number[] =
+      this.#role === 'initiator' ? [OPCODE.READ_REQUEST, OPCODE.RDMA_WRITE] : [OPCODE.SEND];
     const segment = await connection.expectSegment('the reaction of rping to a Send');
-    if (!wanted.includes(segment.opcode)) throw new Deviation('the reaction of rping to a Send', describeSegment(segment));
+    if (!wanted.includes(segment.opcode))
+      throw new Deviation('the reaction of rping to a Send', describeSegment(segment));
   }
 
   async close(): Promise<void> {
@@ -112,7 +131,8 @@ class RpingSession implements Session {
 }
 
 function readAdvertisement(payload: Uint8Array): Region {
-  if (payload.length !== ADVERTISEMENT_OCTETS) throw new Inapplicable(`the peer is no rping: its first Send has ${payload.length} octets`);
+  if (payload.length !== ADVERTISEMENT_OCTETS)
+    throw new Inapplicable(`the peer is no rping: its first Send has ${payload.length} octets`);
   const view = new DataView(payload.buffer, payload.byteOffset);
   return { to: view.getBigUint64(0), stag: view.getUint32(8), length: view.getUint32(12), handle: -1 };
 }
@@ -121,11 +141,19 @@ function readAdvertisement(payload: Uint8Array): Region {
 function respond(connection: Connection, { sinkStag, sinkTo }: ReadRequestFields, data: Uint8Array): void {
   for (let at = 0; at < data.length; at += RESPONSE_OCTETS) {
     const payload = data.subarray(at, at + RESPONSE_OCTETS);
-    connection.send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: sinkStag, to: sinkTo + BigInt(at), last: at + payload.length === data.length, payload }));
+    connection.send(
+      tagged({
+        opcode: OPCODE.READ_RESPONSE,
+        stag: sinkStag,
+        to: sinkTo + BigInt(at),
+        last: at + payload.length === data.length,
+        payload,
+      }),
+    );
   }
 }
 
-/** What an rping client's source buffer holds. */
+/** The contents of an rping client's source buffer. */
 function pingData(size: number): Uint8Array {
   const bytes = Uint8Array.from({ length: size }, (_, i) => 65 + (i % 58));
   bytes.set(new TextEncoder().encode('rdma-ping-0: ').subarray(0, size));

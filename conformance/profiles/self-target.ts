@@ -1,26 +1,45 @@
-// Our own stack behind the tester protocol: the target of the `self` profile, in this process or as a program of its own. An
-// implementer of another stack writes the like of this file; PROTOCOL.md says how. Everything here goes through the public verbs and
-// connection manager.
+// Our own stack behind the tester protocol: the target of the `self` profile, in this process or as a
+// separate program. An implementer of another stack writes the like of this file; PROTOCOL.md says how.
+// Everything here goes through the public verbs and connection manager.
 
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { ConnectionManager } from '../../src/cm/index.ts';
-import type { CmEvent, CmListener, ConnectionPolicy, PassiveConnection, CmConnection } from '../../src/cm/index.ts';
-import { realScheduler } from '../../src/transport/scheduler.ts';
-import { TcpTransport } from '../../src/transport/tcp.ts';
-import { ACCESS, createWorkCompletion, Device } from '../../src/verbs/index.ts';
-import type { CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWorkRequest, Sge, WorkCompletion } from '../../src/verbs/index.ts';
+import { ConnectionManager, InlineEngine } from 'iwarp/cm';
+import type { CmEvent, CmListener, ConnectionPolicy, PassiveConnection, CmConnection } from 'iwarp/cm';
+import { realScheduler, TcpTransport } from 'iwarp/testing';
+import { ACCESS, createWorkCompletion, Device } from 'iwarp/verbs';
+import type {
+  CompletionQueue,
+  MemoryRegion,
+  ProtectionDomain,
+  QueuePair,
+  SendWorkRequest,
+  Sge,
+  WorkCompletion,
+} from 'iwarp/verbs';
 import { createRandom } from '../probe/random.ts';
 import type {
-  Access, AnswerLine, CompletionInfo, EndpointOptions, EventInfo, OperationName, Operations, PostOptions, RequestLine, TesterPort,
+  Access,
+  AnswerLine,
+  CompletionInfo,
+  EndpointOptions,
+  EventInfo,
+  OperationName,
+  Operations,
+  PostOptions,
+  RequestLine,
+  TesterPort,
 } from './protocol.ts';
 import { fromHex, pattern, toHex } from './protocol.ts';
 
 const QUEUE_DEPTH = 256;
 const MAX_DATA = 65_536;
 const ACCESS_BITS: Readonly<Record<Access, number>> = {
-  'local-write': ACCESS.LOCAL_WRITE, 'remote-read': ACCESS.REMOTE_READ, 'remote-write': ACCESS.REMOTE_WRITE, 'remote-atomic': ACCESS.REMOTE_ATOMIC,
+  'local-write': ACCESS.LOCAL_WRITE,
+  'remote-read': ACCESS.REMOTE_READ,
+  'remote-write': ACCESS.REMOTE_WRITE,
+  'remote-atomic': ACCESS.REMOTE_ATOMIC,
 };
 
 interface Endpoint {
@@ -36,18 +55,25 @@ interface Endpoint {
   nextWr: number;
 }
 
-type Handlers = { [Op in OperationName]: (args: Operations[Op]['request']) => Operations[Op]['answer'] | Promise<Operations[Op]['answer']> };
+type Handlers = {
+  [Op in OperationName]: (
+    args: Operations[Op]['request'],
+  ) => Operations[Op]['answer'] | Promise<Operations[Op]['answer']>;
+};
 
 /** One tester with one device; `reset` gives it a new one. */
 export class SelfTarget implements TesterPort {
   #device = new Device();
-  #manager = new ConnectionManager(this.#device, new TcpTransport(), realScheduler);
+  #manager = managerOf(this.#device);
   #pds = new Map<string, ProtectionDomain>();
   #endpoints: Endpoint[] = [];
   #regions: MemoryRegion[] = [];
   readonly #wakes = new Set<() => void>();
 
-  async call<Op extends OperationName>(op: Op, args: Operations[Op]['request']): Promise<Operations[Op]['answer']> {
+  async call<Op extends OperationName>(
+    op: Op,
+    args: Operations[Op]['request'],
+  ): Promise<Operations[Op]['answer']> {
     return this.#handlers[op](args as never) as Operations[Op]['answer'];
   }
 
@@ -56,22 +82,30 @@ export class SelfTarget implements TesterPort {
   }
 
   readonly #handlers: Handlers = {
-    hello: () => ({ name: 'iwarp', extensions: true, presetMsn: true }),
+    hello: () => ({ name: 'iwarp', extensions: true, firstMsn: true }),
     reset: ({ seed }) => {
       this.#drop();
       const random = createRandom(seed, 'target');
       this.#device = new Device({ random: () => random.u32() });
-      this.#manager = new ConnectionManager(this.#device, new TcpTransport(), realScheduler);
+      this.#manager = managerOf(this.#device);
       return {};
     },
     listen: async ({ host, options }) => {
       const endpoint = this.#endpoint(options);
-      endpoint.listener = await this.#manager.listen({ host, port: 0, policy: policyOf(options) }, (connection) => this.#arrive(endpoint, connection));
+      endpoint.listener = await this.#managerFor(options).listen(
+        { host, port: 0, policy: policyOf(options) },
+        (connection) => this.#arrive(endpoint, connection),
+      );
       return { endpoint: this.#endpoints.length - 1, port: endpoint.listener.address.port };
     },
     connect: ({ host, port, options }) => {
       const endpoint = this.#endpoint(options);
-      const connection = this.#manager.connect(endpoint.qp, { host, port, policy: policyOf(options), ...parametersOf(options) });
+      const connection = this.#managerFor(options).connect(endpoint.qp, {
+        host,
+        port,
+        policy: policyOf(options),
+        ...parametersOf(options),
+      });
       this.#watch(endpoint, connection);
       return { endpoint: this.#endpoints.length - 1 };
     },
@@ -123,10 +157,6 @@ export class SelfTarget implements TesterPort {
       else qp.modify({ state: 'terminate' });
       return {};
     },
-    'preset-msn': ({ endpoint, qn, msn }) => {
-      this.#endpoints[endpoint]!.connection!.presetMsn(qn, msn);
-      return {};
-    },
   };
 
   #pd(name: string): ProtectionDomain {
@@ -135,15 +165,32 @@ export class SelfTarget implements TesterPort {
     return pd;
   }
 
+  /** A separate manager where the endpoint begins with other message numbers. */
+  #managerFor({ firstMsn }: EndpointOptions): ConnectionManager {
+    return firstMsn === undefined ? this.#manager : managerOf(this.#device, { firstMsn });
+  }
+
   #endpoint(options: EndpointOptions): Endpoint {
     const pd = this.#pd(options.pd ?? 'a');
     const cq = this.#device.createCq(4 * QUEUE_DEPTH);
     const qp = pd.createQp({
-      sendCq: cq, recvCq: cq, maxSendWr: QUEUE_DEPTH, maxRecvWr: QUEUE_DEPTH,
+      sendCq: cq,
+      recvCq: cq,
+      maxSendWr: QUEUE_DEPTH,
+      maxRecvWr: QUEUE_DEPTH,
       ...(options.extensions === undefined ? {} : { extensions: options.extensions }),
     });
     const endpoint: Endpoint = {
-      pd, options, qp, cq, listener: null, connection: null, buffers: new Map(), events: [], fresh: [], nextWr: 1,
+      pd,
+      options,
+      qp,
+      cq,
+      listener: null,
+      connection: null,
+      buffers: new Map(),
+      events: [],
+      fresh: [],
+      nextWr: 1,
     };
     cq.setHandler(() => this.#wake());
     cq.requestNotify();
@@ -153,7 +200,8 @@ export class SelfTarget implements TesterPort {
   }
 
   #arrive(endpoint: Endpoint, connection: PassiveConnection): void {
-    // A listener serves one connection; whatever else comes (a case that connects again) finds the queue pair taken.
+    // A listener serves one connection; whatever else comes (a case that connects again) finds the queue pair
+    // taken.
     if (endpoint.connection !== null && !endpoint.connection.finished) {
       connection.abort();
       return;
@@ -161,9 +209,10 @@ export class SelfTarget implements TesterPort {
     this.#watch(endpoint, connection);
     const { parameters } = connection;
     endpoint.events.push({
-      type: 'request', privateData: toHex(parameters?.privateData ?? new Uint8Array(0)),
-      ...(parameters?.responderResources === undefined ? {} : { ird: parameters.responderResources }),
-      ...(parameters?.initiatorDepth === undefined ? {} : { ord: parameters.initiatorDepth }),
+      type: 'request',
+      privateData: toHex(parameters?.privateData ?? new Uint8Array(0)),
+      ...(parameters?.initiatorDepth === undefined ? {} : { ird: parameters.initiatorDepth }),
+      ...(parameters?.responderResources === undefined ? {} : { ord: parameters.responderResources }),
       revision: parameters?.revision ?? 0,
     });
     const parametersOut = parametersOf(endpoint.options);
@@ -198,8 +247,12 @@ export class SelfTarget implements TesterPort {
     const { kind } = options;
     const isRead = kind === 'read';
     const isAtomic = kind === 'fetch-add' || kind === 'cmp-swap';
-    const data = options.data === undefined ? pattern(isAtomic ? 8 : (options.length ?? 0)) : fromHex(options.data);
-    const mr = endpoint.pd.registerMemory(isRead || isAtomic ? new Uint8Array(data.length) : data, ACCESS.LOCAL_WRITE);
+    const data =
+      options.data === undefined ? pattern(isAtomic ? 8 : (options.length ?? 0)) : fromHex(options.data);
+    const mr = endpoint.pd.registerMemory(
+      isRead || isAtomic ? new Uint8Array(data.length) : data,
+      ACCESS.LOCAL_WRITE,
+    );
     const wrId = this.#remember(endpoint, mr);
     const common = { wrId, ...(options.fence === undefined ? {} : { fence: options.fence }) };
     endpoint.qp.postSend(workRequest(options, common, [{ mr }]));
@@ -249,22 +302,55 @@ export class SelfTarget implements TesterPort {
 }
 
 function policyOf(options: EndpointOptions): Partial<ConnectionPolicy> {
-  const { crc, markers, revision, peerToPeer, rtr, maxIrd, negotiateDepths, requiredOrd, emss, requestTimeout, replyTimeout, closeTimeout, ird, ord } = options;
+  const {
+    crc,
+    markers,
+    revision,
+    peerToPeer,
+    rtr,
+    maxIrd,
+    negotiateDepths,
+    requiredOrd,
+    emss,
+    requestTimeout,
+    replyTimeout,
+    closeTimeout,
+    ird,
+    ord,
+  } = options;
   return {
     // The probe counts octets: what wakes a sleeping peer would only blur the picture.
     silentPeerNudge: 0,
-    ...(crc === undefined ? {} : { crc: crc ? 'required' as const : 'off' as const }),
+    ...(crc === undefined ? {} : { crc: crc ? ('required' as const) : ('off' as const) }),
     ...(revision === undefined ? {} : { mpaRevision: revision }),
     ...(rtr === undefined ? {} : { rtrOffered: rtr, rtrAccepted: rtr }),
-    ...defined({ markers, peerToPeer, maxIrd, negotiateDepths, requiredOrd, emss, requestTimeout, replyTimeout, closeTimeout, ird, ord }),
+    ...defined({
+      markers,
+      peerToPeer,
+      maxIrd,
+      negotiateDepths,
+      requiredOrd,
+      emss,
+      requestTimeout,
+      replyTimeout,
+      closeTimeout,
+      ird,
+      ord,
+    }),
   };
 }
 
 function defined<T extends Record<string, unknown>>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: NonNullable<T[K]> };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: NonNullable<T[K]>;
+  };
 }
 
-function parametersOf(options: EndpointOptions): { privateData: Uint8Array; responderResources?: number; initiatorDepth?: number } {
+function parametersOf(options: EndpointOptions): {
+  privateData: Uint8Array;
+  responderResources?: number;
+  initiatorDepth?: number;
+} {
   return {
     privateData: fromHex(options.privateData ?? ''),
     // A depth given here is not raised: where it may be, `maxIrd` says how far, and the policy has both.
@@ -273,48 +359,96 @@ function parametersOf(options: EndpointOptions): { privateData: Uint8Array; resp
   };
 }
 
-function workRequest(options: PostOptions, common: { wrId: number; fence?: boolean }, sges: readonly Sge[]): SendWorkRequest {
+function workRequest(
+  options: PostOptions,
+  common: { wrId: number; fence?: boolean },
+  sges: readonly Sge[],
+): SendWorkRequest {
   const remote = { rkey: options.stag ?? 0, remoteAddr: BigInt(options.to ?? '0') };
   const value = BigInt(options.value ?? '0');
   switch (options.kind) {
-    case 'send': return { ...common, opcode: 'send', sges };
-    case 'send-se': return { ...common, opcode: 'send', sges, solicited: true };
-    case 'send-inv': return { ...common, opcode: 'send', sges, invalidate: options.invalidate ?? 0 };
-    case 'send-se-inv': return { ...common, opcode: 'send', sges, invalidate: options.invalidate ?? 0, solicited: true };
-    case 'write': return { ...common, opcode: 'rdma-write', sges, ...remote };
-    case 'read': return { ...common, opcode: 'rdma-read', sges, ...remote };
-    case 'imm': return { ...common, opcode: 'immediate', immediate: value };
-    case 'imm-se': return { ...common, opcode: 'immediate', immediate: value, solicited: true };
-    case 'fetch-add': return { ...common, opcode: 'atomic-fetch-add', sges, ...remote, add: value, addMask: BigInt(options.mask ?? '0') };
-    case 'cmp-swap': return { ...common, opcode: 'atomic-cmp-swap', sges, ...remote, swap: value, compare: BigInt(options.compare ?? '0') };
+    case 'send':
+      return { ...common, opcode: 'send', sges };
+    case 'send-se':
+      return { ...common, opcode: 'send', sges, solicited: true };
+    case 'send-inv':
+      return { ...common, opcode: 'send', sges, invalidate: options.invalidate ?? 0 };
+    case 'send-se-inv':
+      return { ...common, opcode: 'send', sges, invalidate: options.invalidate ?? 0, solicited: true };
+    case 'write':
+      return { ...common, opcode: 'rdma-write', sges, ...remote };
+    case 'read':
+      return { ...common, opcode: 'rdma-read', sges, ...remote };
+    case 'imm':
+      return { ...common, opcode: 'immediate', immediate: value };
+    case 'imm-se':
+      return { ...common, opcode: 'immediate', immediate: value, solicited: true };
+    case 'fetch-add':
+      return {
+        ...common,
+        opcode: 'atomic-fetch-add',
+        sges,
+        ...remote,
+        add: value,
+        addMask: BigInt(options.mask ?? '0'),
+      };
+    case 'cmp-swap':
+      return {
+        ...common,
+        opcode: 'atomic-cmp-swap',
+        sges,
+        ...remote,
+        swap: value,
+        compare: BigInt(options.compare ?? '0'),
+      };
   }
 }
 
 function completionInfo(wc: WorkCompletion, mr: MemoryRegion | undefined): CompletionInfo {
   const receive = wc.opcode.startsWith('receive');
-  const readable = mr !== undefined && wc.status === 'success' && (receive || wc.opcode === 'rdma-read' || wc.opcode.startsWith('atomic'));
+  const readable =
+    mr !== undefined &&
+    wc.status === 'success' &&
+    (receive || wc.opcode === 'rdma-read' || wc.opcode.startsWith('atomic'));
   const octets = readable ? mr.bytes.subarray(0, Math.min(wc.byteLength, MAX_DATA)) : new Uint8Array(0);
   return {
-    queue: receive ? 'receive' : 'send', opcode: wc.opcode, status: wc.status, length: wc.byteLength, data: toHex(octets), solicited: wc.solicited,
+    queue: receive ? 'receive' : 'send',
+    opcode: wc.opcode,
+    status: wc.status,
+    length: wc.byteLength,
+    data: toHex(octets),
+    solicited: wc.solicited,
     ...(wc.invalidatedStag === undefined ? {} : { invalidated: wc.invalidatedStag }),
     ...(wc.immediate === undefined ? {} : { immediate: wc.immediate.toString() }),
   };
 }
 
 function eventInfo(event: CmEvent): EventInfo {
+  // In this protocol `rejected` is a Reply with R=1.
+  if (event.type === 'rejected' && event.error !== undefined)
+    return { type: 'connect-error', cause: event.reason ?? 'connect' };
   switch (event.type) {
     case 'established':
     case 'rejected':
     case 'connect-response':
       return {
-        type: event.type, privateData: toHex(event.parameters.privateData), revision: event.parameters.revision,
-        ...(event.parameters.responderResources === undefined ? {} : { ird: event.parameters.responderResources }),
-        ...(event.parameters.initiatorDepth === undefined ? {} : { ord: event.parameters.initiatorDepth }),
+        type: event.type,
+        privateData: toHex(event.parameters.privateData),
+        revision: event.parameters.revision,
+        ...(event.parameters.initiatorDepth === undefined ? {} : { ird: event.parameters.initiatorDepth }),
+        ...(event.parameters.responderResources === undefined
+          ? {}
+          : { ord: event.parameters.responderResources }),
       };
     case 'terminate':
-      return { type: 'terminate', code: (event.terminate.layer << 12) | (event.terminate.type << 8) | event.terminate.code, origin: event.terminate.origin };
+      return {
+        type: 'terminate',
+        code: (event.terminate.layer << 12) | (event.terminate.type << 8) | event.terminate.code,
+        origin: event.terminate.origin,
+      };
     case 'disconnected':
       return { type: 'disconnected', cause: event.cause };
+    case 'unreachable':
     case 'connect-error':
       return { type: 'connect-error', cause: event.reason };
     default:
@@ -332,14 +466,17 @@ export function serveTester(host: string, port: number): Promise<{ port: number;
       text += chunk;
       const lines = text.split('\n');
       text = lines.pop() ?? '';
-      for (const line of lines) void answer(target, line).then((reply) => socket.write(`${JSON.stringify(reply)}\n`));
+      for (const line of lines)
+        void answer(target, line).then((reply) => socket.write(`${JSON.stringify(reply)}\n`));
     });
     socket.on('error', () => undefined);
     socket.on('close', () => target.close());
   });
   return new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen(port, host, () => resolve({ port: (server.address() as AddressInfo).port, close: () => server.close() }));
+    server.listen(port, host, () =>
+      resolve({ port: (server.address() as AddressInfo).port, close: () => server.close() }),
+    );
   });
 }
 
@@ -357,4 +494,8 @@ async function answer(target: SelfTarget, line: string): Promise<AnswerLine> {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { port } = await serveTester('127.0.0.1', Number(process.argv[2] ?? '7200'));
   process.stdout.write(`tester protocol on 127.0.0.1:${port}\n`);
+}
+
+function managerOf(device: Device, engine: { readonly firstMsn?: number } = {}): ConnectionManager {
+  return new ConnectionManager(device, new InlineEngine(new TcpTransport(), realScheduler, device, engine));
 }

@@ -1,4 +1,5 @@
-// Profile `self`: a peer that speaks the tester protocol. Without an address it is our own stack in this process.
+// Profile `self`: a peer that speaks the tester protocol. Without an address it is our own stack in this
+// process.
 
 import type { Connection } from '../probe/connection.ts';
 import { check, sameBytes } from '../probe/deviation.ts';
@@ -11,7 +12,7 @@ import type { Address, Capability, Profile, Session, SessionOptions } from './ty
 interface SelfOptions {
   /** Where the tester protocol is spoken; absent for our own stack in this process. */
   readonly control?: Address | undefined;
-  /** A tester in this process; absent for that of our own stack. */
+  /** A tester in this process; by default that of our stack. */
   readonly tester?: TesterPort | undefined;
   /** Milliseconds for the tester's answers; {@link CONTROL_MS} when absent. */
   readonly limit?: number | undefined;
@@ -29,14 +30,17 @@ export async function openSelf(options: SelfOptions = {}): Promise<Profile> {
   const hello = await greet(port);
   const capabilities = new Set<Capability>(['region', 'send', 'tester']);
   if (hello.extensions) capabilities.add('extensions');
-  if (hello.presetMsn) capabilities.add('preset-msn');
+  if (hello.firstMsn) capabilities.add('first-msn');
   const host = options.host ?? '127.0.0.1';
   return {
     name: 'self',
     capabilities,
     roles: ['initiator', 'responder'],
     listen: { host, port: options.port ?? 0 },
-    description: options.control === undefined ? `${hello.name}, in this process` : `${hello.name}, tester at ${options.control.host}:${options.control.port}`,
+    description:
+      options.control === undefined
+        ? `${hello.name}, in this process`
+        : `${hello.name}, tester at ${options.control.host}:${options.control.port}`,
     begin: (session) => SelfSession.begin(port, options.control?.host ?? host, session),
     lost: () => (port instanceof RemoteTester ? port.lost : null),
     close: async () => port.close(),
@@ -55,9 +59,24 @@ async function greet(port: TesterPort): Promise<Operations['hello']['answer']> {
 async function openPort({ control, tester, limit = CONTROL_MS }: SelfOptions): Promise<TesterPort> {
   if (tester !== undefined) return tester;
   if (control !== undefined) return RemoteTester.open(control.host, control.port, limit);
-  // Loaded on demand: against another implementation none of our own stack runs.
-  const { SelfTarget } = await import('./self-target.ts');
-  return new SelfTarget();
+  // Loaded on demand: against another implementation our stack does not run.
+  return ownStack();
+}
+
+/** Our stack comes from the package `iwarp`, which a tester of another stack need not have. */
+async function ownStack(): Promise<TesterPort> {
+  try {
+    const { SelfTarget } = await import('./self-target.ts');
+    return new SelfTarget();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') throw error;
+    throw new Error(
+      'without --control it tries the package iwarp, which is not installed: npm install iwarp, or ' +
+        'name a peer',
+      { cause: error },
+    );
+  }
 }
 
 class SelfSession implements Session {
@@ -71,7 +90,11 @@ class SelfSession implements Session {
     this.#options = options;
   }
 
-  static async begin(port: TesterPort, host: string, { role, setup, limits, seed }: SessionOptions): Promise<SelfSession> {
+  static async begin(
+    port: TesterPort,
+    host: string,
+    { role, setup, limits, seed }: SessionOptions,
+  ): Promise<SelfSession> {
     await port.call('reset', { seed });
     const tester = new Tester(port, limits.reaction);
     if (role === 'responder') return new SelfSession(tester, null, setup);

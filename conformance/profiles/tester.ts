@@ -3,9 +3,17 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import type {
-  AnswerLine, CompletionInfo, EndpointOptions, EventInfo, OperationName, Operations, PostOptions, RegionOptions, TesterPort,
+  AnswerLine,
+  CompletionInfo,
+  EndpointOptions,
+  EventInfo,
+  OperationName,
+  Operations,
+  PostOptions,
+  RegionOptions,
+  TesterPort,
 } from './protocol.ts';
-import { reasonOf } from '../../src/tools/support/system-errors.ts';
+import { reasonOf } from '../support/system-errors.ts';
 import { fromHex } from './protocol.ts';
 
 /** A region of the target, as its STag and tagged offset name it. */
@@ -13,16 +21,16 @@ export interface Region {
   readonly stag: number;
   readonly to: bigint;
   readonly length: number;
-  /** The tester's handle; -1 where the wire told of the region. */
+  /** The tester's handle; -1 where the wire announced the region. */
   readonly handle: number;
 }
 
-/** More completions than there can be: who asks for as many waits to the end of the time. */
+/** More completions than there can be: a request for as many waits to the end of the time. */
 const MORE_THAN_EVER = 0x7fff_ffff;
 
 const FULL_ACCESS = ['local-write', 'remote-read', 'remote-write', 'remote-atomic'] as const;
 
-/** What one case does with the tested side. */
+/** The operations of one case on the tested side. */
 export class Tester {
   readonly port: TesterPort;
   /** The endpoint of the case's main connection. */
@@ -43,7 +51,7 @@ export class Tester {
     return (await this.port.call('connect', { host, port, options })).endpoint;
   }
 
-  /** Memory that the peer may use; all rights and protection domain `a` unless told otherwise. */
+  /** Memory that the peer may use; all rights and protection domain `a` by default. */
   async region(options: Partial<RegionOptions> = {}): Promise<Region> {
     const length = options.length ?? 4096;
     const answer = await this.port.call('region', { access: FULL_ACCESS, ...options, length });
@@ -73,12 +81,14 @@ export class Tester {
 
   /** Receive completions that are not flushed, since the last call. */
   async received(min: number, ms: number = this.#wait): Promise<CompletionInfo[]> {
-    return (await this.completions(min, ms)).filter((wc) => wc.queue === 'receive' && wc.status === 'success');
+    return (await this.completions(min, ms)).filter(
+      (wc) => wc.queue === 'receive' && wc.status === 'success',
+    );
   }
 
   /**
-   * The messages that are delivered within this time. It is waited for to its end: one that must not come may come late, and completions of
-   * flushed receives say nothing of it.
+   * The messages that are delivered within this time. It is waited for to its end: one that must not come may
+   * come late, and completions of flushed receives say nothing of it.
    */
   deliveredWithin(ms: number): Promise<CompletionInfo[]> {
     return this.received(MORE_THAN_EVER, ms);
@@ -92,13 +102,12 @@ export class Tester {
   async close(how: 'graceful' | 'abort' | 'terminate'): Promise<void> {
     await this.port.call('close', { endpoint: this.endpoint, how });
   }
-
-  async presetMsn(qn: number, msn: number): Promise<void> {
-    await this.port.call('preset-msn', { endpoint: this.endpoint, qn, msn });
-  }
 }
 
-/** The tester can be asked nothing more: its connection is gone, it did not answer in time, or it speaks another protocol. */
+/**
+ * The tester can be asked nothing more: its connection is gone, it did not answer in time, or it speaks
+ * another protocol.
+ */
 export class TesterLost extends Error {
   constructor(reason: string) {
     super(reason);
@@ -134,7 +143,10 @@ export class RemoteTester implements TesterPort {
   static open(host: string, port: number, limit: number): Promise<RemoteTester> {
     return new Promise((resolve, reject) => {
       const socket = connect({ host, port, noDelay: true });
-      const timer = setTimeout(() => socket.destroy(new Error(`no connection within ${limit / 1000} s`)), limit);
+      const timer = setTimeout(
+        () => socket.destroy(new Error(`no connection within ${limit / 1000} s`)),
+        limit,
+      );
       const failed = (error: Error): void => {
         clearTimeout(timer);
         reject(new TesterLost(reasonOf(error)));
@@ -158,7 +170,10 @@ export class RemoteTester implements TesterPort {
     const id = this.#next++;
     const limit = this.#limit + ('ms' in args ? args.ms : 0);
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.#lose(`the tester has not answered '${op}' within ${limit / 1000} s`), limit);
+      const timer = setTimeout(
+        () => this.#lose(`the tester has not answered '${op}' within ${limit / 1000} s`),
+        limit,
+      );
       this.#waiting.set(id, { resolve: resolve as Waiting['resolve'], reject, timer });
       this.#socket.write(`${JSON.stringify({ id, op, args })}\n`);
     });
@@ -185,7 +200,8 @@ export class RemoteTester implements TesterPort {
     this.#text = lines.pop() ?? '';
     for (const line of lines) {
       const answer = answerOf(line);
-      if (answer === null) return this.#lose(`what answers is no tester: ${JSON.stringify(line.slice(0, MAX_SHOWN))}`);
+      if (answer === null)
+        return this.#lose(`what answers is no tester: ${JSON.stringify(line.slice(0, MAX_SHOWN))}`);
       const waiting = this.#waiting.get(answer.id);
       if (waiting === undefined) continue;
       this.#waiting.delete(answer.id);
@@ -199,7 +215,7 @@ export class RemoteTester implements TesterPort {
 /** Characters of a strange answer that are shown. */
 const MAX_SHOWN = 60;
 
-/** A line as the protocol has it, or null. An echo of our own request has no `ok`. */
+/** A line as the protocol has it, or null. An echo of our request has no `ok`. */
 function answerOf(line: string): AnswerLine | null {
   try {
     const answer = JSON.parse(line) as Partial<AnswerLine> | null;

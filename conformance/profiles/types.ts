@@ -1,18 +1,19 @@
-// A profile knows how to bring one kind of peer into the state that a case needs, and what that kind of peer can offer.
+// A profile knows how to bring one kind of peer into the state that a case needs, and what that kind of peer
+// can offer.
 
 import type { Connection, Limits, Role } from '../probe/connection.ts';
 import type { EndpointOptions } from './protocol.ts';
 import type { Region, Tester } from './tester.ts';
 
 /**
- * What a case needs of its peer beyond connecting:
+ * The abilities that a case needs of its peer beyond connecting:
  * - `region`: memory of the peer that the probe may read and write, under a name that the probe learns;
  * - `send`: one Send of the probe that the peer takes, with a visible consequence;
  * - `tester`: everything, through the tester protocol;
  * - `extensions`: RFC 7306, and the tester;
- * - `preset-msn`: the tester can move message sequence numbers near their wrap.
+ * - `first-msn`: the tester can begin with message sequence numbers near their wrap.
  */
-export type Capability = 'region' | 'send' | 'tester' | 'extensions' | 'preset-msn';
+export type Capability = 'region' | 'send' | 'tester' | 'extensions' | 'first-msn';
 
 export interface Address {
   readonly host: string;
@@ -24,7 +25,10 @@ export interface Session {
   /** Where the probe connects, as initiator. */
   readonly address: Address | null;
   readonly tester: Tester | null;
-  /** Nothing is known of the program above the peer: what it sends of its own, and when, says nothing about the peer. */
+  /**
+   * Nothing is known of the program above the peer: its own messages, and their times, say nothing about the
+   * peer.
+   */
   readonly strangeProgram?: boolean;
   /** As responder: make the peer connect to this address. */
   invite(address: Address): Promise<void>;
@@ -54,7 +58,7 @@ export interface Profile {
   readonly roles: readonly Role[];
   /** Where the probe listens for this peer, as responder; port 0 takes a free one. */
   readonly listen: Address;
-  /** What the report says about the peer. */
+  /** The peer's description in the report. */
   readonly description: string;
   begin(options: SessionOptions): Promise<Session>;
   /** Why there can be no further session, once that is so. */

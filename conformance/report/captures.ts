@@ -2,7 +2,7 @@
 
 import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isSystemError, reasonOf } from '../../src/tools/support/system-errors.ts';
+import { isSystemError, reasonOf } from '../support/system-errors.ts';
 import { pcapOf } from '../probe/pcap.ts';
 import type { Result } from '../runner/runner.ts';
 
@@ -22,10 +22,19 @@ export class Captures {
   }
 
   keep(result: Result): void {
-    if (this.#folder === undefined || result.verdict === 'pass' || result.verdict === 'skip' || result.capture.length === 0) return;
+    if (
+      this.#folder === undefined ||
+      result.verdict === 'pass' ||
+      result.verdict === 'skip' ||
+      result.capture.length === 0
+    )
+      return;
     // A disk that is full ends neither the run nor its reports.
     if (this.#failed) return;
-    const path = join(this.#folder, `${result.case.id}.${result.role}${result.round > 0 ? `.${result.round + 1}` : ''}.pcap`);
+    const path = join(
+      this.#folder,
+      `${result.case.id}.${result.role}${result.round > 0 ? `.${result.round + 1}` : ''}.pcap`,
+    );
     try {
       writeFileSync(path, pcapOf(result.capture, this.#base));
       this.#paths.set(result, path);

@@ -1,4 +1,5 @@
-// The report as Markdown, for committing: totals, then each deviation with its clause, those of one waiver together.
+// The report as Markdown, for committing: totals, then each deviation with its clause, those of one waiver
+// together.
 
 import { requirement } from '../catalogue/index.ts';
 import type { Report, ReportResult } from './model.ts';
@@ -7,11 +8,16 @@ import type { Report, ReportResult } from './model.ts';
 export function markdownReport(report: Report): string {
   const { totals: t } = report;
   const lines = [
-    `# iWARP conformance of ${report.peer}`, '',
-    `Profile ${report.profile}, seed ${report.seed}, ${report.began}, ${report.seconds.toFixed(0)} s${report.quirks.length === 0 ? '' : `; read over: ${report.quirks.join(', ')}`}.`, '',
+    `# iWARP conformance of ${report.peer}`,
+    '',
+    `Profile ${report.profile}, seed ${report.seed}, ${report.began}, ${report.seconds.toFixed(0)} ` +
+      `s${report.quirks.length === 0 ? '' : `; read over: ${report.quirks.join(', ')}`}.`,
+    '',
     ...(report.stopped == null ? [] : [`Stopped: ${report.stopped}.`, '']),
-    '| run | passed | failed | waived | errors | left out | unexpected |', '|---|---|---|---|---|---|---|',
-    `| ${t.run} | ${t.passed} | ${t.failed} | ${t.waived} | ${t.errors} | ${t.skipped} | ${t.unexpected} |`, '',
+    '| run | passed | failed | waived | errors | left out | unexpected |',
+    '|---|---|---|---|---|---|---|',
+    `| ${t.run} | ${t.passed} | ${t.failed} | ${t.waived} | ${t.errors} | ${t.skipped} | ${t.unexpected} |`,
+    '',
   ];
   const groups = new Map<string, ReportResult[]>();
   for (const result of report.results) {
@@ -30,10 +36,22 @@ function section(heading: string, results: readonly ReportResult[]): string[] {
     return entry === undefined ? [] : [`- ${id} (${entry.clause}, ${entry.level}): ${entry.text}`];
   });
   const rows = results.map((result) => {
-    const actual = result.verdict === 'pass' ? 'passed in spite of its waiver' : result.actual || (result.reason.split('\n')[0] ?? '');
+    const actual =
+      result.verdict === 'pass'
+        ? 'passed in spite of its waiver'
+        : result.actual || (result.reason.split('\n')[0] ?? '');
     return `| ${result.id} | ${result.role} | ${cell(result.expected)} | ${cell(actual)} |`;
   });
-  return [`## ${heading}`, '', ...clauses, '', '| case | probe is | expected | actual |', '|---|---|---|---|', ...rows, ''];
+  return [
+    `## ${heading}`,
+    '',
+    ...clauses,
+    '',
+    '| case | probe is | expected | actual |',
+    '|---|---|---|---|',
+    ...rows,
+    '',
+  ];
 }
 
 const cell = (text: string): string => text.replaceAll('|', '\\|').slice(0, 240);

@@ -1,4 +1,4 @@
-// What all report formats are made from: plain data, so that the JSON report is the model itself.
+// The model that all report formats are made from: plain data, so that the JSON report is the model itself.
 
 import type { Case } from '../cases/define.ts';
 import { fpduView, startupView } from '../probe/decode.ts';
@@ -48,7 +48,7 @@ export interface ReportResult {
   readonly replay: string;
   /** The capture, when one was written. */
   readonly pcap: string | null;
-  /** What happened, for everything that did not pass. */
+  /** The events of the case, for every case that did not pass. */
   readonly events: readonly ReportEvent[];
 }
 
@@ -62,7 +62,7 @@ interface Totals {
   readonly unexpected: number;
 }
 
-/** What a run was. */
+/** The facts about a run. */
 interface RunFacts {
   readonly profile: string;
   readonly peer: string;
@@ -82,9 +82,9 @@ export interface Report extends RunFacts {
   readonly results: readonly ReportResult[];
 }
 
-/** What makes a report of results. */
+/** The data that make a report of results. */
 interface ReportHead extends RunFacts {
-  /** What runs cases of this peer; `iwarp conformance run` unless told otherwise. */
+  /** The command that runs cases of this peer; `iwarp conformance run` by default. */
   readonly replayCommand?: string;
   /** Options that a replay needs besides the case and the seed. */
   readonly replayOptions: string;
@@ -102,7 +102,16 @@ const MAX_EVENTS = 60;
 export function makeReport(results: readonly Result[], head: ReportHead): Report {
   const { profile, peer, strict, quirks, seed, began, seconds, stopped = null } = head;
   return {
-    suite: 'iwarp conformance', profile, peer, strict, quirks, seed, began, seconds, stopped, totals: totalsOf(results),
+    suite: 'iwarp conformance',
+    profile,
+    peer,
+    strict,
+    quirks,
+    seed,
+    began,
+    seconds,
+    stopped,
+    totals: totalsOf(results),
     results: results.map((result) => resultOf(result, head)),
   };
 }
@@ -121,24 +130,70 @@ function totalsOf(results: readonly Result[]): Totals {
 }
 
 function resultOf(result: Result, head: ReportHead): ReportResult {
-  const { case: entry, role, round, verdict, expected, actual, reason, blamed, waiver, unexpected, ms, seed, tries } = result;
+  const {
+    case: entry,
+    role,
+    round,
+    verdict,
+    expected,
+    actual,
+    reason,
+    blamed,
+    waiver,
+    unexpected,
+    ms,
+    seed,
+    tries,
+  } = result;
   return {
-    id: entry.id, role, round, title: entry.title, requirements: entry.requirements, verdict, expected, actual, reason, blamed, waiver,
-    unexpected, ms: Math.round(ms * 10) / 10, seed, tries, replay: replayOf(entry, role, seed, head), pcap: head.pcapOf(result),
+    id: entry.id,
+    role,
+    round,
+    title: entry.title,
+    requirements: entry.requirements,
+    verdict,
+    expected,
+    actual,
+    reason,
+    blamed,
+    waiver,
+    unexpected,
+    ms: Math.round(ms * 10) / 10,
+    seed,
+    tries,
+    replay: replayOf(entry, role, seed, head),
+    pcap: head.pcapOf(result),
     events: verdict === 'pass' || verdict === 'skip' ? [] : eventsOf(result.log),
   };
 }
 
-function replayOf(entry: Case, role: string, seed: number, { replayCommand = 'iwarp conformance run', replayOptions }: ReportHead): string {
-  return `${replayCommand} ${entry.id} --role ${role} --seed ${seed}${replayOptions === '' ? '' : ` ${replayOptions}`}`;
+function replayOf(
+  entry: Case,
+  role: string,
+  seed: number,
+  { replayCommand = 'iwarp conformance run', replayOptions }: ReportHead,
+): string {
+  return (
+    `${replayCommand} ${entry.id} --role ${role} --seed ` +
+    `${seed}${replayOptions === '' ? '' : ` ${replayOptions}`}`
+  );
 }
 
 function eventsOf(log: readonly LogEntry[]): ReportEvent[] {
-  const shown = log.length <= MAX_EVENTS ? log : [...log.slice(0, MAX_EVENTS / 2), ...log.slice(-MAX_EVENTS / 2)];
+  const shown =
+    log.length <= MAX_EVENTS ? log : [...log.slice(0, MAX_EVENTS / 2), ...log.slice(-MAX_EVENTS / 2)];
   return shown.map((entry) => ({
-    from: entry.from, what: entry.what, text: entry.text, octets: toHex(entry.octets.subarray(0, MAX_OCTETS)), length: entry.octets.length,
+    from: entry.from,
+    what: entry.what,
+    text: entry.text,
+    octets: toHex(entry.octets.subarray(0, MAX_OCTETS)),
+    length: entry.octets.length,
     fields: viewOf(entry).map(({ offset, octets, name, value }) => ({
-      offset, octets: toHex(octets.subarray(0, MAX_FIELD_OCTETS)), length: octets.length, name, value,
+      offset,
+      octets: toHex(octets.subarray(0, MAX_FIELD_OCTETS)),
+      length: octets.length,
+      name,
+      value,
     })),
   }));
 }
@@ -147,5 +202,7 @@ function eventsOf(log: readonly LogEntry[]): ReportEvent[] {
 function viewOf(entry: LogEntry): Field[] {
   if (entry.what === 'startup') return startupView(entry.octets);
   if (entry.what === 'fpdu') return fpduView(entry.octets, entry.markers);
-  return entry.octets.length === 0 ? [] : [{ offset: 0, octets: entry.octets, name: 'octets', value: `${entry.octets.length}` }];
+  return entry.octets.length === 0
+    ? []
+    : [{ offset: 0, octets: entry.octets, name: 'octets', value: `${entry.octets.length}` }];
 }

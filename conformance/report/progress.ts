@@ -13,7 +13,10 @@ export class Progress {
       const line = `${done}/${all}  ${this.#unexpected} unexpected  ${result.case.id} [${result.role}]`;
       process.stderr.write(`\r\x1b[2K${line.slice(0, (process.stderr.columns ?? 80) - 1)}`);
     } else if (result.unexpected) {
-      process.stderr.write(`${done}/${all} ${result.verdict} ${result.case.id} [${result.role}]: expected ${result.expected}; got ${result.actual || result.reason.split('\n')[0]}\n`);
+      process.stderr.write(
+        `${done}/${all} ${result.verdict} ${result.case.id} [${result.role}]: expected ` +
+          `${result.expected}; got ${result.actual || result.reason.split('\n')[0]}\n`,
+      );
     }
   }
 

@@ -1,4 +1,5 @@
-// The report for a terminal: one line a case that did not pass, details with decoded octets for what is unexpected, totals.
+// The report for a terminal: one line a case that did not pass, details with decoded octets for unexpected
+// results, totals.
 
 import { requirement } from '../catalogue/index.ts';
 import { fromHex } from '../profiles/protocol.ts';
@@ -7,21 +8,39 @@ import type { Report, ReportEvent, ReportResult } from './model.ts';
 
 /** The whole report. */
 export function textReport(report: Report): string {
-  const lines: string[] = [`iwarp conformance against ${report.peer} (profile ${report.profile}${report.strict ? ', strict' : ''}, seed ${report.seed})`, ''];
-  for (const result of report.results) if (result.verdict !== 'skip' && (result.unexpected || result.verdict === 'fail')) lines.push(...resultLines(result));
-  lines.push(...skippedLines(report), ...(report.stopped == null ? [] : [`stopped: ${report.stopped}`]), summaryLine(report));
+  const lines: string[] = [
+    `iwarp conformance against ${report.peer} (profile ` +
+      `${report.profile}${report.strict ? ', strict' : ''}, seed ${report.seed})`,
+    '',
+  ];
+  for (const result of report.results)
+    if (result.verdict !== 'skip' && (result.unexpected || result.verdict === 'fail'))
+      lines.push(...resultLines(result));
+  lines.push(
+    ...skippedLines(report),
+    ...(report.stopped == null ? [] : [`stopped: ${report.stopped}`]),
+    summaryLine(report),
+  );
   return `${lines.join('\n')}\n`;
 }
 
 /** The last line. */
 export function summaryLine({ totals, seconds }: Report): string {
   const { run, passed, failed, waived, skipped, errors, unexpected } = totals;
-  return `${run} run: ${passed} passed, ${failed} failed, ${waived} waived, ${errors} errors; ${skipped} left out; ${unexpected} unexpected; ${seconds.toFixed(1)} s`;
+  return (
+    `${run} run: ${passed} passed, ${failed} failed, ${waived} waived, ${errors} errors; ${skipped} left ` +
+    `out; ${unexpected} unexpected; ${seconds.toFixed(1)} s`
+  );
 }
 
-/** What one case has to say. */
+/** The lines about one case. */
 export function resultLines(result: ReportResult): string[] {
-  const mark = result.verdict === 'pass' ? 'PASSED IN SPITE OF ITS WAIVER' : result.verdict === 'fail' && result.waiver !== null ? 'waived' : result.verdict.toUpperCase();
+  const mark =
+    result.verdict === 'pass'
+      ? 'PASSED IN SPITE OF ITS WAIVER'
+      : result.verdict === 'fail' && result.waiver !== null
+        ? 'waived'
+        : result.verdict.toUpperCase();
   const lines = [`${mark} ${result.id} [probe is ${result.role}]: ${result.title}`];
   if (result.waiver !== null) lines.push(`  waiver   ${result.waiver}`);
   if (result.verdict === 'pass') return [...lines, ''];
@@ -47,6 +66,7 @@ function eventLines(event: ReportEvent): string[] {
 
 function skippedLines(report: Report): string[] {
   const reasons = new Map<string, number>();
-  for (const result of report.results) if (result.verdict === 'skip') reasons.set(result.reason, (reasons.get(result.reason) ?? 0) + 1);
+  for (const result of report.results)
+    if (result.verdict === 'skip') reasons.set(result.reason, (reasons.get(result.reason) ?? 0) + 1);
   return [...reasons].map(([reason, count]) => `left out ${count}: ${reason}`);
 }

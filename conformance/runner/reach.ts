@@ -1,5 +1,5 @@
-// The gate: one lawful start-up before the first case, so that an address where nobody answers, or somebody who speaks another protocol,
-// costs seconds and one line instead of hours and a failure for every case.
+// The gate: one lawful start-up before the first case, so that an address without an answer, or with a peer
+// that speaks another protocol, costs seconds and one line instead of hours and a failure for every case.
 
 import type { Listener } from '../probe/channel.ts';
 import { joinAll } from '../probe/connection.ts';
@@ -23,8 +23,13 @@ interface ReachOptions extends Pick<RunOptions, 'profile' | 'slow' | 'settle' | 
   readonly patience?: number;
 }
 
-/** What the peer takes, or makes, of a lawful start-up: one with the enhancements of RFC 6581, one without, or neither. */
-export type Reached = { readonly kind: 'enhanced' | 'plain' } | { readonly kind: 'not'; readonly words: string };
+/**
+ * The lawful start-up that the peer takes, or makes: one with the enhancements of RFC 6581, one without, or
+ * neither.
+ */
+export type Reached =
+  | { readonly kind: 'enhanced' | 'plain' }
+  | { readonly kind: 'not'; readonly words: string };
 
 export async function reach(options: ReachOptions): Promise<Reached> {
   const first = await startUp(options, { revision: 2 });
@@ -33,16 +38,30 @@ export async function reach(options: ReachOptions): Promise<Reached> {
   return second.kind === 'not' ? first : second;
 }
 
-type Attempt = { readonly kind: 'enhanced' | 'plain' } | { readonly kind: 'not'; readonly words: string; readonly connected: boolean };
+type Attempt =
+  | { readonly kind: 'enhanced' | 'plain' }
+  | { readonly kind: 'not'; readonly words: string; readonly connected: boolean };
 
-async function startUp({ profile, slow, settle, seed, quirks, role, listener, patience }: ReachOptions, choice: StartupChoice): Promise<Attempt> {
+async function startUp(
+  { profile, slow, settle, seed, quirks, role, listener, patience }: ReachOptions,
+  choice: StartupChoice,
+): Promise<Attempt> {
   const usual = limitsFor(slow, settle);
   const limits = { ...usual, patience: patience ?? usual.patience };
   let session: Session | null = null;
   let trial: Trial | null = null;
   try {
     session = await profile.begin({ role, setup: {}, limits, seed });
-    trial = new Trial({ role, session, listener, limits, strict: false, plain: false, quirks, random: createRandom(seed, 'reach') });
+    trial = new Trial({
+      role,
+      session,
+      listener,
+      limits,
+      strict: false,
+      plain: false,
+      quirks,
+      random: createRandom(seed, 'reach'),
+    });
     const connection = await trial.establish(choice);
     const strange = strangeWords(trial);
     if (strange !== null) return { kind: 'not', words: strange, connected: true };
@@ -50,7 +69,11 @@ async function startUp({ profile, slow, settle, seed, quirks, role, listener, pa
     await connection.reaction(END_MS * slow).catch(() => undefined);
     return { kind: connection.request?.enhanced == null ? 'plain' : 'enhanced' };
   } catch (error) {
-    return { kind: 'not', words: (trial === null ? null : strangeWords(trial)) ?? wordsOf(error), connected: !(error instanceof NotConnected) };
+    return {
+      kind: 'not',
+      words: (trial === null ? null : strangeWords(trial)) ?? wordsOf(error),
+      connected: !(error instanceof NotConnected),
+    };
   } finally {
     for (const connection of trial?.connections ?? []) connection.channel.destroy();
     await session?.close().catch(() => undefined);
@@ -62,11 +85,18 @@ function wordsOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What the peer said first, if that is no start-up frame. */
+/** The peer's first octets, if they are no start-up frame. */
 function strangeWords(trial: Trial): string | null {
-  const heard = joinAll(trial.capture.filter(({ from, kind }) => from === 'peer' && kind === 'data').map(({ bytes }) => bytes));
-  const [name, key] = trial.role === 'initiator' ? (['Reply', REPLY_KEY] as const) : (['Request', REQUEST_KEY] as const);
-  if (heard.length === 0 || Buffer.compare(heard.subarray(0, key.length), key.subarray(0, heard.length)) === 0) return null;
+  const heard = joinAll(
+    trial.capture.filter(({ from, kind }) => from === 'peer' && kind === 'data').map(({ bytes }) => bytes),
+  );
+  const [name, key] =
+    trial.role === 'initiator' ? (['Reply', REPLY_KEY] as const) : (['Request', REQUEST_KEY] as const);
+  if (
+    heard.length === 0 ||
+    Buffer.compare(heard.subarray(0, key.length), key.subarray(0, heard.length)) === 0
+  )
+    return null;
   return `the peer says ${shown(heard)}, which is no MPA ${name}`;
 }
 

@@ -1,5 +1,6 @@
-// Runs cases against a profile, one connection after another, and says how each ended. Waivers turn known failures into expected
-// ones; a waived case that passes is unexpected, so that waivers do not outlive their reason.
+// Runs cases against a profile, one connection after another, and says how each ended. Waivers turn known
+// failures into expected ones; a waived case that passes is unexpected, so that waivers do not outlive their
+// reason.
 
 import { performance } from 'node:perf_hooks';
 import type { Case } from '../cases/define.ts';
@@ -57,23 +58,28 @@ export interface RunOptions {
   readonly plain?: ReadonlySet<Role>;
   /** Stop at the first unexpected result. */
   readonly bail: boolean;
-  /** Milliseconds between a start-up frame and the first FPDU, for peers that miss what comes at once. */
+  /**
+   * Milliseconds between a start-up frame and the first FPDU, for peers that miss an FPDU that comes at once.
+   */
   readonly settle: number;
   /** After each case as initiator: a plain start-up must still succeed, else the case has killed the peer. */
   readonly canary: boolean;
   /** Brings a peer back that a case has killed; null when nobody can. */
   readonly revive: (() => Promise<void>) | null;
-  /** Run a case with an unexpected result again, up to so many times: for peers on machines too busy to be steady. */
+  /**
+   * Limit of repeated runs of a case with an unexpected result: for peers on machines too busy to be
+   * steady.
+   */
   readonly retries?: number;
   /** Pause between cases, for peers that need to come back. */
   readonly gap: number;
-  /** Where peers connect, already open; without it the run opens one of its own if it needs it. */
+  /** Where peers connect, already open; without it the run opens one if it needs it. */
   readonly listener?: Listener | null;
-  /** Stop after so many runs in a row that found no connection; never when absent. */
+  /** Stop after this number of runs in a row that found no connection; never when absent. */
   readonly giveUpAfter?: number;
   /** Stop after the case that runs when this is aborted. */
   readonly signal?: AbortSignal;
-  /** Told why the run has ended before its last case. */
+  /** Called with the reason if the run ends before its last case. */
   readonly onStopped?: (why: string) => void;
   readonly onResult?: (result: Result, done: number, all: number) => void;
 }
@@ -96,18 +102,27 @@ export function limitsFor(slow: number, settle: number): Limits {
 export async function runCases(cases: readonly Case[], options: RunOptions): Promise<Result[]> {
   const plan = planOf(cases, options);
   const results: Result[] = [];
-  const listener = options.listener ?? (options.roles.includes('responder') ? await Listener.open(options.profile.listen.host, options.profile.listen.port) : null);
+  const listener =
+    options.listener ??
+    (options.roles.includes('responder')
+      ? await Listener.open(options.profile.listen.host, options.profile.listen.port)
+      : null);
   let unreached = 0;
   try {
     for (const { entry, role, round } of plan) {
-      const result = await runUntilSteady(() => attempt(entry, role, round, listener, results, options), options);
+      const result = await runUntilSteady(
+        () => attempt(entry, role, round, listener, results, options),
+        options,
+      );
       results.push(result);
       options.onResult?.(result, results.length, plan.length);
       if (result.verdict !== 'skip') unreached = result.connected ? 0 : unreached + 1;
       const why = whyStop(unreached, options);
-      if (why !== null && results.length < plan.length) options.onStopped?.(`${why}: ${results.length} of ${plan.length} runs made`);
+      if (why !== null && results.length < plan.length)
+        options.onStopped?.(`${why}: ${results.length} of ${plan.length} runs made`);
       if (why !== null || (options.bail && result.unexpected)) break;
-      if (options.gap > 0 && result.verdict !== 'skip') await new Promise((resolve) => setTimeout(resolve, options.gap));
+      if (options.gap > 0 && result.verdict !== 'skip')
+        await new Promise((resolve) => setTimeout(resolve, options.gap));
     }
   } finally {
     if (options.listener === undefined) listener?.close();
@@ -123,15 +138,26 @@ function whyStop(unreached: number, { profile, signal, giveUpAfter }: RunOptions
   return unreached === giveUpAfter ? `${unreached} runs in a row found no connection` : null;
 }
 
-/** Run again what came out unexpected, as often as the options say. */
-async function runUntilSteady(run: () => Promise<Result>, { retries = 0, signal }: RunOptions): Promise<Result> {
+/** Repeats cases with unexpected results, as often as the options say. */
+async function runUntilSteady(
+  run: () => Promise<Result>,
+  { retries = 0, signal }: RunOptions,
+): Promise<Result> {
   let result = await run();
-  for (let tries = 2; result.unexpected && tries <= 1 + retries && signal?.aborted !== true; tries++) result = { ...(await run()), tries };
+  for (let tries = 2; result.unexpected && tries <= 1 + retries && signal?.aborted !== true; tries++)
+    result = { ...(await run()), tries };
   return result;
 }
 
 /** One case, with what the options do about a peer that is late or gone. */
-async function attempt(entry: Case, role: Role, round: number, listener: Listener | null, results: Result[], options: RunOptions): Promise<Result> {
+async function attempt(
+  entry: Case,
+  role: Role,
+  round: number,
+  listener: Listener | null,
+  results: Result[],
+  options: RunOptions,
+): Promise<Result> {
   const again = (): Promise<Result> => runOne(entry, role, round, listener, options);
   let first = await again();
   // A busy peer may only be late.
@@ -139,9 +165,11 @@ async function attempt(entry: Case, role: Role, round: number, listener: Listene
   if (role === 'responder' && !first.connected && options.revive !== null) {
     await options.revive();
     if ((options.retries ?? 0) > 0) {
-      // A peer may be lost for reasons of its own. So the case before runs again, and is guilty if the peer is lost again.
+      // A peer may be lost for other reasons. So the case before runs again, and is guilty if the peer
+      // is lost again.
       const at = lastRun(results);
-      const second = at < 0 ? null : await runOne(results[at]!.case, role, results[at]!.round, listener, options);
+      const second =
+        at < 0 ? null : await runOne(results[at]!.case, role, results[at]!.round, listener, options);
       first = await again();
       if (first.connected) {
         if (second !== null) revise(results, at, { ...second, tries: results[at]!.tries + 1 }, options);
@@ -152,16 +180,25 @@ async function attempt(entry: Case, role: Role, round: number, listener: Listene
     blameLast(results, options);
     first = await again();
   }
-  return options.canary && role === 'initiator' && first.verdict !== 'skip' ? await withCanary(first, options) : first;
+  return options.canary && role === 'initiator' && first.verdict !== 'skip'
+    ? await withCanary(first, options)
+    : first;
 }
 
-/** A peer that connects no more was killed by the case before. */
+/** A peer that no longer connects was killed by the case before. */
 function blameLast(results: Result[], options: RunOptions): void {
   const at = lastRun(results);
   const last = results[at];
   if (last === undefined) return;
-  const actual = `${last.verdict === 'pass' ? 'as expected' : last.actual || last.reason}; then the peer connects no more`;
-  revise(results, at, { ...last, verdict: 'fail', actual, unexpected: isUnexpected('fail', last.waiver) }, options);
+  const actual =
+    `${last.verdict === 'pass' ? 'as expected' : last.actual || last.reason}; then the peer no longer ` +
+    'connects';
+  revise(
+    results,
+    at,
+    { ...last, verdict: 'fail', actual, unexpected: isUnexpected('fail', last.waiver) },
+    options,
+  );
 }
 
 /** Where the case that ran last stands; -1 if none has run. */
@@ -182,11 +219,15 @@ interface Planned {
   readonly round: number;
 }
 
-/** What a run will do, in order. */
-export function planOf(cases: readonly Case[], { roles, repeat }: Pick<RunOptions, 'roles' | 'repeat'>): Planned[] {
+/** The trials that a run will do, in order. */
+export function planOf(
+  cases: readonly Case[],
+  { roles, repeat }: Pick<RunOptions, 'roles' | 'repeat'>,
+): Planned[] {
   const plan: Planned[] = [];
   for (let round = 0; round < repeat; round++) {
-    for (const role of roles) for (const entry of cases) if (entry.roles.includes(role)) plan.push({ entry, role, round });
+    for (const role of roles)
+      for (const entry of cases) if (entry.roles.includes(role)) plan.push({ entry, role, round });
   }
   return plan;
 }
@@ -207,7 +248,14 @@ interface Ending {
   readonly blamed: readonly string[];
 }
 
-async function runOne(entry: Case, role: Role, round: number, listener: Listener | null, options: RunOptions): Promise<Result> {
+// oxlint-disable-next-line max-lines-per-function -- one case from its set-up to its verdict
+async function runOne(
+  entry: Case,
+  role: Role,
+  round: number,
+  listener: Listener | null,
+  options: RunOptions,
+): Promise<Result> {
   const { profile, strict, slow, waivers } = options;
   const seed = (options.seed + round) >>> 0;
   const limits = limitsFor(slow, options.settle);
@@ -217,16 +265,46 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   const plain = options.plain?.has(role) === true;
   const reason = reasonToSkip(entry, profile, plain);
   if (reason !== null) {
-    return { ...common, verdict: 'skip', connected: true, reason, expected: entry.expected, actual: '', blamed: [], violations: [], unexpected: false, ms: 0, log: [], capture: [] };
+    return {
+      ...common,
+      verdict: 'skip',
+      connected: true,
+      reason,
+      expected: entry.expected,
+      actual: '',
+      blamed: [],
+      violations: [],
+      unexpected: false,
+      ms: 0,
+      log: [],
+      capture: [],
+    };
   }
   let session: Session | null = null;
   let trial: Trial | null = null;
   let ending: Ending;
   try {
     session = await profile.begin({ role, setup: entry.setup, limits, seed });
-    trial = new Trial({ role, session, listener, limits, strict, plain, quirks: options.quirks, random: createRandom(seed, `${entry.id}@${role}`) });
+    trial = new Trial({
+      role,
+      session,
+      listener,
+      limits,
+      strict,
+      plain,
+      quirks: options.quirks,
+      firstMsn: entry.setup.firstMsn,
+      random: createRandom(seed, `${entry.id}@${role}`),
+    });
     await entry.run(trial);
-    ending = { verdict: 'pass', connected: true, reason: '', expected: entry.expected, actual: '', blamed: [] };
+    ending = {
+      verdict: 'pass',
+      connected: true,
+      reason: '',
+      expected: entry.expected,
+      actual: '',
+      blamed: [],
+    };
   } catch (error) {
     ending = endingOf(entry, error);
   }
@@ -234,30 +312,54 @@ async function runOne(entry: Case, role: Role, round: number, listener: Listener
   for (const connection of trial?.connections ?? []) connection.channel.destroy();
   await session?.close().catch(() => undefined);
   const violations = trial?.connections.flatMap((connection) => connection.watch.violations) ?? [];
-  if ((ending.verdict === 'pass' || ending.verdict === 'skip') && violations.length > 0) ending = endingOfViolations(violations);
-  const unexpected = isUnexpected(ending.verdict, waiver) && !(ending.verdict === 'pass' && waivers.mayPass(entry.id, role));
-  return { ...common, ...ending, violations, unexpected, ms: performance.now() - began, log: trial?.log ?? [], capture: trial?.capture ?? [] };
+  if ((ending.verdict === 'pass' || ending.verdict === 'skip') && violations.length > 0)
+    ending = endingOfViolations(violations);
+  const unexpected =
+    isUnexpected(ending.verdict, waiver) && !(ending.verdict === 'pass' && waivers.mayPass(entry.id, role));
+  return {
+    ...common,
+    ...ending,
+    violations,
+    unexpected,
+    ms: performance.now() - began,
+    log: trial?.log ?? [],
+    capture: trial?.capture ?? [],
+  };
 }
 
-/** The result, turned into a failure if the peer no longer takes a lawful connection; then the peer is brought back. */
+/**
+ * The result, turned into a failure if the peer no longer takes a lawful connection; then the peer is brought
+ * back.
+ */
 async function withCanary(result: Result, options: RunOptions): Promise<Result> {
   let dead: string | null = 'not tried';
   // A peer that is slow to tidy up, or drops one connection in a hundred, is not dead.
   for (let i = 0; i < CANARY_TRIES && dead !== null; i++) dead = await canary(options);
   if (dead === null) return result;
   await options.revive?.();
-  const actual = `${result.verdict === 'pass' ? 'as expected' : result.actual || result.reason}; then the peer takes no lawful connection any more (${dead})`;
+  const actual =
+    `${result.verdict === 'pass' ? 'as expected' : result.actual || result.reason}; then the peer no ` +
+    `longer takes a lawful connection (${dead})`;
   return { ...result, verdict: 'fail', actual, unexpected: isUnexpected('fail', result.waiver) };
 }
 
-/** Null if a lawful start-up works, else what came instead. */
+/** Null if a lawful start-up works, else the event instead of it. */
 async function canary({ profile, slow, settle, seed, quirks, plain }: RunOptions): Promise<string | null> {
   const limits = { ...limitsFor(slow, settle), reaction: CANARY_MS * slow };
   let session: Session | null = null;
   let trial: Trial | null = null;
   try {
     session = await profile.begin({ role: 'initiator', setup: {}, limits, seed });
-    trial = new Trial({ role: 'initiator', session, listener: null, limits, strict: false, plain: plain?.has('initiator') === true, quirks, random: createRandom(seed, 'canary') });
+    trial = new Trial({
+      role: 'initiator',
+      session,
+      listener: null,
+      limits,
+      strict: false,
+      plain: plain?.has('initiator') === true,
+      quirks,
+      random: createRandom(seed, 'canary'),
+    });
     const connection = await trial.establish();
     connection.channel.finish();
     await connection.reaction();
@@ -272,18 +374,44 @@ async function canary({ profile, slow, settle, seed, quirks, plain }: RunOptions
 
 function endingOf(entry: Case, error: unknown): Ending {
   if (error instanceof Deviation) {
-    return { verdict: 'fail', connected: true, reason: '', expected: error.expected, actual: error.actual, blamed: error.requirements };
+    return {
+      verdict: 'fail',
+      connected: true,
+      reason: '',
+      expected: error.expected,
+      actual: error.actual,
+      blamed: error.requirements,
+    };
   }
-  if (error instanceof Unsuited) return { verdict: 'skip', connected: true, reason: error.message, expected: entry.expected, actual: '', blamed: [] };
+  if (error instanceof Unsuited)
+    return {
+      verdict: 'skip',
+      connected: true,
+      reason: error.message,
+      expected: entry.expected,
+      actual: '',
+      blamed: [],
+    };
   const text = error instanceof Error ? error.message : String(error);
   const known = error instanceof Inapplicable || error instanceof TesterLost;
   const reason = known || !(error instanceof Error) ? text : (error.stack ?? text);
-  return { verdict: 'error', connected: !(error instanceof NotConnected), reason, expected: entry.expected, actual: '', blamed: [] };
+  return {
+    verdict: 'error',
+    connected: !(error instanceof NotConnected),
+    reason,
+    expected: entry.expected,
+    actual: '',
+    blamed: [],
+  };
 }
 
 function endingOfViolations(violations: readonly Violation[]): Ending {
   return {
-    verdict: 'fail', connected: true, reason: '', expected: 'FPDUs that keep the rules', actual: violations.map((violation) => violation.text).join('; '),
+    verdict: 'fail',
+    connected: true,
+    reason: '',
+    expected: 'FPDUs that keep the rules',
+    actual: violations.map((violation) => violation.text).join('; '),
     blamed: [...new Set(violations.flatMap((violation) => violation.requirements))],
   };
 }

@@ -1,6 +1,7 @@
 // Waivers: what a target is known to do differently, each with its reason. A file has one waiver a line:
 //   [~]<case id, or prefix*>[@initiator|@responder]  <reason>
-// A tilde marks a deviation that comes and goes: such a case may pass. Empty lines and lines that begin with # are left out. A waived case that passes is reported as unexpected.
+// A tilde marks a deviation that comes and goes: such a case may pass. Empty lines and lines that begin with
+// # are left out. A waived case that passes is reported as unexpected.
 
 import { readFileSync } from 'node:fs';
 import type { Role } from '../probe/connection.ts';
@@ -37,7 +38,9 @@ export class Waivers {
 
   /** Waivers that name no case at all. */
   idle(ids: readonly string[]): Waiver[] {
-    return this.entries.filter((waiver) => !ids.some((id) => matches({ ...waiver, role: null }, id, 'initiator')));
+    return this.entries.filter(
+      (waiver) => !ids.some((id) => matches({ ...waiver, role: null }, id, 'initiator')),
+    );
   }
 }
 
@@ -53,7 +56,12 @@ export function parseWaivers(text: string): Waivers {
     if (/^\s*(#|$)/.test(line)) return;
     const found = /^(~?)(\S+?)(?:@(initiator|responder))?\s+(\S.*)$/.exec(line.trim());
     if (found === null) throw new Error(`line ${i + 1} is no waiver: a case id and its reason are needed`);
-    entries.push({ pattern: found[2]!, role: (found[3] as Role | undefined) ?? null, reason: found[4]!, unsteady: found[1] === '~' });
+    entries.push({
+      pattern: found[2]!,
+      role: (found[3] as Role | undefined) ?? null,
+      reason: found[4]!,
+      unsteady: found[1] === '~',
+    });
   });
   return new Waivers(entries);
 }

@@ -1,5 +1,6 @@
 /**
- * What an interop case works with: our command line as a child process on one side, stock tools on a Linux siw peer on the other.
+ * The tools that an interop case works with: our command line as a child process on one side, stock tools on
+ * a Linux siw peer on the other.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -9,17 +10,20 @@ import { join } from 'node:path';
 
 /** A command under way on the peer. */
 export interface PeerProcess {
-  /** What it has printed so far, both streams. */
+  /** The text that the program has printed so far, both streams. */
   readonly output: string;
   /** Settles when it has ended. */
   readonly ended: Promise<{ readonly status: number; readonly output: string }>;
-  /** End it and all that it started (KILL unless told); resolves when it has ended. */
+  /** End it and all that it started (KILL by default); resolves when it has ended. */
   kill(signal?: string): void | Promise<void>;
 }
 
 /** The machine with siw. */
 export interface Peer {
-  run(command: string, options?: { readonly timeoutMs?: number }): Promise<{ readonly status: number; readonly output: string }>;
+  run(
+    command: string,
+    options?: { readonly timeoutMs?: number },
+  ): Promise<{ readonly status: number; readonly output: string }>;
   spawn(command: string): PeerProcess;
   /** Where our side reaches a port on which the peer listens. */
   reach(port: number): { readonly host: string; readonly port: number };
@@ -29,38 +33,42 @@ export interface Peer {
   readonly hostAddress: string;
   /** Where our side listens so that the peer reaches it. */
   readonly bindAddress: string;
-  /** How many times slower than an idle one this machine is, as far as the peer's boot tells: 1 or more. Time-outs grow with it. */
+  /**
+   * How many times slower than an idle one this machine is, as far as the peer's boot shows: 1 or more.
+   * Time-outs grow with it.
+   */
   readonly slowness: number;
 }
 
-/** A case: settles with a few words on what was seen, or rejects with what went wrong. */
+/** A case: settles with a few words on its observations, or rejects with the failure. */
 export interface InteropCase {
-  /** Which driver settings it needs; see {@link DRIVERS}. */
+  /** The driver settings that the case needs; see {@link DRIVERS}. */
   readonly driver: DriverName;
   /** The program, or programs, that it is about. */
   readonly tool: string;
   readonly name: string;
-  /** Which side is ours; the stock tool is the other. */
+  /** The side that is ours; the stock tool is the other. */
   readonly ours: 'client' | 'server';
-  /** What it belongs to, in the order of the table. */
+  /** The topic of the case, in the order of the table. */
   readonly topic: Topic;
-  /** It uses the guest's own addresses: left out on another machine. */
+  /** The case uses the guest's own addresses, and is left out on another machine. */
   readonly guestOnly?: boolean;
   run(bench: Bench): Promise<string>;
 }
 
-/** The kinds of case, in the order in which they are told. */
+/** The kinds of case, in the order of the report. */
 export const TOPICS = {
   rping: 'rping: sizes, CRC, peer-to-peer, IPv6, many pings',
   'set-up': 'Set-up: markers, rejection, revision 1, nobody there',
-  'connections': 'Connections and messages: ucmatose, rdma_client, rdma_server',
+  connections: 'Connections and messages: ucmatose, rdma_client, rdma_server',
   perftest: 'perftest over rdma_cm',
   streams: 'Byte streams: rstream, riostream, rcopy, programs under librspreload',
+  block: "Linux's block device driver and its file system",
   killed: 'One side is killed in the middle',
 } as const;
 export type Topic = keyof typeof TOPICS;
 
-/** What a case is called. */
+/** The title of a case. */
 export function caseTitle({ tool, name, ours }: Pick<InteropCase, 'tool' | 'name' | 'ours'>): string {
   return `${tool} ${name}: ${ours === 'client' ? 'our client, stock server' : 'stock client, our server'}`;
 }
@@ -84,14 +92,21 @@ export interface ToolProcess {
   readonly child: ChildProcess;
   readonly stdout: string;
   readonly stderr: string;
-  readonly ended: Promise<{ readonly status: number | null; readonly stdout: string; readonly stderr: string }>;
+  readonly ended: Promise<{
+    readonly status: number | null;
+    readonly stdout: string;
+    readonly stderr: string;
+  }>;
   /** Wait until one of the streams shows `pattern`. */
   shows(pattern: RegExp): Promise<RegExpMatchArray>;
 }
 
 export class Bench {
   readonly peer: Peer;
-  /** How long one step may take: machines lose most of their processor for seconds at a time, and the guest may be emulated. */
+  /**
+   * How long one step may take: machines lose most of their processor for seconds at a time, and the guest
+   * may be emulated.
+   */
   readonly patience: number;
   readonly #running = new Set<ToolProcess>();
   readonly #remote = new Set<PeerProcess>();
@@ -141,35 +156,56 @@ export class Bench {
       });
     });
     const shows = (pattern: RegExp): Promise<RegExpMatchArray> =>
-      within(new Promise((resolve, reject) => {
-        const watch = (): void => {
-          const match = pattern.exec(texts.stdout) ?? pattern.exec(texts.stderr);
-          if (match !== null) resolve(match);
-          else if (child.exitCode !== null) reject(new Error(`ended without ${pattern}: ${texts.stdout}${texts.stderr}`));
-        };
-        watchers.add(watch);
-        watch();
-      }), this.patience, () => `${pattern} was not shown: ${texts.stdout}${texts.stderr}`);
+      within(
+        new Promise((resolve, reject) => {
+          const watch = (): void => {
+            const match = pattern.exec(texts.stdout) ?? pattern.exec(texts.stderr);
+            if (match !== null) resolve(match);
+            else if (child.exitCode !== null)
+              reject(new Error(`ended without ${pattern}: ${texts.stdout}${texts.stderr}`));
+          };
+          watchers.add(watch);
+          watch();
+        }),
+        this.patience,
+        () => `${pattern} was not shown: ${texts.stdout}${texts.stderr}`,
+      );
     const tool: ToolProcess = {
-      child, ended, shows,
-      get stdout() { return texts.stdout; },
-      get stderr() { return texts.stderr; },
+      child,
+      ended,
+      shows,
+      get stdout() {
+        return texts.stdout;
+      },
+      get stderr() {
+        return texts.stderr;
+      },
     };
     this.#running.add(tool);
     return tool;
   }
 
   /** Run `iwarp ARGS...` here to its end. */
-  async iwarp(...args: string[]): Promise<{ readonly status: number | null; readonly stdout: string; readonly stderr: string }> {
+  async iwarp(
+    ...args: string[]
+  ): Promise<{ readonly status: number | null; readonly stdout: string; readonly stderr: string }> {
     const tool = this.start(args);
-    return await within(tool.ended, this.patience, () => `iwarp ${args.join(' ')} did not end: ${tool.stdout}${tool.stderr}`);
+    return await within(
+      tool.ended,
+      this.patience,
+      () => `iwarp ${args.join(' ')} did not end: ${tool.stdout}${tool.stderr}`,
+    );
   }
 
-  /** Wait until the capture of the case holds so many octets: then the tool that writes it is under way. */
+  /**
+   * Wait until the capture of the case holds this number of octets: then the tool that writes it is under
+   * way.
+   */
   async captured(octets: number): Promise<void> {
     const until = Date.now() + this.patience;
     while ((statSync(this.capture, { throwIfNoEntry: false })?.size ?? 0) < octets) {
-      if (Date.now() > until) throw new Error(`less than ${octets} octets have crossed in ${this.patience / 1000} s`);
+      if (Date.now() > until)
+        throw new Error(`less than ${octets} octets have crossed in ${this.patience / 1000} s`);
       await pause(50);
     }
   }
@@ -194,23 +230,37 @@ export class Bench {
   }
 
   /** A port of ::1 whose connections lead to `target`, until the end of the case. */
-  async relay6(target: { readonly host: string; readonly port: number }): Promise<{ readonly host: string; readonly port: number }> {
+  async relay6(target: {
+    readonly host: string;
+    readonly port: number;
+  }): Promise<{ readonly host: string; readonly port: number }> {
     const relay = createServer((near) => {
       const far = connect(target);
-      for (const [from, to] of [[near, far], [far, near]] as const) from.on('error', () => to.destroy()).on('close', () => to.end()).pipe(to);
+      for (const [from, to] of [
+        [near, far],
+        [far, near],
+      ] as const)
+        from
+          .on('error', () => to.destroy())
+          .on('close', () => to.end())
+          .pipe(to);
     });
     this.#relays.add(relay);
     await new Promise<void>((resolve, reject) => relay.once('error', reject).listen(0, '::1', resolve));
     return { host: '::1', port: (relay.address() as AddressInfo).port };
   }
 
-  /** Start `iwarp ARGS...`, which listens on `port`, and wait until it does. The system's table tells: a connection would count as a client. */
+  /**
+   * Start `iwarp ARGS...`, which listens on `port`, and wait until it does. The system's table shows it: a
+   * connection would count as a client.
+   */
   async startListening(args: readonly string[], port: number): Promise<ToolProcess> {
     const tool = this.start(args);
     const listening = new RegExp(`:${port.toString(16).toUpperCase().padStart(4, '0')} [0-9A-F:]+ 0A`);
     const until = Date.now() + this.patience;
     while (Date.now() < until && tool.child.exitCode === null) {
-      if (['/proc/net/tcp', '/proc/net/tcp6'].some((table) => listening.test(readFileSync(table, 'latin1')))) return tool;
+      if (['/proc/net/tcp', '/proc/net/tcp6'].some((table) => listening.test(readFileSync(table, 'latin1'))))
+        return tool;
       await pause(50);
     }
     throw new Error(`iwarp ${args.join(' ')} does not listen: ${tool.stdout}${tool.stderr}`);
@@ -227,7 +277,9 @@ export class Bench {
     const hex = port.toString(16).toUpperCase().padStart(4, '0');
     const until = Date.now() + this.patience;
     while (Date.now() < until) {
-      const { output } = await this.peer.run(`grep -cE ':${hex} [0-9A-F:]+ 0A' /proc/net/tcp /proc/net/tcp6; true`);
+      const { output } = await this.peer.run(
+        `grep -cE ':${hex} [0-9A-F:]+ 0A' /proc/net/tcp /proc/net/tcp6; true`,
+      );
       if (/:[1-9]/.test(output)) return process;
       await pause(100);
     }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the Linux siw guest: a Debian kernel, the siw driver compiled from Debian's kernel source, and a small
-# initramfs with the stock RDMA tools. Everything lands in .cache/ beside this script and nothing of it is committed.
+# Builds the Linux siw guest: a Debian kernel, the siw driver compiled from Debian's kernel source, and a
+# small initramfs with the stock RDMA tools. Everything lands in .cache/ beside this script and nothing of it
+# is committed.
 #
-#   build-guest.sh            build what is missing; with a warm cache this takes no time
+#   build-guest.sh            build missing parts; with a warm cache this takes no time
 #   build-guest.sh --rebuild  forget the cache first (takes a newer kernel, if Debian has one)
 #
-# Needs Debian 12 on x86-64 and root (or sudo) the first time, for apt-get. The host's kernel is not touched: the
-# kernel image is unpacked, not installed.
+# Needs Debian 12 on x86-64 and root (or sudo) the first time, for apt-get. The host's kernel is not touched:
+# the kernel image is unpacked, not installed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,13 +21,15 @@ step() { say "[$((SECONDS - started)) s] $*"; }
 tool_packages=(
   qemu-system-x86 busybox-static cpio kmod iproute2 tcpdump xz-utils make util-linux coreutils dash procps
   rdma-core ibverbs-utils ibverbs-providers rdmacm-utils perftest qperf netcat-traditional iperf
+  nbd-client e2fsprogs
 )
 tools=(
   rping ucmatose rdma_client rdma_server rdma_xclient rdma_xserver rstream riostream rcopy cmtime udaddy
   ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat qperf
   ibv_devinfo ibv_devices ibv_rc_pingpong rdma tcpdump ip tc ss nc.traditional iperf stdbuf dash pkill
+  nbd-client mke2fs e2fsck
 )
-modules=(siw rdma_ucm e1000 veth sch_netem)
+modules=(siw rdma_ucm e1000 veth sch_netem nbd ext4 crc32c_generic)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"
@@ -36,7 +39,9 @@ as_root() {
 }
 
 # The cache is good if it was made by these very files; a new kernel in Debian alone does not make it stale.
-fingerprint() { cat "$here/build-guest.sh" "$here/guest-init.sh" "$here/agent.sh" | sha256sum | cut -d' ' -f1; }
+fingerprint() {
+  cat "$here/build-guest.sh" "$here/guest-init.sh" "$here/agent.sh" | sha256sum | cut -d' ' -f1
+}
 
 missing_packages() {
   local name
@@ -51,7 +56,8 @@ refresh_lists() {
   refreshed=yes
   step "apt-get update"
   # One unreachable third-party list must not stop us: what counts is whether the install succeeds.
-  as_root timeout 300 apt-get -qq -o DPkg::Lock::Timeout=120 update >&2 || say "apt-get update complained; going on"
+  as_root timeout 300 apt-get -qq -o DPkg::Lock::Timeout=120 update >&2 ||
+    say "apt-get update complained; going on"
 }
 
 install_packages() {
@@ -60,13 +66,17 @@ install_packages() {
   [ ${#wanted[@]} -gt 0 ] || return 0
   refresh_lists
   step "installing ${wanted[*]}"
+  # An installation that was cut off blocks all that follow until it is ended.
+  as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >"$cache/apt.log" 2>&1 </dev/null ||
+    say "dpkg could not end an earlier installation; going on"
   as_root env DEBIAN_FRONTEND=noninteractive timeout 900 apt-get -qq -y --no-install-recommends \
     -o DPkg::Lock::Timeout=300 install "${wanted[@]}" >"$cache/apt.log" 2>&1 ||
     { tail -20 "$cache/apt.log" >&2; fail "apt-get could not install the packages"; }
 }
 
 kernel_version() { # what the meta-package depends on now, e.g. 6.1.0-56-amd64
-  apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: linux-image-\(6\.1\.[^ ]*\).*/\1/p' | head -1
+  apt-cache depends linux-image-amd64 2>/dev/null |
+    sed -n 's/.*Depends: linux-image-\(6\.1\.[^ ]*\).*/\1/p' | head -1
 }
 
 unpack() { # package directory
@@ -102,7 +112,8 @@ build_driver() { # kernel, variant
   cp -r "$cache/source/siw/." "$folder/"
   [ "$2" = stock ] || make_tunable "$folder"
   step "compiling siw.ko ($2)"
-  timeout 600 make -s -C "/usr/src/linux-headers-$1" M="$folder" CONFIG_RDMA_SIW=m modules >"$folder.log" 2>&1 ||
+  timeout 600 make -s -C "/usr/src/linux-headers-$1" M="$folder" CONFIG_RDMA_SIW=m modules \
+    >"$folder.log" 2>&1 ||
     { tail -20 "$folder.log" >&2; fail "siw.ko did not compile"; }
   strip -g "$folder/siw.ko"
   echo "$made_of" >"$folder/.made-of"
@@ -137,14 +148,18 @@ make_root() { # kernel
   for path in bin sbin lib lib64; do ln -s "usr/$path" "$root/$path"; done
 
   cp "$(command -v busybox)" "$root/usr/bin/busybox"
-  for tool in $("$root/usr/bin/busybox" --list); do [ "$tool" = busybox ] || ln -s busybox "$root/usr/bin/$tool"; done
+  for tool in $("$root/usr/bin/busybox" --list); do
+    [ "$tool" = busybox ] || ln -s busybox "$root/usr/bin/$tool"
+  done
   for tool in "${tools[@]}"; do
-    path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$tool") || fail "no $tool on this machine after installing its package"
+    path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$tool") ||
+      fail "no $tool on this machine after installing its package"
     rm -f "$root/usr/bin/$tool" # the real tool instead of busybox's applet
     add_program "$(readlink -f "$path")"
     [ -e "$root$path" ] || { mkdir -p "$root$(dirname "$path")"; cp -L "$path" "$root$path"; }
   done
-  # Debian's busybox shell runs its own applets before any program of that name (ip, for one), so the shell is dash.
+  # Debian's busybox shell runs its own applets before any program of that name (ip, for one), so the shell is
+  # dash.
   ln -sf dash "$root/usr/bin/sh"
   add_program "$(find /usr/lib -name 'libsiw-rdmav*.so' | head -1)"
   # Loaded by name at run time, so ldd does not show them: rping aborts when its threads end without libgcc_s.
@@ -181,7 +196,8 @@ add_modules() { # kernel
 main() {
   [ "${1:-}" != --rebuild ] || rm -rf "$cache/stamp" "$cache/image" "$cache/source"
   mkdir -p "$cache"
-  if [ "$(cat "$cache/stamp" 2>/dev/null)" = "$(fingerprint)" ] && command -v qemu-system-x86_64 >/dev/null; then
+  if [ "$(cat "$cache/stamp" 2>/dev/null)" = "$(fingerprint)" ] &&
+    command -v qemu-system-x86_64 >/dev/null; then
     say "up to date"
     return 0
   fi

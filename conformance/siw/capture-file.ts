@@ -1,7 +1,7 @@
-/** What a capture that a case has left behind proves. */
+/** Looks for proofs in a capture that a case has left behind. */
 import { existsSync, readFileSync } from 'node:fs';
 
-/** What `find` finds in the file; null if there is none, or it is no capture. */
+/** The result of `find` in the file; null if there is no file, or it is no capture. */
 export function inCapture(path: string, find: (capture: Uint8Array) => string | null): string | null {
   if (!existsSync(path)) return null;
   try {

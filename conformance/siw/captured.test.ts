@@ -1,7 +1,10 @@
-/** Captures read by the suite's own code: what the stack's dissector sees in them, whatever TCP has done to the order of the packets. */
+/**
+ * Captures read by the suite's own code: what the stack's dissector sees in them, whatever TCP has done to
+ * the order of the packets.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { CaptureDissector } from '../../src/inspect/capture.ts';
+import { CaptureDissector } from '../../src/inspect/decode/capture.ts';
 import { fpdusOf } from './captured.ts';
 import type { CapturedFpdu } from './captured.ts';
 
@@ -14,7 +17,7 @@ const RECORD_HEADER_OCTETS = 16;
 
 const read = (name: string): Buffer => readFileSync(new URL(name, FOLDER));
 
-/** What both readers tell of an FPDU. */
+/** The fields that both readers report of an FPDU. */
 interface Seen {
   readonly connection: number;
   readonly from: string;
@@ -24,8 +27,15 @@ interface Seen {
   readonly octets: string;
 }
 
-const ours = (capture: Uint8Array): Seen[] => Array.from(fpdusOf(capture), ({ connection, from, start, crc, crcGood, raw }: CapturedFpdu) =>
-  ({ connection, from, start, crc, crcGood, octets: Buffer.from(raw).toString('hex') }));
+const ours = (capture: Uint8Array): Seen[] =>
+  Array.from(fpdusOf(capture), ({ connection, from, start, crc, crcGood, raw }: CapturedFpdu) => ({
+    connection,
+    from,
+    start,
+    crc,
+    crcGood,
+    octets: Buffer.from(raw).toString('hex'),
+  }));
 
 function dissected(capture: Uint8Array): Seen[] {
   const seen: Seen[] = [];
@@ -35,7 +45,14 @@ function dissected(capture: Uint8Array): Seen[] {
       const { direction, position, crc, raw } = event;
       // With CRC off the dissector calls every field good.
       const crcGood = crc.field === crc.computed;
-      seen.push({ connection: number, from: direction === 0 ? 'client' : 'server', start: position, crc: crc.field, crcGood, octets: Buffer.from(raw).toString('hex') });
+      seen.push({
+        connection: number,
+        from: direction === 0 ? 'client' : 'server',
+        start: position,
+        crc: crc.field,
+        crcGood,
+        octets: Buffer.from(raw).toString('hex'),
+      });
     },
     remark: () => undefined,
   });
@@ -48,8 +65,9 @@ function dissected(capture: Uint8Array): Seen[] {
 function recordsOf(capture: Buffer): [Buffer, Buffer[]] {
   const little = capture[0] !== 0xa1;
   const records: Buffer[] = [];
-  for (let at = FILE_HEADER_OCTETS; at < capture.length;) {
-    const end = at + RECORD_HEADER_OCTETS + (little ? capture.readUInt32LE(at + 8) : capture.readUInt32BE(at + 8));
+  for (let at = FILE_HEADER_OCTETS; at < capture.length; ) {
+    const end =
+      at + RECORD_HEADER_OCTETS + (little ? capture.readUInt32LE(at + 8) : capture.readUInt32BE(at + 8));
     records.push(capture.subarray(at, end));
     at = end;
   }
@@ -75,21 +93,28 @@ describe('FPDUs of a capture', () => {
   it('are the same where packets come twice and in another order', () => {
     const capture = read('interop.rping-65535.crc-of-payload-twice.pcap');
     const [header, records] = recordsOf(capture);
-    // The start stays as it is: who speaks first is the client. After it each packet comes after the one that follows it, and again later.
+    // The start stays as it is: the side that speaks first is the client. After it each packet comes after
+    // the one that follows it, and again later.
     const [first, rest] = [records.slice(0, 6), records.slice(6)];
-    const mixed = rest.flatMap((_, i) => (i % 2 === 0 ? [rest[i + 1], rest[i]] : [rest[i - 1]])).filter((record) => record !== undefined);
+    const mixed = rest
+      .flatMap((_, i) => (i % 2 === 0 ? [rest[i + 1], rest[i]] : [rest[i - 1]]))
+      .filter((record) => record !== undefined);
     const shuffled = ours(Buffer.concat([header, ...first, ...mixed]));
-    for (const side of ['client', 'server']) expect(sideOf(shuffled, side)).toEqual(sideOf(ours(capture), side));
+    for (const side of ['client', 'server'])
+      expect(sideOf(shuffled, side)).toEqual(sideOf(ours(capture), side));
     expect(shuffled.length).toBeGreaterThan(50);
   });
 
   it('of a second connection between the same ends are counted apart', () => {
     const capture = read('interop.rping-65535.crc-of-payload-twice.pcap');
     const once = ours(capture);
-    expect(ours(Buffer.concat([capture, capture.subarray(FILE_HEADER_OCTETS)]))).toEqual([...once, ...once.map((seen) => ({ ...seen, connection: 2 }))]);
+    expect(ours(Buffer.concat([capture, capture.subarray(FILE_HEADER_OCTETS)]))).toEqual([
+      ...once,
+      ...once.map((seen) => ({ ...seen, connection: 2 })),
+    ]);
   });
 
-  it('are not made up: what is no capture, or lacks octets, is refused', () => {
+  it('are not made up: a file that is no capture, or lacks octets, is refused', () => {
     const capture = read('interop.rping-65535.crc-of-payload-twice.pcap');
     expect(() => ours(Buffer.from('this is some text, and no capture at all'))).toThrow('no pcap file');
     expect(() => ours(capture.subarray(0, capture.length - 1))).toThrow('lacks octets');

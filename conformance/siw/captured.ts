@@ -1,6 +1,7 @@
 /**
- * The FPDUs of a capture, for those who judge siw by one: pcap, IP and TCP taken apart here, MPA, DDP and RDMAP by the suite's own codec. The stack's
- * dissector reads octets as the stack does: with it, a mistake of ours could pass for a fault of siw.
+ * The FPDUs of a capture, for judging siw by one: pcap, IP and TCP taken apart here, MPA, DDP and RDMAP by
+ * the suite's own codec. The stack's dissector reads octets as the stack does: with it, a mistake of ours
+ * could pass for a fault of siw.
  */
 import { FpduReader } from '../probe/fpdu.ts';
 import type { ReceivedFpdu } from '../probe/fpdu.ts';
@@ -24,21 +25,25 @@ export interface CapturedFpdu extends ReceivedFpdu {
   readonly segment: ParsedSegment | null;
 }
 
-/** The FPDUs of a capture in the order in which they became whole. Throws if it is no capture, lacks octets of a packet, or is not understood. */
+/**
+ * The FPDUs of a capture in the order in which they became whole. Throws if it is no capture, lacks octets of
+ * a packet, or is not understood.
+ */
 export function* fpdusOf(capture: Uint8Array): Generator<CapturedFpdu> {
   const connections = new Map<string, CapturedConnection>();
   let count = 0;
   for (const segment of segmentsOf(capture)) {
     let connection = connections.get(segment.ends);
     // The sender of the first packet is the client: where the beginning was captured that packet is its SYN.
-    if (connection === undefined || segment.flags === SYN) connections.set(segment.ends, (connection = new CapturedConnection(++count, segment.source)));
+    if (connection === undefined || segment.flags === SYN)
+      connections.set(segment.ends, (connection = new CapturedConnection(++count, segment.source)));
     yield* connection.take(segment);
   }
 }
 
 /** One TCP segment. */
 interface Segment {
-  /** Both ends, in an order of their own. */
+  /** Both ends, in sorted order. */
   readonly ends: string;
   readonly source: string;
   readonly sequence: number;
@@ -63,7 +68,7 @@ function* segmentsOf(capture: Uint8Array): Generator<Segment> {
   if (!littleEndian && !MAGICS.includes(view.getUint32(0))) throw new Error('this is no pcap file');
   const linkHeader = LINK_HEADER_OCTETS[view.getUint32(20, littleEndian)];
   if (linkHeader === undefined) throw new Error('this link type is not known');
-  for (let at = FILE_HEADER_OCTETS; at < capture.length;) {
+  for (let at = FILE_HEADER_OCTETS; at < capture.length; ) {
     const [held, length] = [view.getUint32(at + 8, littleEndian), view.getUint32(at + 12, littleEndian)];
     const end = at + RECORD_HEADER_OCTETS + held;
     if (held < length || end > capture.length) throw new Error('the capture lacks octets of a packet');
@@ -78,14 +83,24 @@ function segmentOf(packet: Uint8Array): Segment | null {
   const view = new DataView(packet.buffer, packet.byteOffset, packet.byteLength);
   const version = packet.length < 20 ? 0 : packet[0]! >>> 4;
   const [octets, addressOctets, protocol] =
-    version === 4 ? [(packet[0]! & 0xf) * 4, 4, packet[9]] : version === 6 ? [40, 16, packet[6]] : [0, 0, null];
+    version === 4
+      ? [(packet[0]! & 0xf) * 4, 4, packet[9]]
+      : version === 6
+        ? [40, 16, packet[6]]
+        : [0, 0, null];
   if (protocol !== PROTOCOL_TCP) return null;
   const end = version === 4 ? view.getUint16(2) : octets + view.getUint16(4);
   const addresses = version === 4 ? 12 : 8;
-  const place = (index: number): string => `${packet.subarray(addresses + index * addressOctets, addresses + (index + 1) * addressOctets).join('.')}:${view.getUint16(octets + index * 2)}`;
+  const place = (index: number): string => {
+    const at = addresses + index * addressOctets;
+    return `${packet.subarray(at, at + addressOctets).join('.')}:${view.getUint16(octets + index * 2)}`;
+  };
   const [source, destination] = [place(0), place(1)];
   return {
-    ends: [source, destination].sort().join(), source, sequence: view.getUint32(octets + 4), flags: packet[octets + 13]! & (SYN | ACK),
+    ends: [source, destination].sort().join(),
+    source,
+    sequence: view.getUint32(octets + 4),
+    flags: packet[octets + 13]! & (SYN | ACK),
     payload: packet.subarray(octets + (packet[octets + 12]! >>> 4) * 4, end),
   };
 }
@@ -96,7 +111,7 @@ class Flow {
   #next: number | null = null;
   #ahead: { readonly sequence: number; readonly payload: Uint8Array }[] = [];
 
-  * take({ sequence, flags, payload }: Segment): Generator<Uint8Array> {
+  *take({ sequence, flags, payload }: Segment): Generator<Uint8Array> {
     this.#next ??= sequence;
     if ((flags & SYN) !== 0) this.#next = (sequence + 1) >>> 0;
     if (payload.length > 0) this.#ahead.push({ sequence, payload });
@@ -114,7 +129,7 @@ class Flow {
   }
 }
 
-/** What one side sends: its start-up frame, then FPDUs. */
+/** The octets that one side sends: its start-up frame, then FPDUs. */
 class CapturedSide {
   readonly flow = new Flow();
   frame: ParsedStartup | null = null;
@@ -122,7 +137,7 @@ class CapturedSide {
   reader: FpduReader | null = null;
   /** Octets in front of the first FPDU that was found, where the start-up frame was not captured. */
   passedOver = 0;
-  /** What no reader has had yet. */
+  /** Octets that no reader has had yet. */
   waiting: Uint8Array = new Uint8Array(0);
 
   push(octets: Uint8Array): void {
@@ -135,7 +150,13 @@ class CapturedSide {
   /** Take the start-up frame off the front, once it is whole. */
   takeFrame(key: Uint8Array): void {
     const length = startupLength(this.waiting);
-    if (this.frame !== null || length === null || this.waiting.length < length || !beginsWith(this.waiting, key)) return;
+    if (
+      this.frame !== null ||
+      length === null ||
+      this.waiting.length < length ||
+      !beginsWith(this.waiting, key)
+    )
+      return;
     this.frame = parseStartup(this.waiting.slice(0, length));
     this.waiting = this.waiting.slice(length);
   }
@@ -155,7 +176,7 @@ class CapturedConnection {
   }
 
   /** Take a segment; the FPDUs that it completes. */
-  * take(segment: Segment): Generator<CapturedFpdu> {
+  *take(segment: Segment): Generator<CapturedFpdu> {
     const from = segment.source === this.#client ? 'client' : 'server';
     for (const octets of this.#sides[from].flow.take(segment)) {
       this.#sides[from].push(octets);
@@ -166,11 +187,12 @@ class CapturedConnection {
     }
   }
 
-  * #read(from: Side): Generator<CapturedFpdu> {
+  *#read(from: Side): Generator<CapturedFpdu> {
     const side = this.#sides[from];
     side.reader ??= this.#readerFor(from);
     if (side.reader === null) {
-      if (side.waiting.length > MOST_UNREAD_OCTETS) throw new Error(`no FPDU is found in what the ${from} of connection ${this.#number} sent`);
+      if (side.waiting.length > MOST_UNREAD_OCTETS)
+        throw new Error(`no FPDU is found in what the ${from} of connection ${this.#number} sent`);
       return;
     }
     side.reader.push(side.waiting);
@@ -178,11 +200,21 @@ class CapturedConnection {
     const { client, server } = this.#sides;
     const crcInUse = client.frame === null || server.frame === null || client.frame.crc || server.frame.crc;
     for (let fpdu = side.reader.next(); fpdu !== null; fpdu = side.reader.next()) {
-      yield { ...fpdu, start: fpdu.start + side.passedOver, connection: this.#number, from, crcInUse, segment: parseSegment(fpdu.ulpdu) };
+      yield {
+        ...fpdu,
+        start: fpdu.start + side.passedOver,
+        connection: this.#number,
+        from,
+        crcInUse,
+        segment: parseSegment(fpdu.ulpdu),
+      };
     }
   }
 
-  /** With both frames, who asked for markers gets them. Where this side's frame was not captured, from the first FPDU whose CRC is good. */
+  /**
+   * With both frames, the side that asked for markers gets them. Where this side's frame was not captured,
+   * from the first FPDU whose CRC is good.
+   */
   #readerFor(from: Side): FpduReader | null {
     const side = this.#sides[from];
     const other = this.#sides[OTHER[from]];
@@ -203,7 +235,7 @@ function beginsWith(octets: Uint8Array, key: Uint8Array): boolean {
 /** How far into a stream a first FPDU is looked for: as many octets as a packet of Ethernet has. */
 const SEARCHED_OCTETS = 1500;
 
-/** With so many a first FPDU would be whole, wherever it begins. */
+/** With this number of octets a first FPDU would be whole, wherever it begins. */
 const MOST_UNREAD_OCTETS = 128 * 1024;
 
 /** Where the first whole FPDU with a good CRC begins; null if none is there, or not yet. */

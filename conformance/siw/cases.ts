@@ -1,11 +1,17 @@
 /** All interop cases, those of one driver setting together: in the order in which they run. */
 import { DRIVERS, type InteropCase } from './bench.ts';
 import { LEAVE_CASES } from './leave-cases.ts';
+import { NBD_CASES } from './nbd-cases.ts';
 import { REVISION_CASES } from './revision-cases.ts';
 import { RPING_CASES } from './rping-cases.ts';
 import { TOOLS_CASES } from './tools-cases.ts';
 
 const order = Object.keys(DRIVERS);
 
-export const CASES: readonly InteropCase[] = [...RPING_CASES, ...REVISION_CASES, ...TOOLS_CASES, ...LEAVE_CASES]
-  .sort((a, b) => order.indexOf(a.driver) - order.indexOf(b.driver));
+export const CASES: readonly InteropCase[] = [
+  ...RPING_CASES,
+  ...REVISION_CASES,
+  ...TOOLS_CASES,
+  ...NBD_CASES,
+  ...LEAVE_CASES,
+].sort((a, b) => order.indexOf(a.driver) - order.indexOf(b.driver));

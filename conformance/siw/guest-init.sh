@@ -1,6 +1,7 @@
 #!/bin/sh
-# First process of the siw guest: loads the modules, brings up two network cards, attaches siw to the first, and
-# serves commands on the second. Runs under busybox inside the guest only; build-guest.sh puts it into the initramfs.
+# First process of the siw guest: loads the modules, brings up two network cards, attaches siw to the first,
+# and serves commands on the second. Runs under busybox inside the guest only; build-guest.sh puts it into the
+# initramfs.
 #
 # eth0  10.0.2.15, fec0::15   the card siw runs on; 10.0.2.2 and fec0::2 are the host's loopback
 # eth1  10.0.3.15             command channel only, so that captures of eth0 hold nothing but test traffic
@@ -51,7 +52,8 @@ done
 rdma link add siw0 type siw netdev eth0 || echo "LAB PROBLEM rdma link"
 mdev -s
 ulimit -l unlimited
-# A queue of completions per connection eats descriptors; tests with hundreds of connections need more than 1024.
+# A queue of completions per connection eats descriptors; tests with hundreds of connections need more than
+# 1024.
 ulimit -n 65536
 
 echo "LAB LINK $(rdma link show siw0/1)"

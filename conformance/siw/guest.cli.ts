@@ -1,6 +1,6 @@
 /**
- * The siw guest from the command line, without any of our own stack: build it, look into it, check that it works, and record
- * what stock tools say to each other in it.
+ * The siw guest from the command line, without our stack: build it, look into it, check that it
+ * works, and record the traffic of stock tools in it.
  */
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -11,10 +11,12 @@ const USAGE = `usage: npx tsx conformance/siw/guest.cli.ts VERB [options]
   build                 build the guest; does nothing with a warm cache
   shell-command 'CMD'   boot, run CMD in the guest, print its output, exit with its status
   smoke                 boot, two stock rpings talk to each other, with a capture
-  record [--only TEXT]  record every pair of stock tools into .cache/captures/ (or those whose name contains TEXT)
+  record [--only TEXT]  record every pair of stock tools into .cache/captures/ (or those whose name
+                        contains TEXT)
   up                    boot and stay until interrupted; prints how to reach it
 options:
-  --driver NAME=VALUE   a setting of the driver (mpa_crc_required, peer_to_peer, mpa_crc_strict, try_gso, mpa_version); repeatable
+  --driver NAME=VALUE   a setting of the driver (mpa_crc_required, peer_to_peer, mpa_crc_strict, try_gso,
+                        mpa_version); repeatable
   --accel kvm|tcg       use this instead of trying KVM first
   --capture FILE        write all traffic of the guest's network card to FILE
 `;
@@ -32,8 +34,11 @@ async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
-      driver: { type: 'string', multiple: true }, accel: { type: 'string' }, capture: { type: 'string' },
-      only: { type: 'string' }, help: { type: 'boolean', short: 'h' },
+      driver: { type: 'string', multiple: true },
+      accel: { type: 'string' },
+      capture: { type: 'string' },
+      only: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
     },
   });
   const [verb = '', ...words] = positionals;
@@ -64,10 +69,12 @@ async function main(): Promise<number> {
 }
 
 function driverSettings(list: readonly string[]): Record<string, number> {
-  return Object.fromEntries(list.map((text) => {
-    const [name = '', value = '1'] = text.split('=');
-    return [name, Number(value)];
-  }));
+  return Object.fromEntries(
+    list.map((text) => {
+      const [name = '', value = '1'] = text.split('=');
+      return [name, Number(value)];
+    }),
+  );
 }
 
 async function withGuest(options: Options, use: (guest: SiwGuest) => Promise<number>): Promise<number> {
@@ -107,7 +114,9 @@ async function smoke(guest: SiwGuest): Promise<number> {
 
 async function recordAll(guest: SiwGuest, only: string): Promise<number> {
   if (!RECIPES.some(({ name }) => name.includes(only))) {
-    process.stderr.write(`no recording has "${only}" in its name; there are: ${RECIPES.map(({ name }) => name).join(' ')}\n`);
+    process.stderr.write(
+      `no recording has "${only}" in its name; there are: ${RECIPES.map(({ name }) => name).join(' ')}\n`,
+    );
     return 2;
   }
   const recordings = await record(guest, CAPTURES, only, show);
@@ -115,12 +124,18 @@ async function recordAll(guest: SiwGuest, only: string): Promise<number> {
 }
 
 function show({ name, ok, attempts, octets, detail }: Recording): void {
-  process.stdout.write(`${ok ? 'ok  ' : 'FAIL'} ${name.padEnd(20)} ${String(octets).padStart(8)} octets, attempt ${attempts}  ${detail}\n`);
+  process.stdout.write(
+    `${ok ? 'ok  ' : 'FAIL'} ${name.padEnd(20)} ${String(octets).padStart(8)} octets, attempt ` +
+      `${attempts}  ${detail}\n`,
+  );
 }
 
 async function stayUp(guest: SiwGuest): Promise<number> {
-  process.stdout.write(`commands: 127.0.0.1:${guest.forwardedPort(2323)} (agent.sh tells the two lines to send); ` +
-    `stock rping listens on 127.0.0.1:${guest.forwardedPort(7174)}, perftest on 127.0.0.1:${guest.forwardedPort(18_515)}\n`);
+  process.stdout.write(
+    `commands: 127.0.0.1:${guest.forwardedPort(2323)} (agent.sh documents the two lines to send); ` +
+      `stock rping listens on 127.0.0.1:${guest.forwardedPort(7174)}, perftest on ` +
+      `127.0.0.1:${guest.forwardedPort(18_515)}\n`,
+  );
   const keepAlive = setInterval(() => {}, 60_000);
   await new Promise<void>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve());

@@ -1,11 +1,11 @@
-/** What the interop runner needs of a peer beside the cases' view. */
+/** The functions that the interop runner needs of a peer beside those for cases. */
 import type { Peer } from './bench.ts';
 
 export interface OpenPeer extends Peer {
   readonly description: string;
-  /** What the peer's kernel said if it fell over; null if all is well. */
+  /** The kernel messages about a crash of the peer's kernel; null if all is well. */
   crash(): Promise<string | null>;
-  /** What the peer's kernel has said so far, or the latest of it. */
+  /** The messages of the peer's kernel so far, or the latest of them. */
   kernelLog(): Promise<string>;
   close(): Promise<void>;
 }

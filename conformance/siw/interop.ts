@@ -1,6 +1,7 @@
 /**
- * `npm run interop`: our tools against stock ones over the Linux siw driver. Boots the guest once for each setting of the driver, or uses a
- * machine that has siw (`--peer HOST`). The cases run one after the other, each once.
+ * `npm run interop`: our tools against stock ones over the Linux siw driver. Boots the guest once for each
+ * setting of the driver, or uses a machine that has siw (`--peer HOST`). The cases run one after the other,
+ * each once.
  */
 import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -11,14 +12,14 @@ import type { OpenPeer } from './interop-types.ts';
 import { kernelWords } from './kernel-words.ts';
 import { ourSettings, type OurSettings } from './our-settings.ts';
 import { openGuest, openRemote } from './peers.ts';
-import { told, type InteropRecord } from './report.ts';
+import { resultText, type InteropRecord } from './report.ts';
 import { splitTrailerIn } from './split-trailer.ts';
 
-const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N] [--json FILE]
-                        [--repeat N] [--retries N]
+const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N]
+                        [--json FILE] [--repeat N] [--retries N]
   --peer HOST   a machine with siw that "ssh HOST" reaches, instead of the guest
   --only TEXT   cases whose topic or title contains TEXT
-  --topic NAMES rping, set-up, connections, perftest, streams, killed: the named ones, separated by commas
+  --topic NAMES rping, set-up, connections, perftest, streams, block, killed, or some of them
   --shard I/N   the I-th of N parts of about equal length
   --json FILE   write the results to FILE
   --repeat N    run everything N times (1)
@@ -38,10 +39,17 @@ interface Outcome {
   readonly excused?: string;
 }
 
+// oxlint-disable-next-line max-lines-per-function -- one run from its options to its report
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      peer: { type: 'string' }, only: { type: 'string' }, shard: { type: 'string' }, json: { type: 'string' }, repeat: { type: 'string' }, retries: { type: 'string' }, topic: { type: 'string' },
+      peer: { type: 'string' },
+      only: { type: 'string' },
+      shard: { type: 'string' },
+      json: { type: 'string' },
+      repeat: { type: 'string' },
+      retries: { type: 'string' },
+      topic: { type: 'string' },
       help: { type: 'boolean' },
     },
   });
@@ -50,12 +58,26 @@ async function main(): Promise<number> {
     return 0;
   }
   const topics = values.topic?.split(',');
-  const chosen = shard(CASES.filter((each) => (topics?.includes(each.topic) ?? true) && `${each.topic}: ${caseTitle(each)}`.includes(values.only ?? '')), values.shard ?? '1/1');
-  const runnable = values.peer === undefined ? chosen : chosen.filter(({ driver, guestOnly }) => driver === 'stock' && guestOnly !== true);
-  if (runnable.length < chosen.length) process.stdout.write(`left out: ${chosen.length - runnable.length} cases that need the guest\n`);
+  const chosen = shard(
+    CASES.filter(
+      (each) =>
+        (topics?.includes(each.topic) ?? true) &&
+        `${each.topic}: ${caseTitle(each)}`.includes(values.only ?? ''),
+    ),
+    values.shard ?? '1/1',
+  );
+  const runnable =
+    values.peer === undefined
+      ? chosen
+      : chosen.filter(({ driver, guestOnly }) => driver === 'stock' && guestOnly !== true);
+  if (runnable.length < chosen.length)
+    process.stdout.write(`left out: ${chosen.length - runnable.length} cases that need the guest\n`);
   const began = new Date();
   const ours = await ourSettings();
-  process.stdout.write(`our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}, polling ${ours.busyPoll} us\n`);
+  process.stdout.write(
+    `our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ${ours.receive}, polling ` +
+      `${ours.busyPoll} us\n`,
+  );
   const outcomes: Outcome[] = [];
   let peer = '';
   for (let round = 0; round < Number(values.repeat ?? 1); round++) {
@@ -67,11 +89,18 @@ async function main(): Promise<number> {
       outcomes.push(...run.outcomes);
     }
   }
-  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(record(began, peer, ours, outcomes), null, 1)}\n`);
+  if (values.json !== undefined)
+    writeFileSync(values.json, `${JSON.stringify(record(began, peer, ours, outcomes), null, 1)}\n`);
   const failed = outcomes.filter(({ ok }) => !ok);
-  for (const outcome of failed) process.stdout.write(`\nFAILED [${outcome.testCase.driver}] ${caseTitle(outcome.testCase)}\n  ${told(outcome)}\n`);
+  for (const outcome of failed)
+    process.stdout.write(
+      `\nFAILED [${outcome.testCase.driver}] ${caseTitle(outcome.testCase)}\n  ${resultText(outcome)}\n`,
+    );
   for (const outcome of outcomes.filter(({ ok, before }) => ok && before.length > 0)) {
-    process.stdout.write(`\nin a second try only [${outcome.testCase.driver}] ${caseTitle(outcome.testCase)}: ${told(outcome)}\n`);
+    process.stdout.write(
+      `\nin a second try only [${outcome.testCase.driver}] ${caseTitle(outcome.testCase)}: ` +
+        `${resultText(outcome)}\n`,
+    );
   }
   process.stdout.write(`\ninterop: ${outcomes.length - failed.length} passed, ${failed.length} failed\n`);
   return failed.length === 0 && outcomes.length > 0 ? 0 : 1;
@@ -81,10 +110,18 @@ async function main(): Promise<number> {
 function shard(cases: readonly InteropCase[], which: string): readonly InteropCase[] {
   const [index, count] = which.split('/').map(Number) as [number, number];
   if (!(index >= 1 && index <= count)) throw new Error(`--shard must be like 2/5, got ${which}`);
-  return cases.slice(Math.round(((index - 1) * cases.length) / count), Math.round((index * cases.length) / count));
+  return cases.slice(
+    Math.round(((index - 1) * cases.length) / count),
+    Math.round((index * cases.length) / count),
+  );
 }
 
-async function runUnder(driver: DriverName, cases: readonly InteropCase[], remote: string | undefined, retries: number): Promise<{ peer: string; outcomes: Outcome[] }> {
+async function runUnder(
+  driver: DriverName,
+  cases: readonly InteropCase[],
+  remote: string | undefined,
+  retries: number,
+): Promise<{ peer: string; outcomes: Outcome[] }> {
   process.stdout.write(`\n== siw, driver setting "${driver}" (${cases.length} cases)\n`);
   const peer = remote === undefined ? await openGuest(DRIVERS[driver]) : await openRemote(remote);
   try {
@@ -93,21 +130,34 @@ async function runUnder(driver: DriverName, cases: readonly InteropCase[], remot
     const outcomes: Outcome[] = [];
     for (const testCase of cases) outcomes.push(await runWithRetries(bench, peer, testCase, retries));
     const crash = await peer.crash();
-    if (crash !== null) outcomes.push({ testCase: { ...cases[0]!, name: 'leaves the peer\'s kernel well' }, ok: false, detail: kernelWords(crash) || crash, seconds: 0, before: [] });
+    if (crash !== null)
+      outcomes.push({
+        testCase: { ...cases[0]!, name: "leaves the peer's kernel well" },
+        ok: false,
+        detail: kernelWords(crash) || crash,
+        seconds: 0,
+        before: [],
+      });
     return { peer: peer.description, outcomes };
   } finally {
     await peer.close();
   }
 }
 
-/** A failure told in a table: enough for what either side has said last. */
+/** Length of a failure in a table: enough for the last words of both sides. */
 const MAX_TOLD = 400;
 
 /**
- * A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. What failed before is told with the result. Two faults of
- * siw allow one more try without being asked for, if the capture proves that it was one of them.
+ * A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. Earlier failures are
+ * reported with the result. Two faults of siw allow one more try without being asked for, if the capture
+ * proves that it was one of them.
  */
-async function runWithRetries(bench: Bench, peer: OpenPeer, testCase: InteropCase, retries: number): Promise<Outcome> {
+async function runWithRetries(
+  bench: Bench,
+  peer: OpenPeer,
+  testCase: InteropCase,
+  retries: number,
+): Promise<Outcome> {
   const before: string[] = [];
   let excused: string | undefined;
   for (;;) {
@@ -117,13 +167,23 @@ async function runWithRetries(bench: Bench, peer: OpenPeer, testCase: InteropCas
     if (outcome.ok || (fault === null && before.length - (excused === undefined ? 0 : 1) >= retries)) {
       return { ...outcome, before, ...(excused === undefined ? {} : { excused }) };
     }
-    if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap')); // to be looked at
-    before.push(outcome.detail.replace(/\n {2}capture: .*$/, '').replaceAll(/\s+/g, ' ').slice(0, MAX_TOLD));
+    // to be looked at
+    if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap'));
+    before.push(
+      outcome.detail
+        .replace(/\n {2}capture: .*$/, '')
+        .replaceAll(/\s+/g, ' ')
+        .slice(0, MAX_TOLD),
+    );
   }
 }
 
 /** Words on the fault of siw that has ended the case; null if the capture proves none. */
-async function provedFault({ capture }: Bench, peer: OpenPeer, { ours }: InteropCase): Promise<string | null> {
+async function provedFault(
+  { capture }: Bench,
+  peer: OpenPeer,
+  { ours }: InteropCase,
+): Promise<string | null> {
   return crcTwiceIn(capture, ours) ?? splitTrailerIn(capture, ours, await peer.kernelLog());
 }
 
@@ -140,18 +200,39 @@ async function runCase(bench: Bench, testCase: InteropCase): Promise<Omit<Outcom
   }
   await bench.finish(!ok);
   const seconds = Math.round((performance.now() - began) / 100) / 10;
-  process.stdout.write(`${ok ? 'ok  ' : 'FAIL'} ${caseTitle(testCase)} (${seconds} s): ${detail.split('\n')[0]}\n`);
+  process.stdout.write(
+    `${ok ? 'ok  ' : 'FAIL'} ${caseTitle(testCase)} (${seconds} s): ${detail.split('\n')[0]}\n`,
+  );
   return { testCase, ok, detail, seconds };
 }
 
 function record(began: Date, peer: string, ours: OurSettings, outcomes: readonly Outcome[]): InteropRecord {
   const seconds = Math.round((Date.now() - began.getTime()) / 1000);
   return {
-    began: began.toISOString(), seconds, peer, ours,
+    began: began.toISOString(),
+    seconds,
+    peer,
+    ours,
     cases: outcomes.map((outcome) => {
-      const { testCase: { driver, topic, tool, name, ours: side }, ok, detail, before, excused, seconds: each } = outcome;
+      const {
+        testCase: { driver, topic, tool, name, ours: side },
+        ok,
+        detail,
+        before,
+        excused,
+        seconds: each,
+      } = outcome;
       return {
-        driver, topic, tool, name, ours: side, ok, detail, ...(before.length === 0 ? {} : { before }), ...(excused === undefined ? {} : { excused }), seconds: each,
+        driver,
+        topic,
+        tool,
+        name,
+        ours: side,
+        ok,
+        detail,
+        ...(before.length === 0 ? {} : { before }),
+        ...(excused === undefined ? {} : { excused }),
+        seconds: each,
       };
     }),
   };

@@ -33,7 +33,7 @@ describe('command channel', () => {
     await process.kill('TERM');
     expect((await process.ended).status).toBe(128 + 15);
     const child = /child (\d+)/.exec(process.output)?.[1];
-    // A killed child may still be listed until somebody has collected it, but only as a zombie.
+    // A killed child may still be listed until its parent has collected it, but only as a zombie.
     const left = await start(`sleep 0.2; grep -s State /proc/${child}/status; true`).ended;
     expect(left.output).not.toMatch(/State:\s+[RSD]/);
   });
@@ -42,7 +42,8 @@ describe('command channel', () => {
     // Each waits for the other's file: one after the other they would never end.
     const folder = `/tmp/lab-channel-${process.pid}-${Date.now()}`;
     const meet = (mine: string, other: string): string =>
-      `mkdir -p ${folder}; touch ${folder}/${mine}; until [ -e ${folder}/${other} ]; do sleep 0.05; done; echo ${mine}`;
+      `mkdir -p ${folder}; touch ${folder}/${mine}; until [ -e ${folder}/${other} ]; do sleep 0.05; ` +
+      `done; echo ${mine}`;
     const both = await Promise.all([start(meet('a', 'b')).ended, start(meet('b', 'a')).ended]);
     expect(both.map(({ output }) => output)).toEqual(['a\n', 'b\n']);
     await start(`rm -r ${folder}`).ended;

@@ -7,8 +7,9 @@ import { Duplex, Writable, type Readable } from 'node:stream';
 import type { PeerProcess } from './bench.ts';
 
 /**
- * The stream of a child process that runs agent.sh. Its input is forwarded, not joined to the output: Node destroys the input as soon as it hears of
- * the child's end, which on a busy machine is before the last of the output has been read, and that would be lost with it.
+ * The stream of a child process that runs agent.sh. Its input is forwarded, not joined to the output: Node
+ * destroys the input as soon as it hears of the child's end, which on a busy machine is before the last of
+ * the output has been read, and that would be lost with it.
  */
 export function overChild({ stdin, stdout }: ChildProcessByStdio<Writable, Readable, null>): Duplex {
   stdin.on('error', () => undefined); // the output's end says it
@@ -22,7 +23,10 @@ export function overChild({ stdin, stdout }: ChildProcessByStdio<Writable, Reada
   return Duplex.from({ readable: stdout, writable });
 }
 
-/** Start `command` over `stream`, whose other end runs agent.sh. `killer` runs a command of its own, to end this one. */
+/**
+ * Start `command` over `stream`, whose other end runs agent.sh. `killer` runs another command, to end this
+ * one.
+ */
 export function runOver(stream: Duplex, command: string, killer: (command: string) => void): PeerProcess {
   const nonce = randomBytes(8).toString('hex');
   const last = new RegExp(`\\n${nonce} status (\\d+)\\n$`);
@@ -60,7 +64,7 @@ export function runOver(stream: Duplex, command: string, killer: (command: strin
     ended,
     kill: async (signal = 'KILL') => {
       await Promise.race([begun, ended]);
-      // The process leads a group of its own, which holds all that it started.
+      // The process leads a group that holds all processes it started.
       if (!over) killer(`kill -s ${signal} -- -${pid}; true`);
       await ended;
     },

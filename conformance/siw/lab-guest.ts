@@ -1,6 +1,6 @@
 /**
- * The guest: builds it (build-guest.sh), boots it under qemu with user-mode networking, and hands out a command channel and forwarded
- * ports. See README.md beside this file.
+ * The guest: builds it (build-guest.sh), boots it under qemu with user-mode networking, and hands out a
+ * command channel and forwarded ports. See README.md beside this file.
  */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -15,14 +15,25 @@ const HERE = fileURLToPath(new URL('.', import.meta.url));
 const CACHE = join(HERE, '.cache');
 const COMMAND_PORT = 2323;
 /** Ports on which stock tools listen in the guest. */
-const GUEST_PORTS: readonly number[] = [7174, 7175, 7176, 7427, 7471, 7472, 18_515, 18_516, 19_765, 5001, 4000, 4001];
+const GUEST_PORTS: readonly number[] = [
+  7174, 7175, 7176, 7427, 7471, 7472, 18_515, 18_516, 19_765, 5001, 4000, 4001,
+];
 const BUILD_LIMIT = 1_200_000;
-/** Emulated, the guest is up in about ten seconds; a machine that loses its processor for a while takes minutes. */
+/**
+ * Emulated, the guest is up in about ten seconds; a machine that loses its processor for a while takes
+ * minutes.
+ */
 const BOOT_LIMIT = 180_000;
 const KVM_TRIAL = 30_000;
 const BOOT_TRIES = 2;
-/** Stalls and lockups are left out: a machine that withholds its processor makes the kernel report those, with a call trace. */
-const CRASH = /(Kernel panic|kernel BUG at|BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault|WARNING: CPU|KASAN|blocked for more than).*/;
+/**
+ * Stalls and lockups are left out: a machine that withholds its processor makes the kernel report those, with
+ * a call trace.
+ */
+const CRASH = new RegExp(
+  '(Kernel panic|kernel BUG at|BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault|' +
+    'WARNING: CPU|KASAN|blocked for more than).*',
+);
 
 type Accelerator = 'kvm' | 'tcg';
 
@@ -46,7 +57,13 @@ export class SiwGuest {
   readonly #folder: string;
   readonly #ports: ReadonlyMap<number, number>;
 
-  private constructor(qemu: ChildProcess, folder: string, ports: ReadonlyMap<number, number>, accelerator: Accelerator, bootMs: number) {
+  private constructor(
+    qemu: ChildProcess,
+    folder: string,
+    ports: ReadonlyMap<number, number>,
+    accelerator: Accelerator,
+    bootMs: number,
+  ) {
     this.#qemu = qemu;
     this.#folder = folder;
     this.#serial = join(folder, 'serial.log');
@@ -55,9 +72,12 @@ export class SiwGuest {
     this.bootMs = bootMs;
   }
 
-  /** Build what is missing; seconds with a warm cache. */
+  /** Build missing parts; takes seconds with a warm cache. */
   static build(): void {
-    execFileSync('bash', [join(HERE, 'build-guest.sh')], { stdio: ['ignore', 'inherit', 'inherit'], timeout: BUILD_LIMIT });
+    execFileSync('bash', [join(HERE, 'build-guest.sh')], {
+      stdio: ['ignore', 'inherit', 'inherit'],
+      timeout: BUILD_LIMIT,
+    });
   }
 
   /** Boot, twice if need be. */
@@ -79,14 +99,21 @@ export class SiwGuest {
   }
 
   /** @internal */
-  static make(qemu: ChildProcess, folder: string, ports: ReadonlyMap<number, number>, accelerator: Accelerator, bootMs: number): SiwGuest {
+  static make(
+    qemu: ChildProcess,
+    folder: string,
+    ports: ReadonlyMap<number, number>,
+    accelerator: Accelerator,
+    bootMs: number,
+  ): SiwGuest {
     return new SiwGuest(qemu, folder, ports, accelerator, bootMs);
   }
 
   /** The port of 127.0.0.1 that leads to this port of the guest. */
   forwardedPort(guestPort: number): number {
     const port = this.#ports.get(guestPort);
-    if (port === undefined) throw new Error(`port ${guestPort} of the guest is not forwarded: add it to GUEST_PORTS`);
+    if (port === undefined)
+      throw new Error(`port ${guestPort} of the guest is not forwarded: add it to GUEST_PORTS`);
     return port;
   }
 
@@ -96,7 +123,10 @@ export class SiwGuest {
   }
 
   /** Run to the end; the command is killed after `timeoutMs`, with status -2. */
-  async run(command: string, options: { readonly timeoutMs?: number } = {}): Promise<{ readonly status: number; readonly output: string }> {
+  async run(
+    command: string,
+    options: { readonly timeoutMs?: number } = {},
+  ): Promise<{ readonly status: number; readonly output: string }> {
     const { timeoutMs = 60_000 } = options;
     const process = this.spawn(command);
     try {
@@ -107,7 +137,7 @@ export class SiwGuest {
     }
   }
 
-  /** What the guest's kernel said if it fell over, from the first such line on; null if all is well. */
+  /** The messages about a crash of the guest's kernel, from the first such line on; null if all is well. */
   crash(): string | null {
     const log = readFileSync(this.#serial, 'latin1');
     const match = CRASH.exec(log);
@@ -129,8 +159,9 @@ export class SiwGuest {
 }
 
 /**
- * KVM first where its device can be opened and the processor has the extension: whether it works shows only when booting. The result of a
- * failed try is remembered. (There are machines whose /dev/kvm opens and runs nothing but specially built kernels.)
+ * KVM first where its device can be opened and the processor has the extension: whether it works shows only
+ * when booting. The result of a failed try is remembered. (There are machines whose /dev/kvm opens and runs
+ * nothing but specially built kernels.)
  */
 function candidates(): Accelerator[] {
   const verdict = join(CACHE, 'no-kvm');
@@ -149,9 +180,13 @@ async function start(options: GuestOptions, accelerator: Accelerator, limit: num
   const ports = new Map<number, number>();
   for (const port of [...GUEST_PORTS, COMMAND_PORT]) ports.set(port, await freePort());
   // The guest must not outlive us, however we end: the kernel ends it with its parent.
-  const qemu = spawn('setpriv', ['--pdeathsig', 'KILL', 'qemu-system-x86_64', ...qemuArguments(options, accelerator, serial, ports)], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  const qemu = spawn(
+    'setpriv',
+    ['--pdeathsig', 'KILL', 'qemu-system-x86_64', ...qemuArguments(options, accelerator, serial, ports)],
+    {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  );
   let complaint = '';
   qemu.stderr!.on('data', (chunk: Buffer) => (complaint += chunk.toString()));
   const begin = performance.now();
@@ -166,7 +201,8 @@ async function start(options: GuestOptions, accelerator: Accelerator, limit: num
     if (qemu.exitCode !== null) fail(`qemu ended with status ${qemu.exitCode}`);
     const log = existsSync(serial) ? readFileSync(serial, 'latin1') : '';
     if (/^LAB PROBLEM .*/m.test(log)) fail(/^LAB PROBLEM .*/m.exec(log)![0]);
-    if (/^LAB READY/m.test(log)) return SiwGuest.make(qemu, folder, ports, accelerator, performance.now() - begin);
+    if (/^LAB READY/m.test(log))
+      return SiwGuest.make(qemu, folder, ports, accelerator, performance.now() - begin);
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
   return fail(`not ready after ${limit / 1000} s`);
@@ -176,23 +212,53 @@ function rememberNoKvm(): void {
   execFileSync('touch', [join(CACHE, 'no-kvm')]);
 }
 
-function qemuArguments(options: GuestOptions, accelerator: Accelerator, serial: string, ports: ReadonlyMap<number, number>): string[] {
+function qemuArguments(
+  options: GuestOptions,
+  accelerator: Accelerator,
+  serial: string,
+  ports: ReadonlyMap<number, number>,
+): string[] {
   const settings = Object.entries(options.driver ?? {}).map(([name, value]) => `${name}=${value}`);
   const driver = settings.length === 0 ? 'stock' : 'tunable';
   const forward = (address: string, list: readonly number[]): string =>
     list.map((port) => `,hostfwd=tcp:127.0.0.1:${ports.get(port)}-${address}:${port}`).join('');
   return [
-    '-M', 'q35', '-display', 'none', '-cpu', accelerator === 'kvm' ? 'host' : 'max', '-m', '1536', '-smp', '2',
-    '-accel', accelerator === 'kvm' ? 'kvm' : 'tcg,thread=multi',
-    '-kernel', join(CACHE, 'vmlinuz'), '-initrd', join(CACHE, 'initramfs.gz'), '-no-reboot', '-nodefaults',
-    '-append', `console=ttyS0 panic=-1 lab.driver=${driver}${settings.length === 0 ? '' : ` lab.parameters=${settings.join(',')}`}`,
-    '-serial', `file:${serial}`,
-    '-netdev', `user,id=n0,ipv4=on,net=10.0.2.0/24,ipv6=on,ipv6-net=fec0::/64${forward('10.0.2.15', GUEST_PORTS)}`,
-    '-device', 'e1000,netdev=n0',
-    // The command channel has a card of its own, without IPv6: a second route there would draw RDMA connections away from siw.
-    '-netdev', `user,id=n1,ipv4=on,ipv6=off,net=10.0.3.0/24${forward('10.0.3.15', [COMMAND_PORT])}`,
-    '-device', 'e1000,netdev=n1',
-    ...(options.captureFile === undefined ? [] : ['-object', `filter-dump,id=f0,netdev=n0,file=${options.captureFile}`]),
+    '-M',
+    'q35',
+    '-display',
+    'none',
+    '-cpu',
+    accelerator === 'kvm' ? 'host' : 'max',
+    '-m',
+    '1536',
+    '-smp',
+    '2',
+    '-accel',
+    accelerator === 'kvm' ? 'kvm' : 'tcg,thread=multi',
+    '-kernel',
+    join(CACHE, 'vmlinuz'),
+    '-initrd',
+    join(CACHE, 'initramfs.gz'),
+    '-no-reboot',
+    '-nodefaults',
+    '-append',
+    `console=ttyS0 panic=-1 lab.driver=${driver}` +
+      `${settings.length === 0 ? '' : ` lab.parameters=${settings.join(',')}`}`,
+    '-serial',
+    `file:${serial}`,
+    '-netdev',
+    `user,id=n0,ipv4=on,net=10.0.2.0/24,ipv6=on,ipv6-net=fec0::/64${forward('10.0.2.15', GUEST_PORTS)}`,
+    '-device',
+    'e1000,netdev=n0',
+    // The command channel has a separate card, without IPv6: a second route there would draw RDMA
+    // connections away from siw.
+    '-netdev',
+    `user,id=n1,ipv4=on,ipv6=off,net=10.0.3.0/24${forward('10.0.3.15', [COMMAND_PORT])}`,
+    '-device',
+    'e1000,netdev=n1',
+    ...(options.captureFile === undefined
+      ? []
+      : ['-object', `filter-dump,id=f0,netdev=n0,file=${options.captureFile}`]),
   ];
 }
 

@@ -1,13 +1,22 @@
 /**
- * One side of each tool is killed in the middle. Ours, as survivor, says so and ends within its time. The stock one ends too, but for those
- * that never look: write_lat and riostream watch memory only, and rstream takes the 0 of rrecv(), the end of the stream, for "try again", since
- * errno still says so from the call before; rdma_server sleeps on a completion of which it never hears. There the peer's queue pair is seen to have left RTS. Whoever survives, nothing is left of either
- * in the peer's kernel.
+ * One side of each tool is killed in the middle. Ours, as survivor, says so and ends within its time. The
+ * stock one ends too, but for those that never look: write_lat and riostream watch memory only, and rstream
+ * takes the 0 of rrecv(), the end of the stream, for "try again", since errno still says so from the call
+ * before; rdma_server sleeps on a completion of which it never hears. There the peer's queue pair is seen to
+ * have left RTS. Whichever side survives, nothing is left of either in the peer's kernel.
  */
 import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { check, pause, within, type Bench, type InteropCase, type PeerProcess, type ToolProcess } from './bench.ts';
+import {
+  check,
+  pause,
+  within,
+  type Bench,
+  type InteropCase,
+  type PeerProcess,
+  type ToolProcess,
+} from './bench.ts';
 import { ROLES, type Role } from './pairs.ts';
 import { CM_PORT, NO_CRC } from './tools-cases.ts';
 
@@ -27,13 +36,16 @@ interface Endless {
   readonly content?: boolean;
   /** The stock side is stopped before it is killed, so that it answers nothing. */
   readonly stopped?: string;
-  /** Which of the four cases it is for; all, if not told. */
+  /** The one of the four cases that this is for; all by default. */
   readonly only?: { readonly ours: Role; readonly victim: Victim };
 }
 
 type Victim = 'ours' | 'stock';
 
-/** How long a survivor may take on an idle machine: the kernel closes the connection of a killed process at once. */
+/**
+ * How long a survivor may take on an idle machine: the kernel closes the connection of a killed process at
+ * once.
+ */
 const SURVIVOR_MS = 20_000;
 const UNDER_WAY = 50_000;
 /** A connection that is there: TCP's set-up, a Request and a Reply. The Request alone. */
@@ -41,7 +53,7 @@ const CONNECTED = 400;
 const REQUESTED = 250;
 const COPY_OCTETS = 400_000_000;
 
-/** A file of this length without octets; what comes from the peer goes beside it. */
+/** A file of this length without octets; the peer's octets go into one beside it. */
 const SPARSE = join(tmpdir(), `iwarp-leave-${process.pid}`);
 
 async function withSparse<T>(task: () => Promise<T>): Promise<T> {
@@ -59,8 +71,13 @@ function perftest(program: string, blind: readonly Role[] = []): Endless {
   const ours = [program, '-R', '-D', '60', ...NO_CRC];
   const stock = `ib_${program} -R -D 60`;
   return {
-    tool: program, port: 18_515, blind,
-    ours: { server: (port) => [...ours, '-p', String(port)], client: (host, port) => [...ours, '-p', String(port), host] },
+    tool: program,
+    port: 18_515,
+    blind,
+    ours: {
+      server: (port) => [...ours, '-p', String(port)],
+      client: (host, port) => [...ours, '-p', String(port), host],
+    },
     stock: { server: (port) => `${stock} -p ${port}`, client: (host, port) => `${stock} -p ${port} ${host}` },
   };
 }
@@ -69,59 +86,91 @@ function perftest(program: string, blind: readonly Role[] = []): Endless {
 function small(tool: string, flags: string, more: Partial<Endless> = {}): Endless {
   const words = flags.split(' ');
   return {
-    tool, port: CM_PORT,
+    tool,
+    port: CM_PORT,
     ours: {
       server: (port) => [tool, '-p', String(port), ...words, ...NO_CRC],
       client: (host, port) => [tool, '-s', host, '-p', String(port), ...words, ...NO_CRC],
     },
-    stock: { server: (port) => `${tool} -p ${port} ${flags}`, client: (host, port) => `${tool} -s ${host} -p ${port} ${flags}` },
+    stock: {
+      server: (port) => `${tool} -p ${port} ${flags}`,
+      client: (host, port) => `${tool} -s ${host} -p ${port} ${flags}`,
+    },
     ...more,
   };
 }
 
 const ENDLESS: readonly Endless[] = [
   {
-    tool: 'rping', port: 7174, content: true,
+    tool: 'rping',
+    port: 7174,
+    content: true,
     ours: {
       server: (port) => ['rping', '-s', '-v', '-p', String(port)],
       client: (host, port) => ['rping', '-c', '-v', '-a', host, '-p', String(port)],
     },
-    stock: { server: (port) => `rping -s -v -p ${port}`, client: (host, port) => `rping -c -v -a ${host} -p ${port}` },
+    stock: {
+      server: (port) => `rping -s -v -p ${port}`,
+      client: (host, port) => `rping -c -v -a ${host} -p ${port}`,
+    },
   },
   small('ucmatose', '-C 16000 -S 100000'),
-  perftest('write_bw'), perftest('read_bw'), perftest('send_bw'), perftest('write_lat', ROLES), perftest('read_lat'), perftest('send_lat'),
-  small('rstream', '-S 64 -C 1 -I 1000000', { blind: ROLES }), small('riostream', '-S 64 -C 1 -I 1000000', { blind: ROLES }),
+  perftest('write_bw'),
+  perftest('read_bw'),
+  perftest('send_bw'),
+  perftest('write_lat', ROLES),
+  perftest('read_lat'),
+  perftest('send_lat'),
+  small('rstream', '-S 64 -C 1 -I 1000000', { blind: ROLES }),
+  small('riostream', '-S 64 -C 1 -I 1000000', { blind: ROLES }),
 ];
 
-/** rdma_client and rdma_server are over at once: whoever is to be killed is replaced by a tool that waits there, or is stopped. */
+/**
+ * rdma_client and rdma_server are over at once: the one to be killed is replaced by a tool that waits there,
+ * or is stopped.
+ */
 const SMALLEST: readonly Endless[] = [
   {
-    ...small('rdma_client', ''), only: { ours: 'client', victim: 'stock' }, underWay: REQUESTED, stopped: 'rdma_server',
+    ...small('rdma_client', ''),
+    only: { ours: 'client', victim: 'stock' },
+    underWay: REQUESTED,
+    stopped: 'rdma_server',
     stock: { server: (port) => `rdma_server -p ${port}`, client: () => '' },
     ours: { server: () => [], client: (host, port) => ['rdma_client', '-s', host, '-p', String(port)] },
   },
   {
-    ...small('rdma_server', ''), only: { ours: 'server', victim: 'stock' }, underWay: CONNECTED,
+    ...small('rdma_server', ''),
+    only: { ours: 'server', victim: 'stock' },
+    underWay: CONNECTED,
     stock: { server: () => '', client: (host, port) => `ucmatose -s ${host} -p ${port} -C 1 -S 16` },
     ours: { server: (port) => ['rdma_server', '-p', String(port)], client: () => [] },
   },
   {
-    ...small('rdma_server', ''), only: { ours: 'client', victim: 'ours' }, underWay: CONNECTED, blind: ['server'],
+    ...small('rdma_server', ''),
+    only: { ours: 'client', victim: 'ours' },
+    underWay: CONNECTED,
+    blind: ['server'],
     stock: { server: (port) => `rdma_server -p ${port}`, client: () => '' },
-    ours: { server: () => [], client: (host, port) => ['ucmatose', '-s', host, '-p', String(port), '-C', '1', '-S', '16'] },
+    ours: {
+      server: () => [],
+      client: (host, port) => ['ucmatose', '-s', host, '-p', String(port), '-C', '1', '-S', '16'],
+    },
   },
 ];
 
 /** A copy of a file with nothing in it, from here to nowhere or from there. */
 const COPY: Endless = {
-  tool: 'rcopy', port: 7427, serves: true,
+  tool: 'rcopy',
+  port: 7427,
+  serves: true,
   ours: {
-    server: (port) => ['rcopy', '-p', String(port), ...NO_CRC],
+    server: (port) => ['rcopy', '--dir', '/', '-p', String(port), ...NO_CRC],
     client: (host, port) => ['rcopy', SPARSE, `${host}:/tmp/leave.in`, '-p', String(port), ...NO_CRC],
   },
   stock: {
     server: (port) => `rcopy -p ${port}`,
-    client: (host, port) => `truncate -s ${COPY_OCTETS} /tmp/leave.out; exec rcopy /tmp/leave.out ${host}:${SPARSE}.in -p ${port}`,
+    client: (host, port) =>
+      `truncate -s ${COPY_OCTETS} /tmp/leave.out; exec rcopy /tmp/leave.out ${host}:${SPARSE}.in -p ${port}`,
   },
 };
 
@@ -140,22 +189,41 @@ async function leave(bench: Bench, pair: Endless, ours: Role, victim: Victim): P
   } else {
     await stock.kill();
     if (pair.serves === true && ours === 'server') return await serveNext(bench, tool, port);
-    const { status, stdout, stderr } = await within(tool.ended, limit, () => `our side goes on: ${tool.stdout.slice(-300)}${tool.stderr}`);
+    const { status, stdout, stderr } = await within(
+      tool.ended,
+      limit,
+      () => `our side goes on: ${tool.stdout.slice(-300)}${tool.stderr}`,
+    );
     const content = pair.content === true && ours === 'server';
-    check((status !== 0 || content) && stderr.trim() !== '', `our side: status ${status}: ${stdout.slice(-300)}${stderr}`);
-    seen = `ours tells it after ${took()}: ${lastLine(stderr)}`;
+    check(
+      (status !== 0 || content) && stderr.trim() !== '',
+      `our side: status ${status}: ${stdout.slice(-300)}${stderr}`,
+    );
+    seen = `ours reports it after ${took()}: ${lastLine(stderr)}`;
   }
   await resourcesBack(bench, before);
   return seen;
 }
 
 /** The stock side ends; or, where it never looks, its queue pair does. */
-async function stockSurvives(bench: Bench, pair: Endless, ours: Role, stock: PeerProcess, limit: number): Promise<string> {
+async function stockSurvives(
+  bench: Bench,
+  pair: Endless,
+  ours: Role,
+  stock: PeerProcess,
+  limit: number,
+): Promise<string> {
   const began = performance.now();
   const took = (): string => `${Math.round(performance.now() - began)} ms`;
-  const blind = pair.blind?.includes(ours === 'client' ? 'server' : 'client') === true || (pair.serves === true && ours === 'client');
+  const blind =
+    pair.blind?.includes(ours === 'client' ? 'server' : 'client') === true ||
+    (pair.serves === true && ours === 'client');
   if (!blind) {
-    const { status, output } = await within(stock.ended, limit, () => `the stock side goes on: ${stock.output.slice(-300)}`);
+    const { status, output } = await within(
+      stock.ended,
+      limit,
+      () => `the stock side goes on: ${stock.output.slice(-300)}`,
+    );
     return `stock ends after ${took()} with status ${status}: ${lastLine(output)}`;
   }
   const until = Date.now() + limit;
@@ -171,13 +239,23 @@ async function stockSurvives(bench: Bench, pair: Endless, ours: Role, stock: Pee
 
 /** Our server of rcopy takes the next copy. */
 async function serveNext(bench: Bench, tool: ToolProcess, port: number): Promise<string> {
-  const { status, output } = await bench.stock(`rm -f /tmp/leave.out; echo next > /tmp/next; rcopy /tmp/next ${bench.peer.hostAddress}:${SPARSE}.in -p ${port}`);
-  check(status === 0, `the next copy: status ${status}: ${output}; our server: ${tool.stdout.slice(-300)}${tool.stderr}`);
-  check(readFileSync(`${SPARSE}.in`, 'utf8') === 'next\n', 'the next copy is not what was sent');
-  return `ours tells it, and takes the next copy: ${lastLine(tool.stderr)}`;
+  const { status, output } = await bench.stock(
+    'rm -f /tmp/leave.out; echo next > /tmp/next; rcopy /tmp/next ' +
+      `${bench.peer.hostAddress}:${SPARSE}.in -p ${port}`,
+  );
+  check(
+    status === 0,
+    `the next copy: status ${status}: ${output}; our server: ${tool.stdout.slice(-300)}${tool.stderr}`,
+  );
+  check(readFileSync(`${SPARSE}.in`, 'utf8') === 'next\n', 'the next copy differs from the sent one');
+  return `ours reports it, and takes the next copy: ${lastLine(tool.stderr)}`;
 }
 
-async function start(bench: Bench, pair: Endless, ours: Role): Promise<{ tool: ToolProcess; stock: PeerProcess; port: number }> {
+async function start(
+  bench: Bench,
+  pair: Endless,
+  ours: Role,
+): Promise<{ tool: ToolProcess; stock: PeerProcess; port: number }> {
   if (ours === 'client') {
     const stock = await bench.listening(pair.stock.server(pair.port), pair.port);
     if (pair.stopped !== undefined) await bench.stock(`pkill -STOP -x ${pair.stopped}`);
@@ -189,7 +267,10 @@ async function start(bench: Bench, pair: Endless, ours: Role): Promise<{ tool: T
   return { tool, stock: bench.remote(pair.stock.client(bench.peer.hostAddress, port)), port };
 }
 
-/** What the peer's kernel holds: queue pairs, completion queues, domains, regions, connection identifiers. */
+/**
+ * The objects that the peer's kernel holds: queue pairs, completion queues, domains, regions, connection
+ * identifiers.
+ */
 async function resources(bench: Bench): Promise<string> {
   const { output } = await bench.stock('rdma resource');
   return output.trim();
@@ -211,11 +292,20 @@ function lastLine(text: string): string {
 }
 
 const CASES: readonly InteropCase[] = [...ENDLESS, ...SMALLEST, COPY].flatMap((pair) =>
-  ROLES.flatMap((ours) => (['stock', 'ours'] as const).filter((victim) => pair.only === undefined || (pair.only.ours === ours && pair.only.victim === victim))
-    .map((victim): InteropCase => ({
-      driver: 'stock', tool: pair.tool, name: victim === 'stock' ? 'and the stock side is killed' : 'and our side is killed', ours, topic: 'killed',
-      run: (bench) => withSparse(() => leave(bench, pair, ours, victim)),
-    }))),
+  ROLES.flatMap((ours) =>
+    (['stock', 'ours'] as const)
+      .filter((victim) => pair.only === undefined || (pair.only.ours === ours && pair.only.victim === victim))
+      .map(
+        (victim): InteropCase => ({
+          driver: 'stock',
+          tool: pair.tool,
+          name: victim === 'stock' ? 'and the stock side is killed' : 'and our side is killed',
+          ours,
+          topic: 'killed',
+          run: (bench) => withSparse(() => leave(bench, pair, ours, victim)),
+        }),
+      ),
+  ),
 );
 
 /** All of these, in the order of the table. */

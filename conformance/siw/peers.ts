@@ -1,4 +1,6 @@
-/** The two kinds of peer with siw that the interop runner knows: the guest, and a machine that `ssh` reaches. */
+/**
+ * The two kinds of peer with siw that the interop runner knows: the guest, and a machine that `ssh` reaches.
+ */
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
@@ -8,7 +10,10 @@ import { overChild, runOver } from './lab-channel.ts';
 import { SiwGuest } from './lab-guest.ts';
 import type { OpenPeer } from './interop-types.ts';
 
-/** What an emulated boot takes on two idle cores, and the factor beyond which waiting longer helps nobody. */
+/**
+ * Milliseconds that an emulated boot takes on two idle cores, and the factor beyond which a longer wait does
+ * not help.
+ */
 const IDLE_BOOT_MS = 10_000;
 const SLOWEST = 4;
 
@@ -18,7 +23,9 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
   const guest = await SiwGuest.boot({ driver });
   const link = await guest.run('rdma link show; uname -r');
   return {
-    description: `guest up after ${(guest.bootMs / 1000).toFixed(1)} s (${guest.accelerator}): ${link.output.trim().replaceAll(/\s+/g, ' ')}`,
+    description:
+      `guest up after ${(guest.bootMs / 1000).toFixed(1)} s (${guest.accelerator}): ` +
+      `${link.output.trim().replaceAll(/\s+/g, ' ')}`,
     address: guest.address,
     hostAddress: guest.hostAddress,
     bindAddress: '127.0.0.1',
@@ -36,14 +43,21 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
 export async function openRemote(host: string): Promise<OpenPeer> {
   const agent = readFileSync(fileURLToPath(new URL('agent.sh', import.meta.url)), 'utf8');
   const start = (command: string): PeerProcess => {
-    const child = spawn('ssh', ['-o', 'BatchMode=yes', host, `sh -c '${agent.replaceAll("'", String.raw`'\''`)}'`], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const child = spawn(
+      'ssh',
+      ['-o', 'BatchMode=yes', host, `sh -c '${agent.replaceAll("'", String.raw`'\''`)}'`],
+      { stdio: ['pipe', 'pipe', 'inherit'] },
+    );
     return runOver(overChild(child), command, (other) => void start(other));
   };
   const run: OpenPeer['run'] = async (command, options = {}) => {
     const process = start(command);
     return await within(process.ended, options.timeoutMs ?? 60_000, () => command);
   };
-  const [link, from] = await Promise.all([run('rdma link show; uname -r'), run('echo ${SSH_CONNECTION%% *}')]);
+  const [link, from] = await Promise.all([
+    run('rdma link show; uname -r'),
+    run('echo ${SSH_CONNECTION%% *}'),
+  ]);
   const address = host.replace(/^.*@/, '');
   return {
     description: `${host}: ${link.output.trim().replaceAll(/\s+/g, ' ')}`,
@@ -65,7 +79,8 @@ export async function openRemote(host: string): Promise<OpenPeer> {
 
 function firstAddress(): string {
   for (const list of Object.values(networkInterfaces())) {
-    for (const { internal, family, address } of list ?? []) if (!internal && family === 'IPv4') return address;
+    for (const { internal, family, address } of list ?? [])
+      if (!internal && family === 'IPv4') return address;
   }
   throw new Error('this machine has no address but loopback');
 }

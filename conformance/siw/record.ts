@@ -1,9 +1,10 @@
 /**
- * Captures of stock tools talking to each other over siw inside the guest: what a decoder has to read, made by an
- * implementation that is not ours. Files go to `.cache/captures/` and are never committed.
+ * Captures of stock tools talking to each other over siw inside the guest: what a decoder has to read, made
+ * by an implementation that is not ours. Files go to `.cache/captures/` and are never committed.
  *
- * Each recipe runs once with the loopback at 1500 octets, the size of an Ethernet frame, where FPDUs are as on a real
- * network; those marked `jumbo` once more at 65 536, where siw makes FPDUs beyond the 64 768 octets of RFC 5044.
+ * Each recipe runs once with the loopback at 1500 octets, the size of an Ethernet frame, where FPDUs are as
+ * on a real network; those marked `jumbo` once more at 65 536, where siw makes FPDUs beyond the 64 768 octets
+ * of RFC 5044.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +24,7 @@ interface Recipe {
   readonly verify?: string;
 }
 
-/** What became of one recipe. */
+/** The result of one recipe. */
 export interface Recording {
   readonly name: string;
   readonly ok: boolean;
@@ -40,7 +41,11 @@ const PERFTEST_PORT = 18_515;
 export const RECIPES: readonly Recipe[] = [
   rping('rping', '-C 2 -S 64 -V'),
   rping('rping-65535', '-C 2 -S 65535 -V', true),
-  { ...rping('rping-ipv6', '-C 2 -S 64 -V'), server: 'rping -s -a fec0::15 -C 2 -V', client: 'rping -c -a fec0::15 -C 2 -S 64 -V' },
+  {
+    ...rping('rping-ipv6', '-C 2 -S 64 -V'),
+    server: 'rping -s -a fec0::15 -C 2 -V',
+    client: 'rping -c -a fec0::15 -C 2 -S 64 -V',
+  },
   perftest('ib_write_bw', '-s 4096 -n 20', true),
   perftest('ib_read_bw', '-s 4096 -n 20', true),
   perftest('ib_send_bw', '-s 4096 -n 20', true),
@@ -48,29 +53,51 @@ export const RECIPES: readonly Recipe[] = [
   perftest('ib_read_lat', '-s 64 -n 10'),
   perftest('ib_send_lat', '-s 64 -n 10'),
   {
-    name: 'rstream', port: 7471, server: `rstream -b ${HERE} -S 4096 -I 10 -C 2 -T v`,
+    name: 'rstream',
+    port: 7471,
+    server: `rstream -b ${HERE} -S 4096 -I 10 -C 2 -T v`,
     client: `rstream -s ${HERE} -S 4096 -I 10 -C 2 -T v`,
   },
-  { name: 'riostream', port: 7471, server: `riostream -b ${HERE} -S 4096 -I 10 -C 2`, client: `riostream -s ${HERE} -S 4096 -I 10 -C 2` },
-  { name: 'ucmatose', port: 7471, server: `ucmatose -b ${HERE} -C 10 -S 100`, client: `ucmatose -s ${HERE} -C 10 -S 100` },
+  {
+    name: 'riostream',
+    port: 7471,
+    server: `riostream -b ${HERE} -S 4096 -I 10 -C 2`,
+    client: `riostream -s ${HERE} -S 4096 -I 10 -C 2`,
+  },
+  {
+    name: 'ucmatose',
+    port: 7471,
+    server: `ucmatose -b ${HERE} -C 10 -S 100`,
+    client: `ucmatose -s ${HERE} -C 10 -S 100`,
+  },
   { name: 'rdma_client', port: 7471, server: 'rdma_server', client: `rdma_client -s ${HERE}` },
   {
-    name: 'rcopy', port: 7427, server: 'exec rcopy -p 7427', client: `rcopy /tmp/lab-source ${HERE}:/tmp/lab-copy`,
-    prepare: 'rm -f /tmp/lab-copy; head -c 100000 /usr/bin/rping > /tmp/lab-source', verify: 'cmp /tmp/lab-source /tmp/lab-copy',
+    name: 'rcopy',
+    port: 7427,
+    server: 'exec rcopy -p 7427',
+    client: `rcopy /tmp/lab-source ${HERE}:/tmp/lab-copy`,
+    prepare: 'rm -f /tmp/lab-copy; head -c 100000 /usr/bin/rping > /tmp/lab-source',
+    verify: 'cmp /tmp/lab-source /tmp/lab-copy',
   },
 ];
 
 function rping(name: string, options: string, jumbo?: true): Recipe {
   return {
-    name, port: 7174, ...(jumbo === undefined ? {} : { jumbo }),
-    server: `rping -s -a ${HERE} ${options}`, client: `rping -c -a ${HERE} ${options}`,
+    name,
+    port: 7174,
+    ...(jumbo === undefined ? {} : { jumbo }),
+    server: `rping -s -a ${HERE} ${options}`,
+    client: `rping -c -a ${HERE} ${options}`,
   };
 }
 
 function perftest(name: string, options: string, jumbo?: true): Recipe {
   return {
-    name, port: PERFTEST_PORT, ...(jumbo === undefined ? {} : { jumbo }),
-    server: `${name} -R -F -d siw0 ${options}`, client: `${name} -R -F -d siw0 ${options} ${HERE}`,
+    name,
+    port: PERFTEST_PORT,
+    ...(jumbo === undefined ? {} : { jumbo }),
+    server: `${name} -R -F -d siw0 ${options}`,
+    client: `${name} -R -F -d siw0 ${options} ${HERE}`,
   };
 }
 
@@ -80,7 +107,12 @@ const TOOL_LIMIT_MS = 60_000;
 const START_LIMIT_MS = 30_000;
 
 /** Makes every recording whose name contains `only`, one after the other, and reports each as it is done. */
-export async function record(guest: SiwGuest, folder: string, only: string, done: (recording: Recording) => void): Promise<Recording[]> {
+export async function record(
+  guest: SiwGuest,
+  folder: string,
+  only: string,
+  done: (recording: Recording) => void,
+): Promise<Recording[]> {
   mkdirSync(folder, { recursive: true });
   const recordings: Recording[] = [];
   for (const recipe of RECIPES.filter(({ name }) => name.includes(only))) {
@@ -118,7 +150,8 @@ interface PairOutcome {
 async function capturePair(guest: SiwGuest, recipe: Recipe): Promise<PairOutcome> {
   const path = '/tmp/lab-record.pcap';
   await guest.run(`rm -f ${path}; ${recipe.prepare ?? 'true'}`);
-  // tcpdump's default buffer loses packets of the loopback, and without immediate mode the last ones come too late.
+  // tcpdump's default buffer loses packets of the loopback, and without immediate mode the last ones come too
+  // late.
   const dump = guest.spawn(`exec tcpdump -i lo --immediate-mode -B 65536 -Z root -s 0 -U -w ${path} tcp`);
   await until(() => /listening on/.test(dump.output), 'tcpdump to begin');
   const server = guest.spawn(recipe.server);
@@ -129,7 +162,10 @@ async function capturePair(guest: SiwGuest, recipe: Recipe): Promise<PairOutcome
     // The server's own end belongs into the capture; those that serve for ever are ended below.
     await Promise.race([server.ended, pause(1000)]);
     await dump.kill('INT');
-    const capture = Buffer.from((await guest.run(`base64 < ${path}`, { timeoutMs: TOOL_LIMIT_MS })).output, 'base64');
+    const capture = Buffer.from(
+      (await guest.run(`base64 < ${path}`, { timeoutMs: TOOL_LIMIT_MS })).output,
+      'base64',
+    );
     const ok = client.status === 0 && check.status === 0 && capture.length > 24;
     return { ok, capture, detail: `${lastLine(client.output)}${check.output}` };
   } catch (error) {
@@ -140,7 +176,9 @@ async function capturePair(guest: SiwGuest, recipe: Recipe): Promise<PairOutcome
   }
 }
 
-/** Resolves when something listens: siw listens in the kernel, and the socket is shown in the ordinary table. */
+/**
+ * Resolves when something listens: siw listens in the kernel, and the socket is shown in the ordinary table.
+ */
 async function listening(guest: SiwGuest, port: number, output: () => string): Promise<void> {
   const hex = port.toString(16).toUpperCase().padStart(4, '0');
   const until = Date.now() + START_LIMIT_MS;
@@ -162,5 +200,10 @@ async function until(holds: () => boolean, what: string): Promise<void> {
 
 /** The last line that says something: perftest ends with a rule. */
 function lastLine(text: string): string {
-  return text.split('\n').findLast((line) => /[a-z0-9]/i.test(line))?.trim() ?? '';
+  return (
+    text
+      .split('\n')
+      .findLast((line) => /[a-z0-9]/i.test(line))
+      ?.trim() ?? ''
+  );
 }

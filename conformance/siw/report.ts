@@ -1,4 +1,4 @@
-/** What a run of the interop cases leaves behind. */
+/** The files that a run of the interop cases leaves behind. */
 import type { DriverName, Topic } from './bench.ts';
 import type { OurSettings } from './our-settings.ts';
 
@@ -7,7 +7,7 @@ export interface InteropRecord {
   readonly began: string;
   readonly seconds: number;
   readonly peer: string;
-  /** What our side worked with. */
+  /** The settings that our side worked with. */
   readonly ours: OurSettings;
   readonly cases: readonly RecordedCase[];
 }
@@ -22,12 +22,22 @@ export interface RecordedCase {
   readonly detail: string;
   /** How the tries before failed, if there were any. */
   readonly before?: readonly string[];
-  /** The proved fault of the peer for which the case was run a second time; see crc-twice.ts and split-trailer.ts. */
+  /**
+   * The proved fault of the peer for which the case was run a second time; see crc-twice.ts and
+   * split-trailer.ts.
+   */
   readonly excused?: string;
   readonly seconds: number;
 }
 
-/** What was seen, the tries before included. */
-export function told({ detail, before = [], excused }: Pick<RecordedCase, 'detail' | 'before' | 'excused'>): string {
-  return `${detail}${before.map((words) => ` (a try before failed: ${words})`).join('')}${excused === undefined ? '' : ` (tried once more, since ${excused})`}`;
+/** The observations, with those of earlier tries. */
+export function resultText({
+  detail,
+  before = [],
+  excused,
+}: Pick<RecordedCase, 'detail' | 'before' | 'excused'>): string {
+  return (
+    `${detail}${before.map((words) => ` (a try before failed: ${words})`).join('')}` +
+    `${excused === undefined ? '' : ` (tried once more, since ${excused})`}`
+  );
 }

@@ -1,6 +1,6 @@
 /**
- * Stock rping in the guest as the suite's peer: the server when the probe connects, a client over and over when it is the probe that
- * listens. A program or a kernel that a case has killed is replaced, and counted.
+ * Stock rping in the guest as the suite's peer: the server when the probe connects, a client over and over
+ * when it is the probe that listens. A program or a kernel that a case has killed is replaced, and counted.
  */
 import type { Role } from '../probe/connection.ts';
 import { openRping } from '../profiles/rping.ts';
@@ -15,18 +15,20 @@ const KILL_LIMIT_MS = 15_000;
 const LISTEN_TRIES = 60;
 
 /** Runs again when it ends: most cases end with an error, and rping with them. */
-const SERVER = `while true; do rping -s -P -p ${SERVER_PORT} -S ${BUFFER} > /tmp/rping.log 2>&1; sleep 0.3; done`;
+const LOG = '> /tmp/rping.log 2>&1';
+const SERVER = `while true; do rping -s -P -p ${SERVER_PORT} -S ${BUFFER} ${LOG}; sleep 0.3; done`;
 /** An rping that hangs is ended, so that the next case finds a fresh one. */
 const client = (host: string, port: number): string =>
-  `while true; do timeout 40 rping -c -a ${host} -p ${port} -S ${BUFFER} -C 1 > /tmp/rping.log 2>&1; sleep 0.1; done`;
+  `while true; do timeout 40 rping -c -a ${host} -p ${port} -S ${BUFFER} -C 1 > /tmp/rping.log 2>&1; ` +
+  'sleep 0.1; done';
 
 export class RpingPeer {
   readonly profile: Profile;
   /** Guests started because the one before was beyond help. */
   guestsLost = 0;
-  /** Programs started because the one before took no connection any more, in a guest that was well. */
+  /** Programs started because the one before stopped taking connections, in a guest that was well. */
   programsLost = 0;
-  /** What the kernels of lost guests had said. */
+  /** The messages of the kernels of lost guests. */
   readonly complaints: string[] = [];
   readonly #role: Role;
   readonly #listen: Address;
@@ -39,7 +41,12 @@ export class RpingPeer {
     this.#listen = listen;
     const port = (): number => this.#guest.forwardedPort(SERVER_PORT);
     // Another guest has other ports, so the target is asked for again by every case.
-    const target = { host: '127.0.0.1', get port() { return port(); } };
+    const target = {
+      host: '127.0.0.1',
+      get port() {
+        return port();
+      },
+    };
     this.profile = openRping({ target: role === 'initiator' ? target : undefined, listen, size: BUFFER });
   }
 
@@ -89,10 +96,14 @@ export class RpingPeer {
   }
 
   async #start(): Promise<void> {
-    this.#program = this.#guest.spawn(this.#role === 'initiator' ? SERVER : client(this.#guest.hostAddress, this.#listen.port));
+    this.#program = this.#guest.spawn(
+      this.#role === 'initiator' ? SERVER : client(this.#guest.hostAddress, this.#listen.port),
+    );
     if (this.#role === 'responder') return;
     // Not tried by connecting: a connection without a Request is what one of the cases does to kill it.
-    const waiting = `for i in $(seq ${LISTEN_TRIES}); do rdma resource show cm_id | grep -q LISTEN && exit 0; sleep 0.2; done; exit 1`;
+    const waiting =
+      `for i in $(seq ${LISTEN_TRIES}); do rdma resource show cm_id | grep -q LISTEN && exit 0; ` +
+      'sleep 0.2; done; exit 1';
     const { status } = await this.#guest.run(waiting);
     if (status !== 0) throw new Error('rping -s does not listen');
   }

@@ -1,6 +1,6 @@
 /**
- * What a run of the suite against the guest leaves behind as data, and the tables of the report made from it. The prose of the report
- * is written by hand around them.
+ * The data that a run of the suite against the guest leaves behind, and the tables of the report made from
+ * them. The prose of the report is written by hand around them.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { ReportResult } from '../report/model.ts';
@@ -14,15 +14,15 @@ export interface Part {
   readonly results: readonly ReportResult[];
 }
 
-/** One case on fresh guests of its own. */
+/** One case on fresh guests. */
 export interface FatalRun {
   readonly role: string;
   readonly result: ReportResult;
   readonly guests: number;
-  /** Guests whose kernel complained, and of those that did not, guests whose rping was of no use any more. */
+  /** Guests whose kernel complained, and of those that did not, guests whose rping no longer worked. */
   readonly kernels: number;
   readonly dead: number;
-  /** What the first kernel said. */
+  /** The messages of the first kernel. */
   readonly words: string;
 }
 
@@ -32,10 +32,15 @@ export interface SuiteRun {
   readonly fatal: readonly FatalRun[];
 }
 
-/** The first run with the results of the second in the place of its own, for runs made in pieces. */
+/** The first run with results replaced by those of the second, for runs made in pieces. */
 export function merge(before: SuiteRun, now: SuiteRun): SuiteRun {
   const roles = [...new Set([...before.parts, ...now.parts].map((part) => part.role))];
-  const parts = roles.map((role) => mergeParts(before.parts.find((p) => p.role === role), now.parts.find((p) => p.role === role)));
+  const parts = roles.map((role) =>
+    mergeParts(
+      before.parts.find((p) => p.role === role),
+      now.parts.find((p) => p.role === role),
+    ),
+  );
   const again = new Set(now.fatal.map((run) => `${run.result.id} ${run.role}`));
   return {
     environment: now.environment,
@@ -49,48 +54,100 @@ function mergeParts(before: Part | undefined, now: Part | undefined): Part {
   if (now === undefined) return before;
   const again = new Set(now.results.map((result) => result.id));
   return {
-    role: now.role, seconds: before.seconds + now.seconds, guestsLost: before.guestsLost + now.guestsLost,
-    programsLost: before.programsLost + now.programsLost, results: [...before.results.filter((result) => !again.has(result.id)), ...now.results],
+    role: now.role,
+    seconds: before.seconds + now.seconds,
+    guestsLost: before.guestsLost + now.guestsLost,
+    programsLost: before.programsLost + now.programsLost,
+    results: [...before.results.filter((result) => !again.has(result.id)), ...now.results],
   };
 }
 
 /** All tables, as Markdown. */
 export function tables(run: SuiteRun): string {
-  return [...run.environment.map((line) => `- ${line}`), '', ...numbers(run.parts), '', ...leftOut(run.parts), '', ...fatalTable(run.fatal), '', ...deviations(run.parts)].join('\n');
+  return [
+    ...run.environment.map((line) => `- ${line}`),
+    '',
+    ...numbers(run.parts),
+    '',
+    ...leftOut(run.parts),
+    '',
+    ...fatalTable(run.fatal),
+    '',
+    ...deviations(run.parts),
+  ].join('\n');
 }
 
 function numbers(parts: readonly Part[]): string[] {
   const rows = parts.map(({ role, results, seconds, guestsLost, programsLost }) => {
     const count = (test: (result: ReportResult) => boolean): number => results.filter(test).length;
     const waived = count((r) => r.verdict === 'fail' && r.waiver !== null);
-    return `| ${role} | ${count((r) => r.verdict !== 'skip')} | ${count((r) => r.verdict === 'pass')} | ${waived} | ${count((r) => r.unexpected)} | ` +
-      `${count((r) => r.verdict === 'skip')} | ${count((r) => r.tries > 1)} | ${programsLost} | ${guestsLost} | ${seconds.toFixed(0)} s |`;
+    return (
+      `| ${role} | ${count((r) => r.verdict !== 'skip')} | ${count((r) => r.verdict === 'pass')} | ` +
+      `${waived} | ${count((r) => r.unexpected)} | ` +
+      `${count((r) => r.verdict === 'skip')} | ${count((r) => r.tries > 1)} | ${programsLost} | ` +
+      `${guestsLost} | ${seconds.toFixed(0)} s |`
+    );
   });
-  return ['| probe is | run | passed | waived | unexpected | left out | run twice | rping restarted | guests lost | time |', '|---|---|---|---|---|---|---|---|---|---|', ...rows];
+  return [
+    '| probe is | run | passed | waived | unexpected | left out | run twice | rping restarted | guests ' +
+      'lost | time |',
+    '|---|---|---|---|---|---|---|---|---|---|',
+    ...rows,
+  ];
 }
 
 function leftOut(parts: readonly Part[]): string[] {
-  const reasons = [...new Set(parts.flatMap(({ results }) => results.filter((r) => r.verdict === 'skip').map((r) => r.reason)))];
+  const reasons = [
+    ...new Set(
+      parts.flatMap(({ results }) => results.filter((r) => r.verdict === 'skip').map((r) => r.reason)),
+    ),
+  ];
   const rows = reasons.map((reason) => {
-    const counts = parts.map(({ results }) => results.filter((r) => r.verdict === 'skip' && r.reason === reason).length);
+    const counts = parts.map(
+      ({ results }) => results.filter((r) => r.verdict === 'skip' && r.reason === reason).length,
+    );
     return `| ${reason} | ${counts.join(' | ')} |`;
   });
-  return [`| left out because | ${parts.map(({ role }) => role).join(' | ')} |`, `|---|${'---|'.repeat(parts.length)}`, ...rows];
+  return [
+    `| left out because | ${parts.map(({ role }) => role).join(' | ')} |`,
+    `|---|${'---|'.repeat(parts.length)}`,
+    ...rows,
+  ];
 }
 
 function fatalTable(runs: readonly FatalRun[]): string[] {
-  const rows = [...runs].sort((a, b) => order(a.result).localeCompare(order(b.result)) || a.result.id.localeCompare(b.result.id)).map(({ result, role, guests, kernels, dead, words }) =>
-    `| ${sectionOf(result)} | ${result.id} | ${role} | ${guests} | ${kernels} | ${dead} | ${cell(headline(words))} |`);
-  return ['| | case | probe is | fresh guests | kernel complained | only rping dead | the first complaint |', '|---|---|---|---|---|---|---|', ...rows];
+  const rows = [...runs]
+    .sort((a, b) => order(a.result).localeCompare(order(b.result)) || a.result.id.localeCompare(b.result.id))
+    .map(
+      ({ result, role, guests, kernels, dead, words }) =>
+        `| ${sectionOf(result)} | ${result.id} | ${role} | ${guests} | ${kernels} | ${dead} | ` +
+        `${cell(headline(words))} |`,
+    );
+  return [
+    '| | case | probe is | fresh guests | kernel complained | only rping dead | the first complaint |',
+    '|---|---|---|---|---|---|---|',
+    ...rows,
+  ];
 }
 
 /** Cases with the same deviation stand in one row. */
 function deviations(parts: readonly Part[]): string[] {
-  const rows = new Map<string, { readonly section: string; readonly roles: Set<string>; readonly ids: Set<string>; readonly tail: string }>();
+  const rows = new Map<
+    string,
+    {
+      readonly section: string;
+      readonly roles: Set<string>;
+      readonly ids: Set<string>;
+      readonly tail: string;
+    }
+  >();
   for (const { role, results } of parts) {
     for (const result of results) {
       if (result.verdict !== 'fail' && result.verdict !== 'error' && !result.unexpected) continue;
-      const actual = result.verdict === 'pass' ? 'passed in spite of its waiver' : result.actual || (result.reason.split('\n')[0] ?? '');
+      const actual =
+        result.verdict === 'pass'
+          ? 'passed in spite of its waiver'
+          : result.actual || (result.reason.split('\n')[0] ?? '');
       const tail = `${cell(result.expected)} | ${cell(actual)}`;
       const key = `${sectionOf(result)} ${tail}`;
       const row = rows.get(key) ?? { section: sectionOf(result), roles: new Set(), ids: new Set(), tail };
@@ -99,10 +156,16 @@ function deviations(parts: readonly Part[]): string[] {
       rows.set(key, row);
     }
   }
-  const sorted = [...rows.values()].sort((a, b) => sectionKey(a.section).localeCompare(sectionKey(b.section)));
+  const sorted = [...rows.values()].sort((a, b) =>
+    sectionKey(a.section).localeCompare(sectionKey(b.section)),
+  );
   return [
-    '| | cases | probe is | expected | actual |', '|---|---|---|---|---|',
-    ...sorted.map(({ section, ids, roles, tail }) => `| ${section} | ${[...ids].join(', ')} | ${[...roles].join(', ')} | ${tail} |`),
+    '| | cases | probe is | expected | actual |',
+    '|---|---|---|---|---|',
+    ...sorted.map(
+      ({ section, ids, roles, tail }) =>
+        `| ${section} | ${[...ids].join(', ')} | ${[...roles].join(', ')} | ${tail} |`,
+    ),
   ];
 }
 

@@ -1,9 +1,10 @@
 /**
- * The other tools against stock ones, both ways: ucmatose, rdma_client, the six perftest programs, rstream, riostream, rcopy; and programs
- * under librspreload against our streams.
+ * The other tools against stock ones, both ways: ucmatose, rdma_client, the six perftest programs, rstream,
+ * riostream, rcopy; and programs under librspreload against our streams.
  *
- * CRC is off in long runs. siw 6.1 reports a CRC error when PAD and CRC of an FPDU reach it in two pieces (split-trailer.ts). User-mode
- * networking cuts the stream anywhere, so this happens every few thousand FPDUs.
+ * CRC is off in long runs. siw 6.1 reports a CRC error when PAD and CRC of an FPDU reach it in two pieces
+ * (split-trailer.ts). User-mode networking cuts the stream anywhere, so this happens every few thousand
+ * FPDUs.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -13,31 +14,57 @@ import { captureTo } from '../../src/index.ts';
 import { check, within, type Bench, type InteropCase } from './bench.ts';
 import { pairCases, ROLES, type Pair, type Role } from './pairs.ts';
 
-// ------------------------------------------------------------------------------------------- ucmatose and its kind
+// ------------------------------------------------------------------------------------- ucmatose and its kind
 
 export const CM_PORT = 7471;
 
 const CM_PAIRS: readonly Pair[] = [
-  ...['-C 10 -S 100', '-C 0', '-c 10', '-C 200 -S 20000 -c 2'].map((flags): Pair => ({
-    tool: 'ucmatose', topic: 'connections', name: flags, port: CM_PORT, says: /return status 0/,
-    ours: {
-      server: (port) => ['ucmatose', '-p', String(port), ...flags.split(' ')],
-      client: (host, port) => ['ucmatose', '-s', host, '-p', String(port), ...flags.split(' ')],
-    },
-    stock: { server: (port) => `ucmatose -p ${port} ${flags}`, client: (host, port) => `ucmatose -s ${host} -p ${port} ${flags}` },
-  })),
+  ...['-C 10 -S 100', '-C 0', '-c 10', '-C 200 -S 20000 -c 2'].map(
+    (flags): Pair => ({
+      tool: 'ucmatose',
+      topic: 'connections',
+      name: flags,
+      port: CM_PORT,
+      says: /return status 0/,
+      ours: {
+        server: (port) => ['ucmatose', '-p', String(port), ...flags.split(' ')],
+        client: (host, port) => ['ucmatose', '-s', host, '-p', String(port), ...flags.split(' ')],
+      },
+      stock: {
+        server: (port) => `ucmatose -p ${port} ${flags}`,
+        client: (host, port) => `ucmatose -s ${host} -p ${port} ${flags}`,
+      },
+    }),
+  ),
   {
-    tool: 'rdma_client, rdma_server', topic: 'connections', name: '16 octets each way', port: CM_PORT, says: /end 0/,
-    ours: { server: (port) => ['rdma_server', '-p', String(port)], client: (host, port) => ['rdma_client', '-s', host, '-p', String(port)] },
-    stock: { server: (port) => `rdma_server -p ${port}`, client: (host, port) => `rdma_client -s ${host} -p ${port}` },
+    tool: 'rdma_client, rdma_server',
+    topic: 'connections',
+    name: '16 octets each way',
+    port: CM_PORT,
+    says: /end 0/,
+    ours: {
+      server: (port) => ['rdma_server', '-p', String(port)],
+      client: (host, port) => ['rdma_client', '-s', host, '-p', String(port)],
+    },
+    stock: {
+      server: (port) => `rdma_server -p ${port}`,
+      client: (host, port) => `rdma_client -s ${host} -p ${port}`,
+    },
   },
 ];
 
-// -------------------------------------------------------------------------------------------------------- perftest
+// -------------------------------------------------------------------------------------------------- perftest
 
 const PERFTEST_PORT = 18_515;
 const FEW = '-n 200';
-const BANDWIDTH: readonly string[] = [FEW, '-a -n 5', '-q 4 -n 100', '-b -n 100', '-D 2', '-s 4096 -t 16 -Q 4 -n 400 -F --report_gbits'];
+const BANDWIDTH: readonly string[] = [
+  FEW,
+  '-a -n 5',
+  '-q 4 -n 100',
+  '-b -n 100',
+  '-D 2',
+  '-s 4096 -t 16 -Q 4 -n 400 -F --report_gbits',
+];
 const LATENCY: readonly string[] = [FEW, '-a -n 5', '-D 2'];
 const PERFTEST: Readonly<Record<string, readonly string[]>> = {
   write_bw: [...BANDWIDTH, '-I 64 -s 64 -n 200'],
@@ -55,30 +82,61 @@ function perftestPair(program: string, flags: string): Pair {
   const ours = [program, '-R', ...flags.split(' '), ...(flags === FEW ? [] : NO_CRC)];
   const stock = `ib_${program} -R ${flags}`;
   return {
-    tool: program, topic: 'perftest', name: flags, port: PERFTEST_PORT,
+    tool: program,
+    topic: 'perftest',
+    name: flags,
+    port: PERFTEST_PORT,
     says: /^ \d+ +\d+ +\d/m,
     // The server of a latency test by Reads has no figures.
     ...(program === 'read_lat' ? { serverSays: /RDMA_Read Latency Test/ } : {}),
-    ours: { server: (port) => [...ours, '-p', String(port)], client: (host, port) => [...ours, '-p', String(port), host] },
+    ours: {
+      server: (port) => [...ours, '-p', String(port)],
+      client: (host, port) => [...ours, '-p', String(port), host],
+    },
     stock: { server: (port) => `${stock} -p ${port}`, client: (host, port) => `${stock} -p ${port} ${host}` },
   };
 }
 
-const PERFTEST_PAIRS: readonly Pair[] = Object.entries(PERFTEST).flatMap(([program, runs]) => runs.map((flags) => perftestPair(program, flags)));
+const PERFTEST_PAIRS: readonly Pair[] = Object.entries(PERFTEST).flatMap(([program, runs]) =>
+  runs.map((flags) => perftestPair(program, flags)),
+);
 
-// --------------------------------------------------------------------------------------------------------- streams
+// --------------------------------------------------------------------------------------------------- streams
 
 /** Ten thousand FPDUs each way: long, as said above. */
 const LONG_STREAM = '-S 1000000 -C 5 -I 3 -T v';
 const STREAM_PAIRS: readonly Pair[] = ['rstream', 'riostream'].flatMap((program) =>
-  ['-S 64 -C 1 -I 500 -T v', '-S 4096 -C 50 -I 10 -T v', LONG_STREAM].map((flags): Pair => ({
-    tool: program, topic: 'streams', name: flags, port: CM_PORT, says: /^custom .*\d$/m,
-    ours: {
-      server: (port) => [program, '-p', String(port), ...flags.split(' '), ...(flags === LONG_STREAM ? NO_CRC : [])],
-      client: (host, port) => [program, '-s', host, '-p', String(port), ...flags.split(' '), ...(flags === LONG_STREAM ? NO_CRC : [])],
-    },
-    stock: { server: (port) => `${program} -p ${port} ${flags}`, client: (host, port) => `${program} -s ${host} -p ${port} ${flags}` },
-  })),
+  ['-S 64 -C 1 -I 500 -T v', '-S 4096 -C 50 -I 10 -T v', LONG_STREAM].map(
+    (flags): Pair => ({
+      tool: program,
+      topic: 'streams',
+      name: flags,
+      port: CM_PORT,
+      says: /^custom .*\d$/m,
+      ours: {
+        server: (port) => [
+          program,
+          '-p',
+          String(port),
+          ...flags.split(' '),
+          ...(flags === LONG_STREAM ? NO_CRC : []),
+        ],
+        client: (host, port) => [
+          program,
+          '-s',
+          host,
+          '-p',
+          String(port),
+          ...flags.split(' '),
+          ...(flags === LONG_STREAM ? NO_CRC : []),
+        ],
+      },
+      stock: {
+        server: (port) => `${program} -p ${port} ${flags}`,
+        client: (host, port) => `${program} -s ${host} -p ${port} ${flags}`,
+      },
+    }),
+  ),
 );
 
 const COPY_PORT = 7427;
@@ -96,15 +154,23 @@ async function copyCase(bench: Bench, ours: Role): Promise<string> {
       writeFileSync(local, data);
       await bench.listening(`rcopy -p ${COPY_PORT}`, COPY_PORT);
       const { host, port } = bench.peer.reach(COPY_PORT);
-      const result = await bench.iwarp('rcopy', local, `${host}:/tmp/rcopy.in`, '-p', String(port), ...NO_CRC);
+      const result = await bench.iwarp(
+        'rcopy',
+        local,
+        `${host}:/tmp/rcopy.in`,
+        '-p',
+        String(port),
+        ...NO_CRC,
+      );
       check(result.status === 0, `our rcopy: status ${result.status}: ${result.stdout}${result.stderr}`);
       const { output } = await bench.stock('md5sum /tmp/rcopy.in; rm /tmp/rcopy.in');
       check(output.includes(digest(data)), `the copy differs: ${output}`);
     } else {
       const port = await bench.freePort();
-      await bench.startListening(['rcopy', '-p', String(port), ...NO_CRC], port);
+      await bench.startListening(['rcopy', '--dir', '/', '-p', String(port), ...NO_CRC], port);
       const { status, output } = await bench.stock(
-        `head -c ${COPY_OCTETS} /dev/urandom > /tmp/rcopy.out; md5sum /tmp/rcopy.out; rcopy /tmp/rcopy.out ${bench.peer.hostAddress}:${local} -p ${port}; s=$?; rm /tmp/rcopy.out; exit $s`,
+        `head -c ${COPY_OCTETS} /dev/urandom > /tmp/rcopy.out; md5sum /tmp/rcopy.out; rcopy ` +
+          `/tmp/rcopy.out ${bench.peer.hostAddress}:${local} -p ${port}; s=$?; rm /tmp/rcopy.out; exit $s`,
       );
       check(status === 0, `stock rcopy: status ${status}: ${output}`);
       check(output.includes(digest(readFileSync(local))), `the copy differs: ${output}`);
@@ -119,7 +185,11 @@ const PRELOAD = 'LD_PRELOAD=$(find /usr/lib -name librspreload.so | head -1)';
 const PRELOAD_OCTETS = 5_000_000;
 
 /** A program for plain sockets, put on rsockets by its loader, connects to our server. */
-async function preloadClient(bench: Bench, command: (host: string, port: number) => string, expected: number | null): Promise<string> {
+async function preloadClient(
+  bench: Bench,
+  command: (host: string, port: number) => string,
+  expected: number | null,
+): Promise<string> {
   const { createServer } = await import('../../src/sockets/index.ts');
   const capture = captureTo(bench.capture);
   let octets = 0;
@@ -130,11 +200,19 @@ async function preloadClient(bench: Bench, command: (host: string, port: number)
   });
   try {
     await new Promise<void>((resolve) => server.listen(0, bench.peer.bindAddress, resolve));
-    const { status, output } = await bench.stock(command(bench.peer.hostAddress, server.address()!.port));
+    const { status, output } = await bench.stock(
+      command(bench.peer.hostAddress, (server.address() as { port: number }).port),
+    );
     check(status === 0, `status ${status}: ${output.slice(-400)}`);
     // Our server takes nothing but rsockets, so a connection is the proof that the program used them.
     check(connections > 0, `no connection over rsockets: ${output.slice(-300)}`);
-    for (const socket of server.connections) if (!socket.closed) await within(new Promise((resolve) => socket.once('close', resolve)), bench.patience, () => 'our socket stays open');
+    for (const socket of server.connections)
+      if (!socket.closed)
+        await within(
+          new Promise((resolve) => socket.once('close', resolve)),
+          bench.patience,
+          () => 'our socket stays open',
+        );
     check(expected === null ? octets > 0 : octets === expected, `${octets} octets came`);
     return `${octets} octets over ${connections} connection(s)`;
   } finally {
@@ -153,36 +231,73 @@ async function preloadServer(bench: Bench, command: string, port: number, verify
   try {
     const socket = connect({ host: where.host, port: where.port });
     socket.resume();
-    const closed = new Promise<void>((resolve, reject) => socket.once('error', reject).once('close', resolve));
+    const closed = new Promise<void>((resolve, reject) =>
+      socket.once('error', reject).once('close', resolve),
+    );
     socket.end(data);
     await within(closed, bench.patience, () => `the connection stays open: ${process.output}`);
   } finally {
     capture.close();
   }
   const { output } = await bench.stock(verify);
-  check(output.includes(digest(data)), `what came there differs: ${output} ${process.output}`);
+  check(output.includes(digest(data)), `the copy there differs: ${output} ${process.output}`);
   return `${PRELOAD_OCTETS} octets, same digest`;
 }
 
 const STREAM_CASES: readonly InteropCase[] = [
-  ...ROLES.map((ours): InteropCase => ({
-    driver: 'stock', tool: 'rcopy', name: 'of 100 MB', ours, topic: 'streams', run: (bench) => copyCase(bench, ours),
-  })),
+  ...ROLES.map(
+    (ours): InteropCase => ({
+      driver: 'stock',
+      tool: 'rcopy',
+      name: 'of 100 MB',
+      ours,
+      topic: 'streams',
+      run: (bench) => copyCase(bench, ours),
+    }),
+  ),
   {
-    driver: 'stock', tool: 'librspreload', name: 'nc.traditional sends to our stream', ours: 'server', topic: 'streams',
-    run: (bench) => preloadClient(bench, (host, port) => `head -c ${PRELOAD_OCTETS} /dev/zero > /tmp/nc.out; ${PRELOAD} nc.traditional -q 1 ${host} ${port} < /tmp/nc.out`, PRELOAD_OCTETS),
+    driver: 'stock',
+    tool: 'librspreload',
+    name: 'nc.traditional sends to our stream',
+    ours: 'server',
+    topic: 'streams',
+    run: (bench) =>
+      preloadClient(
+        bench,
+        (host, port) =>
+          `head -c ${PRELOAD_OCTETS} /dev/zero > /tmp/nc.out; ${PRELOAD} nc.traditional -q 1 ${host} ` +
+          `${port} < /tmp/nc.out`,
+        PRELOAD_OCTETS,
+      ),
   },
   {
-    driver: 'stock', tool: 'librspreload', name: 'our stream sends to nc.traditional', ours: 'client', topic: 'streams',
-    run: (bench) => preloadServer(bench, `${PRELOAD} nc.traditional -l -p ${CM_PORT} > /tmp/nc.in`, CM_PORT, 'md5sum /tmp/nc.in'),
+    driver: 'stock',
+    tool: 'librspreload',
+    name: 'our stream sends to nc.traditional',
+    ours: 'client',
+    topic: 'streams',
+    run: (bench) =>
+      preloadServer(
+        bench,
+        `${PRELOAD} nc.traditional -l -p ${CM_PORT} > /tmp/nc.in`,
+        CM_PORT,
+        'md5sum /tmp/nc.in',
+      ),
   },
   {
-    driver: 'stock', tool: 'librspreload', name: 'iperf sends to our stream', ours: 'server', topic: 'streams',
+    driver: 'stock',
+    tool: 'librspreload',
+    name: 'iperf sends to our stream',
+    ours: 'server',
+    topic: 'streams',
     run: (bench) => preloadClient(bench, (host, port) => `${PRELOAD} iperf -c ${host} -p ${port} -t 3`, null),
   },
 ];
 
 /** All of these, in the order of the table. */
 export const TOOLS_CASES: readonly InteropCase[] = [
-  ...CM_PAIRS.flatMap(pairCases), ...PERFTEST_PAIRS.flatMap(pairCases), ...STREAM_PAIRS.flatMap(pairCases), ...STREAM_CASES,
+  ...CM_PAIRS.flatMap(pairCases),
+  ...PERFTEST_PAIRS.flatMap(pairCases),
+  ...STREAM_PAIRS.flatMap(pairCases),
+  ...STREAM_CASES,
 ];

@@ -1,4 +1,4 @@
-/** What the probe says of the end of a connection: the cases about how a peer ends rest on it. */
+/** Tests how the probe reports the end of a connection: the cases about how a peer ends rest on that. */
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -46,7 +46,12 @@ describe('the end of a connection, as the probe sees it', () => {
       });
       channel.write(LAST_WORDS);
       expect(await endOf(channel)).toEqual({ octets: 64, end: 'rst' });
-      expect(capture.map(({ from, kind }) => `${from} ${kind}`)).toEqual(['probe open', 'probe data', 'peer data', 'peer rst']);
+      expect(capture.map(({ from, kind }) => `${from} ${kind}`)).toEqual([
+        'probe open',
+        'probe data',
+        'peer data',
+        'peer rst',
+      ]);
     }
   });
 
@@ -65,7 +70,7 @@ describe('the end of a connection, as the probe sees it', () => {
     expect(await endOf(channel)).toEqual({ octets: 0, end: 'rst' });
   });
 
-  it('a FIN of a peer that has stopped reading is seen at once, whatever waits to be sent to it', async () => {
+  it('a FIN of a peer that stopped reading is seen at once, whatever waits to be sent to it', async () => {
     const { channel } = await against((socket) => {
       socket.pause();
       socket.end(LAST_WORDS);

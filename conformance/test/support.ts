@@ -1,4 +1,4 @@
-// What the suite's own tests share: one run of some cases against our own stack in this process.
+// Parts that the suite's own tests share: one run of some cases against our own stack in this process.
 
 import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
@@ -18,11 +18,29 @@ import { Waivers } from '../runner/waivers.ts';
 export const fastCases: readonly Case[] = cases.filter((entry) => !entry.slow);
 
 /** Run cases against a profile, our own stack unless another is given. */
-export async function runAgainstSelf(chosen: readonly Case[], roles: readonly Role[], options: Partial<RunOptions> = {}, given?: Profile): Promise<Result[]> {
+export async function runAgainstSelf(
+  chosen: readonly Case[],
+  roles: readonly Role[],
+  options: Partial<RunOptions> = {},
+  given?: Profile,
+): Promise<Result[]> {
   const profile = given ?? (await openSelf());
   try {
     return await runCases(chosen, {
-      profile, roles, strict: true, quirks: new Set(), seed: 1, repeat: 1, slow: 1, settle: 0, gap: 0, bail: false, canary: false, revive: null, waivers: new Waivers(), ...options,
+      profile,
+      roles,
+      strict: true,
+      quirks: new Set(),
+      seed: 1,
+      repeat: 1,
+      slow: 1,
+      settle: 0,
+      gap: 0,
+      bail: false,
+      canary: false,
+      revive: null,
+      waivers: new Waivers(),
+      ...options,
     });
   } finally {
     if (given === undefined) await profile.close();
@@ -31,7 +49,9 @@ export async function runAgainstSelf(chosen: readonly Case[], roles: readonly Ro
 
 /** One line for each result that did not pass. */
 export function faults(results: readonly Result[]): string[] {
-  return results.filter((r) => r.verdict !== 'pass').map((r) => `${r.verdict} ${r.case.id} [${r.role}] expected ${r.expected}; got ${r.actual}${r.reason}`);
+  return results
+    .filter((r) => r.verdict !== 'pass')
+    .map((r) => `${r.verdict} ${r.case.id} [${r.role}] expected ${r.expected}; got ${r.actual}${r.reason}`);
 }
 
 export function caseNamed(id: string): Case {
@@ -40,7 +60,10 @@ export function caseNamed(id: string): Case {
   return found;
 }
 
-/** How a {@link smallPeer} differs from one that takes enhanced start-ups, serves 16 Reads and has a silent program. */
+/**
+ * How a {@link smallPeer} differs from one that takes enhanced start-ups, serves 16 Reads and has a silent
+ * program.
+ */
 interface SmallPeerOptions {
   readonly revision?: 1 | 2;
   readonly ird?: number;
@@ -68,8 +91,16 @@ export async function listening(act: (socket: Socket) => void): Promise<{ port: 
   };
 }
 
-/** A listening peer in a few lines: it takes start-ups and answers zero-length Reads, each as lawfully as its options let it. */
-export function smallPeer({ revision = 2, ird = 16, program, deaf = false }: SmallPeerOptions): Promise<{ port: number; close: () => void }> {
+/**
+ * A listening peer in a few lines: it takes start-ups and answers zero-length Reads, each as lawfully as its
+ * options let it.
+ */
+export function smallPeer({
+  revision = 2,
+  ird = 16,
+  program,
+  deaf = false,
+}: SmallPeerOptions): Promise<{ port: number; close: () => void }> {
   return listening((socket) => {
     const writer = new FpduWriter(false, true);
     const reader = new FpduReader(false);
@@ -83,10 +114,11 @@ export function smallPeer({ revision = 2, ird = 16, program, deaf = false }: Sma
         const length = startupLength(startup);
         if (length === null || startup.length < length) return;
         const request = parseStartup(Uint8Array.from(startup.subarray(0, length)));
-        // ENH-011: who does not know the enhancement closes.
+        // ENH-011: a peer that does not know the enhancement closes.
         if (request.revision > revision) return void socket.end();
         const e = request.enhanced;
-        const enhanced = e === null ? null : { a: e.a, b: false, c: e.a, d: false, ird, ord: Math.min(16, e.ird) };
+        const enhanced =
+          e === null ? null : { a: e.a, b: false, c: e.a, d: false, ird, ord: Math.min(16, e.ird) };
         socket.write(startupFrame({ kind: 'reply', revision: request.revision, crc: true, enhanced }));
         octets = startup.subarray(length);
         startup = null;
@@ -97,7 +129,8 @@ export function smallPeer({ revision = 2, ird = 16, program, deaf = false }: Sma
         opened = true;
         const segment = parseSegment(fpdu.ulpdu);
         const read = segment?.opcode === OPCODE.READ_REQUEST ? parseReadRequest(segment.payload) : null;
-        if (read !== null && !deaf) send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: read.sinkStag, to: read.sinkTo }));
+        if (read !== null && !deaf)
+          send(tagged({ opcode: OPCODE.READ_RESPONSE, stag: read.sinkStag, to: read.sinkTo }));
       }
     });
   });

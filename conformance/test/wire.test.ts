@@ -1,5 +1,5 @@
-// The suite's tables and its CRC are written apart from the stack's. Here the two are laid side by side: a difference is a mistake in one of
-// them, and the RFC says in which. It also finds what no case sends.
+// The suite's tables and its CRC are written apart from the stack's. Here the two are laid side by side: a
+// difference is a mistake in one of them, and the RFC says in which. It also finds what no case sends.
 
 import crc32 from 'crc-32';
 import crc32c from 'crc-32/crc32c.js';
@@ -25,12 +25,24 @@ describe('what the suite and the stack each know of the wire', () => {
 
   it('is the same for opcodes', () => {
     expect(wire.OPCODE).toEqual(ourRdmap.OPCODE);
-    const ours = ourRdmap.OPCODE_TABLE.map(({ name, tagged, qn }) => ({ name, tagged, qn: qn < 0 ? null : qn }));
-    expect(Object.values(wire.OPCODE_RULES).map(({ name, tagged, qn }) => ({ name, tagged, qn }))).toEqual(ours);
-    const octets = Object.fromEntries(Object.entries(wire.OPCODE_RULES).filter(([, rule]) => rule.octets !== null).map(([opcode, rule]) => [opcode, rule.octets]));
+    const ours = ourRdmap.OPCODE_TABLE.map(({ name, tagged, qn }) => ({
+      name,
+      tagged,
+      qn: qn < 0 ? null : qn,
+    }));
+    expect(Object.values(wire.OPCODE_RULES).map(({ name, tagged, qn }) => ({ name, tagged, qn }))).toEqual(
+      ours,
+    );
+    const octets = Object.fromEntries(
+      Object.entries(wire.OPCODE_RULES)
+        .filter(([, rule]) => rule.octets !== null)
+        .map(([opcode, rule]) => [opcode, rule.octets]),
+    );
     expect(octets).toEqual({
-      [ourRdmap.OPCODE.READ_REQUEST]: ourRdmap.READ_REQUEST_OCTETS, [ourRdmap.OPCODE.IMMEDIATE]: ourRdmap.IMMEDIATE_OCTETS,
-      [ourRdmap.OPCODE.IMMEDIATE_SE]: ourRdmap.IMMEDIATE_OCTETS, [ourRdmap.OPCODE.ATOMIC_REQUEST]: ourRdmap.ATOMIC_REQUEST_OCTETS,
+      [ourRdmap.OPCODE.READ_REQUEST]: ourRdmap.READ_REQUEST_OCTETS,
+      [ourRdmap.OPCODE.IMMEDIATE]: ourRdmap.IMMEDIATE_OCTETS,
+      [ourRdmap.OPCODE.IMMEDIATE_SE]: ourRdmap.IMMEDIATE_OCTETS,
+      [ourRdmap.OPCODE.ATOMIC_REQUEST]: ourRdmap.ATOMIC_REQUEST_OCTETS,
       [ourRdmap.OPCODE.ATOMIC_RESPONSE]: ourRdmap.ATOMIC_RESPONSE_OCTETS,
     });
   });
@@ -40,7 +52,8 @@ describe('what the suite and the stack each know of the wire', () => {
     const { LOCAL_CATASTROPHIC, ...others } = OUR_TERM;
     expect(TERM).toEqual({ ...others, RDMAP_LOCAL_CATASTROPHIC: LOCAL_CATASTROPHIC & 0xffff });
     for (let code = 0; code <= 0xffff; code++) {
-      if (describeTerminateCode(code) !== ourDescription(code)) expect(describeTerminateCode(code)).toBe(ourDescription(code));
+      if (describeTerminateCode(code) !== ourDescription(code))
+        expect(describeTerminateCode(code)).toBe(ourDescription(code));
     }
   });
 

@@ -1,7 +1,8 @@
-// Typed access to the golden vectors. The vectors are the *.json files beside this one, usable from any language: octets
-// in lower-case hexadecimal, 32-bit names (STags, identifiers) as 0x and 8 digits, 64-bit values as 0x and 16 digits,
-// everything else as numbers. Sources: RFC 3720 B.4, RFC 5044 figures 5 and 6, RFC 5041 5.2; what is `computed`
-// is laid out as its clause says, with a CRC that no code of src/ has computed. `protocol-notes` is docs/protocol-notes.md.
+// Typed access to the golden vectors. The vectors are the *.json files beside this one, usable from any
+// language: octets in lower-case hexadecimal, 32-bit names (STags, identifiers) as 0x and 8 digits, 64-bit
+// values as 0x and 16 digits, everything else as numbers. Sources: RFC 3720 B.4, RFC 5044 figures 5 and 6,
+// RFC 5041 5.2; a `computed` vector is laid out as its clause says, with a CRC that no code of src/ has
+// computed. `protocol-notes` is docs/protocol-notes.md.
 
 import { existsSync, readFileSync } from 'node:fs';
 
@@ -163,7 +164,14 @@ interface VectorFiles {
   readonly mulpdu: MulpduVector;
 }
 
-export const VECTOR_FILES: readonly (keyof VectorFiles)[] = ['crc32c', 'fpdu', 'markers', 'startup', 'segmentation', 'mulpdu'];
+export const VECTOR_FILES: readonly (keyof VectorFiles)[] = [
+  'crc32c',
+  'fpdu',
+  'markers',
+  'startup',
+  'segmentation',
+  'mulpdu',
+];
 
 /**
  * The vectors of one file.
@@ -176,10 +184,10 @@ export function loadVectors<Name extends keyof VectorFiles>(name: Name): readonl
   return parsed.vectors;
 }
 
-/** Beside this file in a checkout; compiled code finds the JSON in the package's conformance folder. */
+/** Beside this file in a checkout; the compiled file is in dist/vectors/ and the JSON in vectors/. */
 function locate(file: string): URL {
   const beside = new URL(file, import.meta.url);
-  return existsSync(beside) ? beside : new URL(`../../../conformance/vectors/${file}`, import.meta.url);
+  return existsSync(beside) ? beside : new URL(`../../vectors/${file}`, import.meta.url);
 }
 
 /** Octets of a hexadecimal string. */

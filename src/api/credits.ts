@@ -1,18 +1,25 @@
 /**
- * Credit arithmetic between two of our own endpoints. Each side counts the messages it has sent and the messages it has been granted room
- * for; the receiver grants as buffers come back. Grants are absolute counts modulo 2^32, so nothing is lost if several are told by one.
+ * Credit arithmetic between two endpoints of this package. Each side counts the messages it has sent and the
+ * messages it has been granted room for; the receiver grants as buffers come back. Grants are absolute counts
+ * modulo 2^32, so nothing is lost if one message announces several.
  *
- * A grant is due when half of the credits have come back, and, so that nobody waits for a peer that keeps messages for long, when one has
- * come back and the peer has none left. Why it cannot stall: a sender without credit has sent all that was granted; as soon as one buffer is
- * free a grant is due, and it goes out when its one reserved queue entry is free. Why it cannot overrun: a grant uses a receive at the
- * sender, but one for less than a half is only made when all the others have been used, so read; and no more than one half fits after it.
- * At most two are unread.
+ * A grant is due when half of the credits have come back, and, so that no sender waits for a peer that keeps
+ * messages for long, when one has come back and the peer has none left. Why it cannot stall: a sender without
+ * credit has sent all that was granted; as soon as one buffer is free a grant is due, and it goes out when
+ * its one reserved queue entry is free. Why it cannot overrun: a grant uses a receive at the sender, but one
+ * for less than a half is only made when all the others have been used, so read; and no more than one half
+ * fits after it. At most two are unread.
+ *
+ * The window may grow whenever the peer has read every grant but the latest ({@link Credits.caughtUp}): half
+ * of the larger window cannot come back before it has read that one too. The window may shrink at any time by
+ * buffers that are not posted again, since that grants nothing.
  */
 import { hi32, lo32, toBigInt } from '../base/u64.ts';
 
 /**
- * Immediate Data whose upper half is this grants credits: the lower half is the number of messages that the receiver has made room for
- * since the connection began, modulo 2^32. Immediate Data uses no octet of a receive buffer, so a grant costs the peer nothing.
+ * Immediate Data whose upper half is this grants credits: the lower half is the number of messages that the
+ * receiver has made room for since the connection began, modulo 2^32. Immediate Data uses no byte of a
+ * receive buffer, so a grant costs the peer nothing.
  */
 const GRANT_MARK = 0x69_57_63_72;
 /** The last word before an orderly close, see {@link Connection.close}. */
@@ -36,14 +43,22 @@ export function isGrant(immediate: bigint): boolean {
 }
 
 export class Credits {
-  readonly #own: number;
+  #own: number;
   #limit: number;
   #sent: number;
   #room: number;
   #received: number;
   #announced: number;
+  /** The limits before the latest two grants. */
+  #before = Number.NEGATIVE_INFINITY;
+  #longBefore = Number.NEGATIVE_INFINITY;
+  /** Grants made so far. */
+  grants = 0;
 
-  /** `peer`: messages that the peer is ready for at the start, `own`: that we are. `origin` is where counting begins: tests put it near the wrap. */
+  /**
+   * `peer`: messages that the peer is ready for at the start, `own`: that we are. `origin` is where counting
+   * begins: tests put it near the wrap.
+   */
   constructor(peer: number, own: number, origin = 0) {
     this.#own = own;
     this.#limit = origin + peer;
@@ -81,15 +96,39 @@ export class Credits {
     this.#room++;
   }
 
+  /** Counts `count` further buffers, which are posted. It may be called only when {@link caughtUp}. */
+  widen(count: number): void {
+    this.#own += count;
+    this.#room += count;
+  }
+
+  /** A buffer has come back and is not posted again. */
+  narrow(): void {
+    this.#own--;
+  }
+
+  /** The peer has used a credit of the grant before the latest: it has read all but that. */
+  get caughtUp(): boolean {
+    return this.#received > this.#longBefore;
+  }
+
+  /** The peer has used all its credits. */
+  get exhausted(): boolean {
+    return this.#received >= this.#announced;
+  }
+
   /** Credits have come back, and it is time to let the peer know. */
   get due(): boolean {
     const back = this.#room - this.#announced;
-    return back >= (this.#own + 1) >> 1 || (back > 0 && this.#received >= this.#announced);
+    return back >= (this.#own + 1) >> 1 || (back > 0 && this.exhausted);
   }
 
   /** The grant to send now. */
   announce(): bigint {
+    this.#longBefore = this.#before;
+    this.#before = this.#announced;
     this.#announced = this.#room;
+    this.grants++;
     return toBigInt(GRANT_MARK, lo32(this.#room));
   }
 }

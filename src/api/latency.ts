@@ -1,28 +1,33 @@
 /** Latency histograms on demand. Nothing is measured, and nothing costs time, until a program asks. */
 import { createHistogram, type Histogram, type RecordableHistogram } from 'node:perf_hooks';
-import type { WcOpcode } from '../rdmap/work.ts';
+import type { WcOpcode } from '../queues/work.ts';
 
 /** Kinds of operation that have a histogram. */
 export type LatencyKind = 'send' | 'rdma-write' | 'rdma-read' | 'atomic' | 'immediate';
 
-/** The largest latency told apart; longer ones count as this. */
+/** The largest latency with a bucket; longer ones count as this. */
 const HIGHEST_NS = 60_000_000_000;
 
-/** What operations record into. */
+/** The histograms that operations record into. */
 export class LatencyRecorder {
   readonly histograms: Readonly<Record<LatencyKind, RecordableHistogram>> = {
-    send: make(), 'rdma-write': make(), 'rdma-read': make(), atomic: make(), immediate: make(),
+    send: make(),
+    'rdma-write': make(),
+    'rdma-read': make(),
+    atomic: make(),
+    immediate: make(),
   };
 
   record(opcode: WcOpcode, milliseconds: number): void {
     const kind = kindOf(opcode);
-    if (kind !== null) this.histograms[kind].record(Math.min(HIGHEST_NS, Math.max(1, Math.round(milliseconds * 1e6))));
+    if (kind !== null)
+      this.histograms[kind].record(Math.min(HIGHEST_NS, Math.max(1, Math.round(milliseconds * 1e6))));
   }
 }
 
 /**
- * Time from posting to completion, in nanoseconds, with one histogram for each kind of operation. A Send or Write completes when
- * its octets have been handed to TCP, a Read or atomic when its response has arrived.
+ * Time from posting to completion, in nanoseconds, with one histogram for each kind of operation. A Send or
+ * Write completes when its bytes have been handed to TCP, a Read or atomic when its response has arrived.
  */
 export interface Latency {
   /** One `node:perf_hooks` histogram for each kind, from 1 ns to 60 s. Longer times count as 60 s. */

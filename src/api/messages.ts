@@ -6,15 +6,19 @@ type Step = IteratorResult<Message, void>;
 const END: Step = { value: undefined, done: true };
 
 /**
- * What an async generator over `receive` would be, without its promises and turns of the microtask queue: those were a quarter of the work of who
- * receives short messages. As there, it is over once it has said so, has failed, or `return` or `throw` was called.
+ * Stands for an async generator over `receive`, without its promises and turns of the microtask queue: those
+ * were a quarter of the work of a program that receives short messages. Like a generator, it is over once it
+ * has said so, has failed, or `return` or `throw` was called.
  */
 export class Messages implements AsyncGenerator<Message, void, undefined> {
   readonly #take: () => Message | undefined;
   readonly #wait: () => Promise<Message | null>;
   #over = false;
 
-  /** `take` gives a message that is there already; where it gives none, `wait` gives the next, or null at the end. Neither throws. */
+  /**
+   * `take` gives a message that is there already; where it gives none, `wait` gives the next, or null at the
+   * end. Neither throws.
+   */
   constructor(take: () => Message | undefined, wait: () => Promise<Message | null>) {
     this.#take = take;
     this.#wait = wait;
@@ -33,7 +37,7 @@ export class Messages implements AsyncGenerator<Message, void, undefined> {
     return END;
   };
 
-  /** Only one of several calls that wait is told. */
+  /** Only one of several waiting calls rejects. */
   readonly #failed = (error: unknown): Step => {
     if (this.#over) return END;
     this.#over = true;

@@ -1,17 +1,21 @@
 /**
- * Copying octets without an object for each copy. A `subarray` with its `set` costs 35 ns at any length up to some hundred octets, and an
- * object; a loop over a short run costs less, by words half of what it costs by octets.
+ * Copying bytes without an object for each copy. A `subarray` with its `set` costs 35 ns at any length up to
+ * some hundred bytes, and an object; a loop over a short run costs less, by words half of what it costs by
+ * bytes. `rate` of bench/micro/datapath.ts shows it: each of its messages has three short copies.
  *
- * Memory shared between threads is slow to `set`: V8 moves it word by word, at 3.6 GB/s here. Node's `Buffer.fill` with a pattern as long as the
- * place to fill is one memcpy (94 GB/s), whatever the memory.
+ * Memory shared between threads is slow to `set`: V8 moves it word by word, at 3.6 GB/s here. Node's
+ * `Buffer.fill` with a pattern as long as the place to fill is one memcpy (94 GB/s), whatever the memory: the
+ * rows with workers in `bulk` of the same program.
  */
 
-/** Up to here the loop by octets wins over subarray + set (measured on V8 11: 23 ns at 32 octets, 83 at 64). */
+/**
+ * Up to here the loop by bytes wins over subarray + set (measured on V8 11: 23 ns at 32 bytes, 83 at 64).
+ */
 const LOOP_MAX = 32;
-/** The same for words of four octets through two views (20 ns at 64 octets, 37 at 128). */
+/** Up to here a loop by words of four bytes through two views wins (20 ns at 64 bytes, 37 at 128). */
 const WORDS_MAX = 128;
 
-/** No octets: what stands where memory is still to come. */
+/** No octets: the memory of an object that has none yet. */
 export const NO_BYTES: Uint8Array = new Uint8Array(0);
 
 type Fill = (this: Uint8Array, pattern: Uint8Array, from: number, to: number) => unknown;
@@ -29,19 +33,31 @@ const fill = ((): Fill | null => {
   return probe.join() === '0,7,7,0' ? found : null;
 })();
 
-/** True over memory that threads share, also if it is another realm's: a context of node:vm, where test runners run tests, has classes of its own. */
+/**
+ * True over memory that threads share, also if it is another realm's: a context of node:vm, where test
+ * runners run tests, has its own classes.
+ */
 export function isShared({ buffer }: ArrayBufferView): boolean {
   if (buffer instanceof ArrayBuffer) return false;
-  return buffer instanceof SharedArrayBuffer || Object.prototype.toString.call(buffer) === '[object SharedArrayBuffer]';
+  return (
+    buffer instanceof SharedArrayBuffer ||
+    Object.prototype.toString.call(buffer) === '[object SharedArrayBuffer]'
+  );
 }
 
-/** The octets that `bytes` shows now, and no others: a view without a length of its own grows with its buffer. */
+/**
+ * The bytes that `bytes` shows now, and no others: a view that was made without a length grows with its
+ * buffer.
+ */
 export function fixedView(bytes: Uint8Array): Uint8Array {
-  const { resizable, growable } = bytes.buffer as { readonly resizable?: boolean; readonly growable?: boolean };
+  const { resizable, growable } = bytes.buffer as {
+    readonly resizable?: boolean;
+    readonly growable?: boolean;
+  };
   return resizable === true || growable === true ? bytes.subarray(0, bytes.length) : bytes;
 }
 
-/** Octets, and a view of the same ones. */
+/** Bytes, and a view of the same ones. */
 export interface Octets {
   readonly bytes: Uint8Array;
   readonly view: DataView;
@@ -49,7 +65,7 @@ export interface Octets {
   readonly sharedMemory?: boolean;
 }
 
-/** Octets that may be exchanged for others; the view is made when it is first asked for. */
+/** Bytes that may be exchanged for others; the view is made when it is first asked for. */
 export class ChangingOctets implements Octets {
   #bytes: Uint8Array = NO_BYTES;
   #view: DataView | null = null;
@@ -75,20 +91,32 @@ export class ChangingOctets implements Octets {
   }
 }
 
-/** A view of the same octets. One over memory that can shrink goes to its end, for a view of some length is of no use at all once that is gone. */
+/**
+ * A view of the same bytes. One over memory that can shrink goes to its end, for a view of some length is of
+ * no use at all once that is gone.
+ */
 function viewOf(bytes: Uint8Array): DataView {
   const { buffer, byteOffset, byteLength } = bytes;
   const resizable = (buffer as { resizable?: boolean }).resizable === true;
   return resizable ? new DataView(buffer, byteOffset) : new DataView(buffer, byteOffset, byteLength);
 }
 
-/** `bytes[start..end)` in memory of their own. The `slice` of a Buffer does not do that: it is a view of the same octets. */
+/**
+ * `bytes[start..end)` in new memory. The `slice` of a Buffer does not do that: it is a view of the
+ * same bytes.
+ */
 export function copyOf(bytes: Uint8Array, start: number, end: number): Uint8Array {
   return new Uint8Array(bytes.subarray(start, end));
 }
 
-/** Copy `length` octets from `source[from]` to `target[to]`. Bounds are the caller's duty. */
-export function copyBytes(source: Uint8Array, from: number, target: Uint8Array, to: number, length: number): void {
+/** Copy `length` bytes from `source[from]` to `target[to]`. Bounds are the caller's duty. */
+export function copyBytes(
+  source: Uint8Array,
+  from: number,
+  target: Uint8Array,
+  to: number,
+  length: number,
+): void {
   if (length > LOOP_MAX) {
     target.set(source.subarray(from, from + length), to);
     return;
@@ -103,14 +131,18 @@ export function copyBytes(source: Uint8Array, from: number, target: Uint8Array, 
   for (; i < length; i++) target[to + i] = source[from + i]!;
 }
 
-/** The same where views are at hand. */
+/** Copy bytes where views of both memories are at hand. */
 export function copyOctets(source: Octets, from: number, target: Octets, to: number, length: number): void {
   if (length <= WORDS_MAX) copyWords(source.view, from, target.view, to, length);
-  else if (source.sharedMemory === true || target.sharedMemory === true) copyShared(source.bytes.subarray(from, from + length), target.bytes, to);
+  else if (source.sharedMemory === true || target.sharedMemory === true)
+    copyShared(source.bytes.subarray(from, from + length), target.bytes, to);
   else target.bytes.set(source.bytes.subarray(from, from + length), to);
 }
 
-/** Copy all of `source` to `target[to]`, which has room for it, whatever memory the two are. They do not overlap. */
+/**
+ * Copy all of `source` to `target[to]`, which has room for it, whatever memory the two are. They do not
+ * overlap.
+ */
 export function putBytes(source: Uint8Array, target: Uint8Array, to: number): void {
   if (source.length > WORDS_MAX && (isShared(source) || isShared(target))) copyShared(source, target, to);
   else target.set(source, to);

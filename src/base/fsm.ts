@@ -1,6 +1,6 @@
 /**
- * State machines as literal tables. The table is the only place that says which input leads where; what it does not list is an
- * error, never a silent no-op (docs/state-machines.md).
+ * State machines as literal tables. The table is the only place that says which input leads where; what it
+ * does not list is an error, never a silent no-op (docs/state-machines.md).
  */
 import { IwarpError } from './errors.ts';
 
@@ -28,16 +28,26 @@ export interface Transition {
   readonly to: string;
 }
 
-/** The trace hook: null, and then it costs one comparison a transition, of which a connection has less than a dozen. */
+/**
+ * The trace hook: null, and then it costs one comparison a transition, of which a connection has less than a
+ * dozen.
+ */
 export const trace: { transition: ((transition: Transition) => void) | null } = { transition: null };
 
 /**
- * Where `input` leads from `from`; one that the table does not list throws ERR_INTERNAL. For owners that keep the state in a field of their own,
- * where a {@link Machine} for each would be memory of an idle connection; `machine` is how the trace tells them apart.
+ * Where `input` leads from `from`; one that the table does not list throws ERR_INTERNAL. It serves
+ * owners that keep the state in a field, where a {@link Machine} for each would cost memory in every idle
+ * connection; the trace distinguishes them by `machine`.
  */
-export function nextState<S extends string, I extends string>(table: MachineTable<S, I>, from: S, input: I, machine: object): S {
+export function nextState<S extends string, I extends string>(
+  table: MachineTable<S, I>,
+  from: S,
+  input: I,
+  machine: object,
+): S {
   const to = table.transitions[from][input];
-  if (to === undefined) throw new IwarpError('ERR_INTERNAL', `${table.name}: input ${input} is not listed in state ${from}`);
+  if (to === undefined)
+    throw new IwarpError('ERR_INTERNAL', `${table.name}: input ${input} is not listed in state ${from}`);
   if (trace.transition !== null) trace.transition({ table: table.name, machine, from, input, to });
   return to;
 }

@@ -4,8 +4,9 @@
 export type RandomU32 = () => number;
 
 /**
- * A small seeded generator (xorshift-multiply, 32-bit state walked by a Weyl sequence) for tests and fault injection, where a printed
- * seed must give the same run again. Not for STags: those come from the operating system's generator (SEC-009).
+ * A small seeded generator (xorshift-multiply, 32-bit state walked by a Weyl sequence) for tests and fault
+ * injection, where a printed seed must give the same run again. Not for STags: those come from the operating
+ * system's generator (SEC-009).
  */
 export function seededRandom(seed: number): RandomU32 {
   let state = seed >>> 0;
@@ -16,4 +17,15 @@ export function seededRandom(seed: number): RandomU32 {
     z = Math.imul(z ^ (z >>> 15), 0x735a_2d97);
     return (z ^ (z >>> 15)) >>> 0;
   };
+}
+
+/** A u32 from the operating system's generator (SEC-009), drawn in batches. */
+const batch = new Uint32Array(256);
+let left = 0;
+export function systemRandom(): number {
+  if (left === 0) {
+    globalThis.crypto.getRandomValues(batch);
+    left = batch.length;
+  }
+  return batch[--left]!;
 }

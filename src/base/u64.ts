@@ -1,22 +1,26 @@
 /**
  * 64-bit values as two u32 halves.
  *
- * Tagged offsets are (hi, lo) inside: storing one as BigInt costs nine times a whole 16-octet header written through a DataView
- * (4 ns against 37). BigInt appears only where a public signature needs it.
+ * Tagged offsets are (hi, lo) inside: storing one as BigInt costs nine times a whole 16-byte header written
+ * through a DataView (4 ns against 37; "write a tagged header" of bench/micro/guard.ts). BigInt appears only
+ * where a public signature needs it.
  */
 import { IwarpError, show } from './errors.ts';
 
 const TWO_32 = 0x1_0000_0000;
 
 /**
- * A 64-bit cell and its halves. What is stored here is taken modulo 2^64, in one instruction; shifts, masks and comparisons of bigints are calls, and
- * objects: checking and halving one took 48 ns so, and takes 6.
+ * A 64-bit cell and its halves. A value stored here is taken modulo 2^64, in one instruction; shifts, masks
+ * and comparisons of bigints are calls, and objects: checking and halving one took 48 ns so, and takes 6.
+ * Each Write has one: `rate` of bench/micro/datapath.ts.
  */
 const cell = new BigUint64Array(1);
 const halves = new Uint32Array(cell.buffer);
 cell[0] = 1n;
-/** Where the lower half stands, by this machine's byte order. */
-const LOWER = halves[0] === 1 ? 0 : 1;
+/** This machine's byte order. */
+export const LITTLE_ENDIAN: boolean = halves[0] === 1;
+/** Where the lower half stands. */
+const LOWER = LITTLE_ENDIAN ? 0 : 1;
 const UPPER = 1 - LOWER;
 
 /** The upper 32 bits of a bigint, taken modulo 2^64, or safe integer. */
@@ -42,7 +46,7 @@ export function toBigInt(hi: number, lo: number): bigint {
 
 const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
 
-/** The same value as a number where one can hold it: halving that costs a tenth of halving a bigint. */
+/** `value` as a number where one can hold it: halving that costs a tenth of halving a bigint. */
 export function asNumberIfSafe(value: bigint): bigint | number {
   return value <= MAX_SAFE ? Number(value) : value;
 }
@@ -66,7 +70,10 @@ export function addLo(lo: number, add: number): number {
   return sum < TWO_32 ? sum : (sum % TWO_32) >>> 0;
 }
 
-/** True if (hi, lo) + add passes 2^64. A sum of exactly 2^64 wraps too: its last octet is still addressable, so it does not count. */
+/**
+ * True if (hi, lo) + add passes 2^64. A sum of exactly 2^64 wraps too: its last byte is still addressable,
+ * so it does not count.
+ */
 export function addWraps(hi: number, lo: number, add: number): boolean {
   const sum = lo + add;
   if (sum <= TWO_32) return false;
@@ -76,8 +83,8 @@ export function addWraps(hi: number, lo: number, add: number): boolean {
 }
 
 /**
- * (hi, lo) - (baseHi, baseLo) as a number: negative when below the base. Exact while the difference is under 2^53, and past that
- * still on the right side of any region length, which is all that the bounds check needs.
+ * (hi, lo) - (baseHi, baseLo) as a number: negative when below the base. Exact while the difference is under
+ * 2^53, and past that still on the right side of any region length, which is all that the bounds check needs.
  */
 export function distance(hi: number, lo: number, baseHi: number, baseLo: number): number {
   return (hi - baseHi) * TWO_32 + (lo - baseLo);
@@ -90,14 +97,37 @@ export function isU32(value: unknown): value is number {
 
 /** True for a bigint or safe integer from 0 to 2^64 - 1. */
 export function isU64(value: unknown): value is bigint | number {
-  if (typeof value === 'number') return Number.isSafeInteger(value) && value >= 0;
-  if (typeof value !== 'bigint') return false;
-  cell[0] = value;
-  return cell[0] === value;
+  return halve(value);
+}
+
+/** {@link isU64}, and then the halves of `value` are {@link upper} and {@link lower}. */
+export function halve(value: unknown): boolean {
+  if (typeof value === 'bigint') {
+    cell[0] = value;
+    return cell[0] === value;
+  }
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0) return false;
+  // A store takes the integer part, modulo 2^32.
+  halves[UPPER] = value / TWO_32;
+  halves[LOWER] = value;
+  return true;
+}
+
+/** The upper half of the value that was last given to {@link halve}. */
+export function upper(): number {
+  return halves[UPPER]!;
+}
+
+/** The lower half of the value that was last given to {@link halve}. */
+export function lower(): number {
+  return halves[LOWER]!;
 }
 
 /** Throws ERR_INVALID_ARGUMENT unless `value` is a bigint or safe integer from 0 to 2^64 - 1; returns it. */
 export function checkU64(name: string, value: unknown): bigint | number {
   if (isU64(value)) return value;
-  throw new IwarpError('ERR_INVALID_ARGUMENT', `${name} must be an unsigned 64-bit integer (bigint or safe integer), got ${show(value)}`);
+  throw new IwarpError(
+    'ERR_INVALID_ARGUMENT',
+    `${name} must be an unsigned 64-bit integer (bigint or safe integer), got ${show(value)}`,
+  );
 }

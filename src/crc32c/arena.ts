@@ -1,16 +1,21 @@
 /**
- * An arena: one WebAssembly memory of fixed size, with an allocator over the part that the engine does not need for itself.
+ * An arena: one WebAssembly memory of fixed size, with an allocator over the part that the engine does not
+ * need for itself.
  *
- * Growing a WebAssembly memory detaches its buffer and with it every view handed out, so an arena never grows: it reserves its
- * whole size at once. The operating system gives pages only when they are touched, so what is not used costs address space alone.
+ * Growing a WebAssembly memory detaches its buffer and with it every view handed out, so an arena never
+ * grows: it reserves its whole size at once. The operating system gives pages only when they are touched, so
+ * unused pages cost address space alone.
  *
- * The allocator is first fit over a sorted list of free ranges, joined again on release. Allocations here are staging rings
- * and read buffers, some for each connection: few and long-lived, so a list is enough.
+ * The allocator is first fit over a sorted list of free ranges, joined again on release. Allocations here are
+ * staging rings and read buffers, some for each connection: few and long-lived, so a list is enough.
  */
 import { PAGE, webAssembly } from './host.ts';
 import type { WebAssemblyMemory } from './host.ts';
 
-/** Allocations start at, and take, whole cache lines: two never share one, and vector loads do not straddle at the start. */
+/**
+ * Allocations start at, and take, whole cache lines: two never share one, and vector loads do not straddle at
+ * the start.
+ */
 const LINE = 64;
 
 interface Range {
@@ -22,12 +27,17 @@ export class Arena {
   readonly memory: WebAssemblyMemory;
   readonly buffer: ArrayBuffer;
   readonly #free: Range[];
-  /** Where each allocation starts, and where the next free octet after it is. */
+  /** Where each allocation starts, and where the next free byte after it is. */
   readonly #taken = new Map<number, { readonly end: number; readonly view: Uint8Array }>();
-  /** Octets from here on were never handed out, so they are still zero and, most likely, not backed by a page. */
+  /**
+   * Bytes from here to the end were never handed out, so they are still zero and, most likely, not backed by
+   * a page.
+   */
   #fresh: number;
 
-  /** `reserved` octets at the start belong to the engine. Throws a RangeError if the host refuses the memory. */
+  /**
+   * `reserved` bytes at the start belong to the engine. Throws a RangeError if the host refuses the memory.
+   */
   constructor(octets: number, reserved: number) {
     if (webAssembly === undefined) throw new RangeError('no WebAssembly');
     const pages = octets / PAGE;

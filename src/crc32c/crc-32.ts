@@ -1,8 +1,9 @@
 /**
- * CRC32c by the `crc-32` package: the portable fallback of last resort and the oracle that the other engines are tested against.
+ * CRC32c by the `crc-32` package: the portable fallback of last resort and the oracle that the other engines
+ * are tested against.
  */
 import crc32c from 'crc-32/crc32c.js';
-import type { Crc32cEngine } from './engine.ts';
+import type { Crc32cEngine } from './types.ts';
 import { JsRuns } from './js-runs.ts';
 import { checkRange, OrdinaryMemory } from './memory.ts';
 import type { RunKernel } from './runs.ts';

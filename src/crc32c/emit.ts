@@ -1,10 +1,12 @@
 /**
- * A small assembler for WebAssembly's binary format: enough for the CRC32c kernels, and no more. Read the WebAssembly core
- * specification, chapter 5 (Binary Format), with its section 5.4.8 for vector instructions; every number below is from there.
+ * A small assembler for WebAssembly's binary format: enough for the CRC32c kernels, and no more. Read the
+ * WebAssembly core specification, chapter 5 (Binary Format), with its section 5.4.8 for vector instructions;
+ * every number below is from there.
  *
- * Code is a tree of octets, and an instruction is a function from its operands' code to its own: operands are emitted
- * first, then the opcode, which is the order of a stack machine. So an expression tree of calls *is* the program. It is
- * flattened once, at the end: flattening at every level would take most of the time that loading takes.
+ * Code is a tree of bytes, and an instruction is a function from its operands' code to its own: operands are
+ * emitted first, then the opcode, which is the order of a stack machine. So an expression tree of calls *is*
+ * the program. It is flattened once, at the end: flattening at every level would take most of the time that
+ * loading takes.
  *
  * ```ts
  * const module = new ModuleBuilder('env', 'memory');
@@ -28,9 +30,10 @@ export function sequence(...parts: readonly Code[]): Code {
   return parts;
 }
 
-// --- numbers ---------------------------------------------------------------------------------------------------------
+// --- numbers
+// ---------------------------------------------------------------------------------------------------------
 
-/** Unsigned LEB128: seven bits an octet, lowest first, the top bit says that more follow. */
+/** Unsigned LEB128: seven bits a byte, lowest first, the top bit says that more follow. */
 function unsigned(value: number): Code {
   const octets: number[] = [];
   let rest = value;
@@ -56,7 +59,7 @@ function vector(items: readonly Code[]): Code {
   return [unsigned(items.length), ...items];
 }
 
-/** The octets of a tree, in order. */
+/** The bytes of a tree, in order. */
 function flatten(code: Code, octets: number[] = []): number[] {
   for (const item of code) {
     if (typeof item === 'number') octets.push(item);
@@ -69,7 +72,8 @@ function text(value: string): Code {
   return vector(Array.from(new TextEncoder().encode(value), (octet) => [octet]));
 }
 
-// --- instructions ----------------------------------------------------------------------------------------------------
+// --- instructions
+// ----------------------------------------------------------------------------------------------------
 
 type Operation = (...operands: readonly Code[]) => Code;
 type Load = (address: Code, offset?: number) => Code;
@@ -79,7 +83,8 @@ const operation =
   (...opcode: Code): Operation =>
   (...operands) => [...operands, ...opcode];
 
-// The alignment of a memory instruction is a hint (a power of two, here always 2^0: any address); the offset is added to the address.
+// The alignment of a memory instruction is a hint (a power of two, here always 2^0: any address); the offset
+// is added to the address.
 const load =
   (...opcode: Code): Load =>
   (address, offset = 0) => [address, ...opcode, 0, unsigned(offset)];
@@ -88,7 +93,7 @@ const store =
   (...opcode: Code): Store =>
   (address, value, offset = 0) => [address, value, ...opcode, 0, unsigned(offset)];
 
-/** Vector instructions: a prefix octet, then the number as LEB128. */
+/** Vector instructions: a prefix byte, then the number as LEB128. */
 const vectorOpcode = (number: number): Code => [0xfd, unsigned(number)];
 
 interface I32Instructions {
@@ -136,16 +141,16 @@ interface V128Instructions {
   readonly firstLane: Operation;
 }
 
-/** Vectors of sixteen octets. */
+/** Vectors of sixteen bytes. */
 export const v128: V128Instructions = {
   zero: [vectorOpcode(12), Array.from({ length: 16 }, () => 0)],
   load: load(vectorOpcode(0)),
   store: store(vectorOpcode(11)),
   and: operation(vectorOpcode(78)),
   xor: operation(vectorOpcode(81)),
-  /** (table, indices): the table's octet at each index below 16, else 0. */
+  /** (table, indices): the table's byte at each index below 16, else 0. */
   swizzle: operation(vectorOpcode(14)),
-  /** The low octet of an i32 in all sixteen. */
+  /** The low byte of an i32 in all sixteen. */
   splat8: operation(vectorOpcode(15)),
   /** (vector, count): each of the eight 16-bit lanes shifted to the right. */
   shiftRight16: operation(vectorOpcode(141)),
@@ -153,7 +158,7 @@ export const v128: V128Instructions = {
   firstLane: operation(vectorOpcode(28), 0),
 };
 
-/** (address, octet value, count) */
+/** (address, byte value, count) */
 export const fillMemory: Operation = operation(0xfc, 11, 0);
 /** (to, from, count), overlap allowed. */
 export const copyMemory: Operation = operation(0xfc, 10, 0, 0);
@@ -161,14 +166,17 @@ export const copyMemory: Operation = operation(0xfc, 10, 0, 0);
 export const select: Operation = operation(0x1b);
 export const returnValue: Operation = operation(0x0f);
 
-/** Fold code with a two-operand instruction as a balanced tree: the shortest chain of dependent instructions. */
+/**
+ * Fold code with a two-operand instruction as a balanced tree: the shortest chain of dependent instructions.
+ */
 export function tree(combine: Operation, leaves: readonly Code[]): Code {
   if (leaves.length <= 1) return leaves[0] ?? [];
   const half = leaves.length >> 1;
   return combine(tree(combine, leaves.slice(0, half)), tree(combine, leaves.slice(half)));
 }
 
-// --- control ---------------------------------------------------------------------------------------------------------
+// --- control
+// ---------------------------------------------------------------------------------------------------------
 
 const BLOCK = 0x02;
 const LOOP = 0x03;
@@ -193,7 +201,8 @@ export function when(condition: Code, ...body: readonly Code[]): Code {
   return [condition, IF, NO_RESULT, ...body, END];
 }
 
-// --- functions and the module ----------------------------------------------------------------------------------------
+// --- functions and the module
+// ----------------------------------------------------------------------------------------
 
 export interface Local {
   /** Push the value. */
@@ -255,7 +264,10 @@ export class ModuleBuilder {
     this.#memoryName = memoryName;
   }
 
-  define(parameters: number, build: (builder: FunctionBuilder, ...locals: Local[]) => Code): FunctionReference {
+  define(
+    parameters: number,
+    build: (builder: FunctionBuilder, ...locals: Local[]) => Code,
+  ): FunctionReference {
     const builder = new FunctionBuilder(parameters);
     const body = build(builder, ...Array.from({ length: parameters }, (_, index) => localAt(index)));
     const index = this.#definitions.push({ parameters, locals: builder.types, body }) - 1;
@@ -287,7 +299,10 @@ export class ModuleBuilder {
         MAGIC_AND_VERSION,
         section(SECTIONS.type, types),
         section(SECTIONS.import, [memory]),
-        section(SECTIONS.function, this.#definitions.map((_, index) => unsigned(index))),
+        section(
+          SECTIONS.function,
+          this.#definitions.map((_, index) => unsigned(index)),
+        ),
         section(SECTIONS.export, this.#exports),
         section(SECTIONS.code, codes),
       ]),

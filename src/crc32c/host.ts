@@ -1,6 +1,6 @@
 /**
- * The part of the WebAssembly JavaScript interface that the engines use. Node has it, the Node 20 type package does not
- * describe it, and the browser's type library would bring a whole browser along.
+ * The part of the WebAssembly JavaScript interface that the engines use. Node has it, the Node 20 type
+ * package does not describe it, and the browser's type library would bring a whole browser along.
  */
 
 export interface WebAssemblyMemory {
@@ -26,5 +26,5 @@ export const webAssembly: WebAssemblyInterface | undefined = (
   globalThis as unknown as { WebAssembly?: WebAssemblyInterface }
 ).WebAssembly;
 
-/** Octets of a page, the unit of WebAssembly memory. */
+/** Bytes of a page, the unit of WebAssembly memory. */
 export const PAGE = 65_536;

@@ -1,6 +1,7 @@
 /**
- * Run moving without WebAssembly; runs.ts says what for. A view for each run would be more than a hundred objects an FPDU, so the octets
- * are copied in one piece to where they end up, and moved apart or together there.
+ * Run moving without WebAssembly; runs.ts says what for. A view for each run would be more than a hundred
+ * objects an FPDU, so the bytes are copied in one piece to where they end up, and moved apart or together
+ * there.
  */
 import { RUN_OCTETS, RUN_SCRATCH_OCTETS, RUN_SPACING, type RunKernel } from './runs.ts';
 
@@ -25,8 +26,17 @@ export class JsRuns implements RunKernel {
     return (this.#collectScratch ??= this.#allocate(RUN_SCRATCH_OCTETS));
   }
 
-  /** The runs begin at the far end of their place: then none is moved onto one that has not been moved yet. */
-  spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
+  /**
+   * The runs begin at the far end of their place: then none is moved onto one that has not been moved yet.
+   */
+  insertMarkers(
+    source: Uint8Array,
+    from: number,
+    target: Uint8Array,
+    to: number,
+    runs: number,
+    pointer: number,
+  ): void {
     let next = to + runs * GAP;
     target.set(source.subarray(from, from + runs * RUN_OCTETS), next);
     for (let i = 0, at = to; i < runs; i++, at += RUN_SPACING, next += RUN_OCTETS) {
@@ -39,7 +49,7 @@ export class JsRuns implements RunKernel {
     }
   }
 
-  collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
+  removeMarkers(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
     target.set(source.subarray(from, from + runs * RUN_SPACING), to);
     for (let i = 0, next = to + GAP; i < runs; i++, next += RUN_SPACING) {
       target.copyWithin(to + i * RUN_OCTETS, next, next + RUN_OCTETS);

@@ -1,35 +1,48 @@
 /**
- * Ordinary memory, for engines that run on any; what is kept of an engine's memory; and the check of a range that all engines share.
+ * Ordinary memory, for engines that run on any; the memory that is kept of an engine's; and the check of a
+ * range that all engines share.
  */
 import { checkInteger, IwarpError } from '../base/errors.ts';
-import type { Crc32cEngine } from './engine.ts';
+import type { Crc32cEngine } from './types.ts';
 
 /**
- * Throw unless start..end lies inside `bytes`. In WebAssembly memory nothing else would stop a wrong end from reading the
- * neighbour's octets. Written so that NaN fails too.
+ * Throw unless start..end lies inside `bytes`. In WebAssembly memory nothing else would stop a wrong end from
+ * reading the neighbour's bytes. Written so that NaN fails too.
  */
 export function checkRange(bytes: Uint8Array, start: number, end: number): void {
   if (!(start >= 0 && start <= end && end <= bytes.length)) {
-    throw new IwarpError('ERR_OUT_OF_RANGE', `CRC32c range ${start}..${end} is outside of 0..${bytes.length}`);
+    throw new IwarpError(
+      'ERR_OUT_OF_RANGE',
+      `CRC32c range ${start}..${end} is outside of 0..${bytes.length}`,
+    );
   }
 }
 
 /** Where memory comes from and goes back to. */
 export type MemorySource = Pick<Crc32cEngine, 'allocate' | 'release'>;
 
-/** Octets that a pool of such memory keeps free: what 64 connections hold while each has two writes out. What was WebAssembly's once stays resident anyway. */
+/**
+ * Bytes that a pool of such memory keeps free: as many as 64 connections hold while each has two writes out.
+ * Memory that WebAssembly has had stays resident anyway.
+ */
 export const POOL_OCTETS: number = 16 << 20;
 
 const read = new WeakMap<MemorySource, Uint8Array>();
 
-/** At least so many octets for what is read and used at once: the same for all sockets and transports of a thread with this engine. Never given back. */
+/**
+ * At least this number of bytes for reads that are used at once: the same for all sockets and transports of
+ * a thread with this engine. Never given back.
+ */
 export function readMemory(source: MemorySource, octets: number): Uint8Array {
   let memory = read.get(source);
   if (memory === undefined || memory.length < octets) read.set(source, (memory = source.allocate(octets)));
   return memory;
 }
 
-/** allocate and release over the JavaScript heap, as strict about a wrong release as the WebAssembly arenas are. */
+/**
+ * allocate and release over the JavaScript heap, as strict about a wrong release as the WebAssembly arenas
+ * are.
+ */
 export class OrdinaryMemory {
   readonly #lent = new WeakSet<Uint8Array>();
 
@@ -42,7 +55,10 @@ export class OrdinaryMemory {
 
   release(memory: Uint8Array): void {
     if (!this.#lent.delete(memory)) {
-      throw new IwarpError('ERR_INVALID_ARGUMENT', 'this memory was not allocated here, or was released before');
+      throw new IwarpError(
+        'ERR_INVALID_ARGUMENT',
+        'this memory was not allocated here, or was released before',
+      );
     }
   }
 }

@@ -1,91 +1,115 @@
 /**
- * CRC32c in WebAssembly with SIMD, without a carry-less multiplication (WebAssembly has none): a message is made shorter and shorter
- * by adding multiples of the CRC polynomial, until so little is left that tables are fast enough. Read polynomial.ts first, whose (2) says
- * why that is allowed, and emit.ts for the notation.
+ * CRC32c in WebAssembly with SIMD, without a carry-less multiplication (WebAssembly has none): a message is
+ * made shorter and shorter by adding multiples of the CRC polynomial, until so little is left that tables are
+ * fast enough. Read polynomial.ts first, whose (2) says why that is allowed, and emit.ts for the notation.
  *
- * 1. Sparse multiples. Let Z(x) = 1 + x^a + x^b + ... + x^n be a multiple of P with few terms. Squaring a polynomial over GF(2) squares
- * each term, (f + g)^2 = f^2 + g^2, so Z(x)^8 = 1 + x^(8a) + x^(8b) + ... + x^(8n), a multiple of P again, whose distances
- * are whole octets. Add y·x^k·Z^8 to the message, with y one octet of it: that octet becomes zero and y is xored into the octets
- * at certain distances after it. Doing so for every octet from the front, in order, so that what was xored in is taken along, is
+ * 1. Sparse multiples. Let Z(x) = 1 + x^a + x^b + ... + x^n be a multiple of P with few terms. Squaring a
+ *    polynomial over GF(2) squares
+ * each term, (f + g)^2 = f^2 + g^2, so Z(x)^8 = 1 + x^(8a) + x^(8b) + ... + x^(8n), a multiple of P again,
+ * whose distances are whole bytes. Add y·x^k·Z^8 to the message, with y one byte of it: that byte becomes
+ * zero and y is xored into the bytes at certain distances after it. Doing so for every byte from the front,
+ * in order, so that bytes xored in before are taken along, is
  *
  *     s[i] = m[i] ^ s[i-d1] ^ s[i-d2] ^ ... ^ s[i-n]          (s before the start is 0)
  *
- * where s[i] is the octet to be removed. (Z's terms from the other end: an octet at the position of x^n reaches those at distance
- * n-a, n-b, ..., n. So the distances d are n minus Z's exponents, and n.) Once all but the last R >= n octets are removed,
- * the last R are m[i] ^ s[i-d1] ^ ... with s counted as 0 within them, and *their* CRC, from register 0, is the CRC of the
- * whole. Sixteen octets at a time this is nothing but unaligned loads and xors. The smallest distance must not be smaller than the
- * 32 octets a round works on; it has to be larger still, because loads that overlap stores still in flight wait for them.
+ * where s[i] is the byte to be removed. (Z's terms from the other end: a byte at the position of x^n
+ * reaches those at distance n-a, n-b, ..., n. So the distances d are n minus Z's exponents, and n.) Once all
+ * but the last R >= n bytes are removed, the last R are m[i] ^ s[i-d1] ^ ... with s counted as 0 within
+ * them, and *their* CRC, from register 0, is the CRC of the whole. Sixteen bytes at a time this is nothing
+ * but unaligned loads and xors. The smallest distance must not be smaller than the 32 bytes a round works
+ * on; it has to be larger still, because loads that overlap stores still in flight wait for them.
  *
- * The distances were found by exhaustive search; readers can check them by powerOfOctets: the sum of x^(8(n-d)) over d = 0, d1, ...
- * is 0 mod P (test/crc32c/simd.test.ts does). P has the factor x + 1, so every multiple has an even number of terms: three xors are
- * the fewest and need n in the thousands, five xors are possible with n in the hundreds. Hence two stages: the first for long input
- * leaves some 5.7 thousand octets, the second some 300.
+ * The distances were found by exhaustive search; readers can check them by powerOfOctets: the sum of
+ * x^(8(n-d)) over d = 0, d1, ... is 0 mod P (test/crc32c/simd.test.ts does). P has the factor x + 1, so every
+ * multiple has an even number of terms: three xors are the fewest and need n in the thousands, five xors are
+ * possible with n in the hundreds. Hence two stages: the first for long input leaves some 5.7 thousand
+ * bytes, the second some 300.
  *
- * 2. Swizzle. For 256 octets and more what is left is folded by vectors: an octet y in a vector is replaced by four octets in the
- * same lane of the vectors 2, 3, 5 and 7 further on. An octet with 16·v octets after its lane up to a common reference counts
- * y·x^32·x^(8·16·v), so what is wanted is
+ * 2. Swizzle. For 256 bytes and more the rest is folded by vectors: a byte y in a vector is replaced
+ *    by four bytes in the same lane of the vectors 2, 3, 5 and 7 further on. A byte with 16·v bytes
+ *    after its lane up to a common reference counts y·x^32·x^(8·16·v), so the wanted sum is
  *
  *     y·x^32·x^(8·16·7) = (y2·x^(8·16·5) + y3·x^(8·16·4) + y5·x^(8·16·2) + y7)·x^32  mod P
  *
- * 32 linear equations for the 32 bits of y2, y3, y5, y7. They have one solution for every y, because the 32 products on the
- * right are linearly independent (not so for 2, 3, 4, 5); solved once at start. The solution is linear in y, so it is the sum of one
- * part for y's low and one for its high four bits: eight tables of sixteen octets, just what i8x16.swizzle looks up.
+ * 32 linear equations for the 32 bits of y2, y3, y5, y7. They have one solution for every y, because the 32
+ * products on the right are linearly independent (not so for 2, 3, 4, 5); solved once at start. The solution
+ * is linear in y, so it is the sum of one part for y's low and one for its high four bits: eight tables of
+ * sixteen bytes, just what i8x16.swizzle looks up.
  *
- * 3. The last 112 to 127 octets, and any input below 256, go through the slicing tables of wasm.ts.
+ * 3. The last 112 to 127 bytes, and any input below 256, go through the slicing tables of wasm.ts.
  */
 import { IwarpError } from '../base/errors.ts';
 import {
-  copyMemory, doWhile, fillMemory, i32, ModuleBuilder, returnValue, select, sequence, tree, v128, when, whileDo,
+  copyMemory,
+  doWhile,
+  fillMemory,
+  i32,
+  ModuleBuilder,
+  returnValue,
+  select,
+  sequence,
+  tree,
+  v128,
+  when,
+  whileDo,
 } from './emit.ts';
 import type { Code, FunctionReference, Local } from './emit.ts';
-import type { Crc32cEngine } from './engine.ts';
+import type { Crc32cEngine } from './types.ts';
 import { webAssembly } from './host.ts';
 import { multiply, powerOfOctets } from './polynomial.ts';
 import { defineRuns } from './runs.ts';
 import { defineSlicing, fillSlicingTables, SLICING_TABLES_END } from './wasm.ts';
 import { WasmEngine } from './wasm-engine.ts';
 
-/** A stage that removes octets by a sparse multiple. */
+/** A stage that removes bytes by a sparse multiple. */
 interface SparseStage {
-  /** Distances in octets, ascending; the last is the reach n. */
+  /** Distances in bytes, ascending; the last is the reach n. */
   readonly distances: readonly number[];
-  /** Input from this many octets up goes through this stage. */
+  /** Input from this many bytes up goes through this stage. */
   readonly from: number;
-  /** Where s is kept: the last n octets of it, a block of new ones, and zeros for the rest. */
+  /** Where s is kept: the last n bytes of it, a block of new ones, and zeros for the rest. */
   readonly scratch: number;
-  /** Octets of s computed between two moves to the front of scratch: the scratch stays in the level-1 cache. */
+  /**
+   * Bytes of s computed between two moves to the front of scratch: the scratch stays in the level-1 cache.
+   */
   readonly block: number;
-  /** Where the octets that are left go. */
+  /** Where the bytes that are left go. */
   readonly tail: number;
 }
 
-/** Addresses in memory; the tails and scratch areas of the stages lie between `folded` and `end`. That none overlap is tested. */
-export const SIMD_MEMORY: { readonly swizzleTables: number; readonly folded: number; readonly end: number } = {
-  swizzleTables: SLICING_TABLES_END,
-  folded: 17_152,
-  end: 131_072,
-};
+/**
+ * Addresses in memory; the tails and scratch areas of the stages lie between `folded` and `end`. That none
+ * overlap is tested.
+ */
+export const SIMD_MEMORY: { readonly swizzleTables: number; readonly folded: number; readonly end: number } =
+  {
+    swizzleTables: SLICING_TABLES_END,
+    folded: 17_152,
+    end: 131_072,
+  };
 
-/** Both stages, long input first. Thresholds by bench/micro/crc32c.ts; below them the next stage is faster. */
+/**
+ * Both stages, long input first. Thresholds by bench/micro/crc32c.ts; below them the next stage is faster.
+ */
 export const SPARSE_STAGES: readonly [SparseStage, SparseStage] = [
   { distances: [4323, 5259, 5685], from: 24_576, scratch: 49_152, block: 32_768, tail: 17_408 },
   { distances: [154, 177, 183, 258, 290], from: 600, scratch: 32_768, block: 8192, tail: 26_624 },
 ];
 
-/** Octets from which the swizzle fold is faster than slicing. */
+/** Bytes from which the swizzle fold is faster than slicing (bench/micro/crc32c.ts). */
 const SWIZZLE_FROM = 256;
-/** How many vectors ahead an octet is moved; the furthest is the number of vectors left at the end. */
+/** How many vectors ahead a byte is moved; the furthest is the number of vectors left at the end. */
 export const SWIZZLE_DISTANCES = [2, 3, 5, 7] as const;
 export const SWIZZLE_REACH = 7;
 
 /**
- * Vectors a round of a sparse stage works on. Two beat four by a third in the second stage: with four the loads come too close
- * after the stores that they overlap.
+ * Vectors a round of a sparse stage works on. Two beat four by a third in the second stage: with four the
+ * loads come too close after the stores that they overlap (bench/micro/crc32c.ts at 1460 and 4096 bytes).
  */
 const UNROLL = 2;
 const ROUND = 16 * UNROLL;
 
-/** The module with SIMD: one export, crc32c(register, address, octets) -> register. */
+/** The module with SIMD: one export, crc32c(register, address, bytes) -> register. */
 export function emitSimdModule(): Uint8Array {
   const module = new ModuleBuilder('env', 'memory');
   const slicing = defineSlicing(module);
@@ -114,11 +138,13 @@ export function emitSimdModule(): Uint8Array {
 }
 
 /**
- * (register, address, octets) -> octets left: removes all but n to n + 31 octets and writes those to stage.tail.
+ * (register, address, bytes) -> bytes left: removes all but n to n + 31 bytes and writes those to
+ * stage.tail.
  *
- * `at` is the address in scratch from which s[i-n] of the vector at hand is loaded, so that the distances become immediate offsets
- * n - d of loads, and s[i] is stored at offset n. Zeros stand before the first s only as far back as the first gathering looks,
- * and behind the last one only as far on as that of the tail does.
+ * `at` is the address in scratch from which s[i-n] of the vector at hand is loaded, so that the distances
+ * become immediate offsets n - d of loads, and s[i] is stored at offset n. Zeros stand before the first s
+ * only as far back as the first gathering looks, and behind the last one only as far on as that of the tail
+ * does.
  */
 function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionReference {
   const { distances, scratch, block } = stage;
@@ -129,10 +155,16 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
   return module.define(3, (f, register, address, octets) => {
     const [at, blockEnd, left, rest] = f.locals('i32', 4) as [Local, Local, Local, Local];
     const vectors = f.locals('v128', UNROLL);
-    const gather = (offset: number): Code => tree(v128.xor, distances.map((distance) => v128.load(at.get, reach - distance + offset)));
+    const gather = (offset: number): Code =>
+      tree(
+        v128.xor,
+        distances.map((distance) => v128.load(at.get, reach - distance + offset)),
+      );
 
     const round = sequence(
-      ...vectors.map((vector, index) => vector.set(v128.xor(v128.load(address.get, 16 * index), gather(16 * index)))),
+      ...vectors.map((vector, index) =>
+        vector.set(v128.xor(v128.load(address.get, 16 * index), gather(16 * index))),
+      ),
       ...vectors.map((vector, index) => v128.store(at.get, vector.get, reach + 16 * index)),
       address.advance(ROUND),
       at.advance(ROUND),
@@ -163,7 +195,10 @@ function defineSparse(module: ModuleBuilder, stage: SparseStage): FunctionRefere
   });
 }
 
-/** Beyond this many octets memory.fill and memory.copy; up to it a row of stores, for such a call takes a tenth of the whole time at 1000 octets. */
+/**
+ * Beyond this many bytes memory.fill and memory.copy; up to it a row of stores, for such a call takes a
+ * tenth of the whole time at 1000 bytes.
+ */
 const ROW = 512;
 const row = (octets: number, one: (offset: number) => Code): Code =>
   sequence(...Array.from({ length: Math.ceil(octets / 16) }, (_, index) => one(16 * index)));
@@ -175,7 +210,17 @@ function clear(target: Code, offset: number, octets: number): Code {
 }
 
 /** Copy whole vectors from `source` to `target` + `offset`. */
-function copy({ target, offset, source, octets }: { target: Code; offset: number; source: Code; octets: number }): Code {
+function copy({
+  target,
+  offset,
+  source,
+  octets,
+}: {
+  target: Code;
+  offset: number;
+  source: Code;
+  octets: number;
+}): Code {
   if (octets > ROW) return copyMemory(i32.add(target, i32.const(offset)), source, i32.const(octets));
   return row(octets, (at) => v128.store(target, v128.load(source, at), offset + at));
 }
@@ -187,9 +232,18 @@ interface TailLocals {
   readonly rest: Local;
 }
 
-/** tail[i] = m[i] ^ gathered s, a round at a time; the last one steps back so as to end with the input, and writes some octets again. */
-function writeTail(stage: SparseStage, { at, address, out, rest }: TailLocals, gather: (offset: number) => Code): Code {
-  const one = row(ROUND, (offset) => v128.store(out.get, v128.xor(v128.load(address.get, offset), gather(offset)), offset));
+/**
+ * tail[i] = m[i] ^ gathered s, a round at a time; the last one steps back so as to end with the input, and
+ * writes some bytes again.
+ */
+function writeTail(
+  stage: SparseStage,
+  { at, address, out, rest }: TailLocals,
+  gather: (offset: number) => Code,
+): Code {
+  const one = row(ROUND, (offset) =>
+    v128.store(out.get, v128.xor(v128.load(address.get, offset), gather(offset)), offset),
+  );
   const locals = [at, address, out];
   const odd = i32.and(rest.get, i32.const(ROUND - 1));
   const whole = i32.and(rest.get, i32.const(-ROUND));
@@ -206,9 +260,9 @@ function writeTail(stage: SparseStage, { at, address, out, rest }: TailLocals, g
 }
 
 /**
- * (register, address, octets) -> register, for 240 octets and more. Eight vectors s0..s7 hold what earlier vectors have sent ahead:
- * s of number i mod 8 is xored into vector i. The furthest target, 7 ahead, is the one that vector i - 1 has just used up, so it is
- * overwritten instead of added to.
+ * (register, address, bytes) -> register, for 240 bytes and more. Eight vectors s0..s7 hold what earlier
+ * vectors have sent ahead: s of number i mod 8 is xored into vector i. The furthest target, 7 ahead, is the
+ * one that vector i - 1 has just used up, so it is overwritten instead of added to.
  */
 function defineSwizzleFold(module: ModuleBuilder, slicing: FunctionReference): FunctionReference {
   return module.define(3, (f, register, address, octets) => {
@@ -245,9 +299,15 @@ function defineSwizzleFold(module: ModuleBuilder, slicing: FunctionReference): F
       doWhile(i32.below(address.get, end.get), eight),
       count.set(i32.and(count.get, i32.const(7))),
       whileDo(count.get, fold(0, 0), ...moveUp, address.advance(16), count.advance(-1)),
-      ...ahead.slice(0, SWIZZLE_REACH).map((local, index) =>
-        v128.store(i32.const(SIMD_MEMORY.folded), v128.xor(v128.load(address.get, 16 * index), local.get), 16 * index),
-      ),
+      ...ahead
+        .slice(0, SWIZZLE_REACH)
+        .map((local, index) =>
+          v128.store(
+            i32.const(SIMD_MEMORY.folded),
+            v128.xor(v128.load(address.get, 16 * index), local.get),
+            16 * index,
+          ),
+        ),
       slicing.call(
         slicing.call(i32.const(0), i32.const(SIMD_MEMORY.folded), i32.const(keep)),
         i32.add(address.get, i32.const(keep)),
@@ -257,7 +317,10 @@ function defineSwizzleFold(module: ModuleBuilder, slicing: FunctionReference): F
   });
 }
 
-/** The eight tables: for each distance the octet sent ahead for the sixteen low halves, then for the sixteen high ones. */
+/**
+ * The eight tables: for each distance the byte sent ahead for the sixteen low halves, then for the sixteen
+ * high ones.
+ */
 export function swizzleTables(): Uint8Array {
   // The contribution of each of the 32 unknown bits: bit `bit` of the octet for distance number `number`.
   const columns = SWIZZLE_DISTANCES.flatMap((distance) => {
@@ -278,12 +341,18 @@ export function swizzleTables(): Uint8Array {
   return result;
 }
 
-/** An octet y as y·x^32 mod P, which is what it adds to the register: y has the layout of y·x^24 in the register already. */
+/**
+ * A byte y as y·x^32 mod P, which is what it adds to the register: y has the layout of y·x^24 in the
+ * register already.
+ */
 function octetTerm(octet: number): number {
   return multiply(octet, powerOfOctets(1));
 }
 
-/** Gaussian elimination over GF(2): a function that tells which of the 32 independent columns xor to a given word, as bits. */
+/**
+ * Gaussian elimination over GF(2): a function that returns which of the 32 independent columns xor to a given
+ * word, as bits.
+ */
 function solver(columns: readonly number[]): (word: number) => number {
   // pivots[b] is a sum of columns whose highest bit is b; `bits` says of which.
   const pivots: ({ readonly word: number; readonly bits: number } | undefined)[] = [];

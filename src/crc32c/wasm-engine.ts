@@ -1,8 +1,8 @@
 /**
- * The engine around a WebAssembly kernel: how octets elsewhere are brought in.
+ * The engine around a WebAssembly kernel: how bytes elsewhere are brought in.
  * Read wasm.ts or simd.ts for the kernels, wasm-memory.ts and arena.ts for the memory.
  */
-import type { Crc32cEngine, Crc32cEngineName } from './engine.ts';
+import type { Crc32cEngine, Crc32cEngineName } from './types.ts';
 import { crc32cByTables, ViewCache } from './js.ts';
 import { checkRange } from './memory.ts';
 import type { RunKernel } from './runs.ts';
@@ -10,12 +10,16 @@ import { WasmMemory, type Instance, type Kernel } from './wasm-memory.ts';
 import { WasmRuns } from './wasm-runs.ts';
 
 /**
- * Copy-in window for octets outside of the arenas: any FPDU in one piece, long enough for the fast stages, short enough to stay in
- * the level-2 cache. Half of it costs a tenth at 1 MiB, twice as much gains nothing worth it.
+ * Copy-in window for bytes outside of the arenas: any FPDU in one piece, long enough for the fast stages,
+ * short enough to stay in the level-2 cache. Half of it costs a tenth at 1 MiB, twice as much gains nothing
+ * worth it (bench/micro/crc32c.ts, memory that is not the engine's).
  */
 const WINDOW_OCTETS = 128 << 10;
 
-/** Below this many octets outside of the arenas, tables in JavaScript are faster than the copy and the call (bench/micro/crc32c.ts). */
+/**
+ * Below this many bytes outside of the arenas, tables in JavaScript are faster than the copy and the call
+ * (bench/micro/crc32c.ts).
+ */
 const COPY_IN_FROM = 160;
 
 export class WasmEngine implements Crc32cEngine {
@@ -25,9 +29,9 @@ export class WasmEngine implements Crc32cEngine {
   readonly #views = new ViewCache();
   readonly #window: Uint8Array;
   readonly #run: Instance['run'];
-  // The two arrays in the first arena that were used last: a stack alternates between its read buffer and its staging ring, and
-  // finding out by `bytes.buffer` that memory is ours costs half as much as the whole CRC of 64 octets. So does asking for `byteOffset`, nearly: V8
-  // makes a call of it.
+  // The two arrays in the first arena that were used last: a stack alternates between its read buffer and its
+  // staging ring, and finding out by `bytes.buffer` that memory is ours costs half as much as the whole CRC
+  // of 64 octets (bench/micro/crc32c.ts). So does asking for `byteOffset`, nearly: V8 makes a call of it.
   #recent: Uint8Array;
   #recentAt: number;
   #previous: Uint8Array;

@@ -1,8 +1,9 @@
 /**
- * Run moving in WebAssembly, where the octets go to an arena of the engine, and in JavaScript where they go elsewhere; runs.ts says what for.
+ * Run moving in WebAssembly, where the bytes go to an arena of the engine, and in JavaScript where they go
+ * elsewhere; runs.ts says what for.
  *
- * Octets from elsewhere, 'data' events for instance, are copied to the place first, in one piece; the runs are then moved inside of it, each to where
- * nothing stands that is still needed.
+ * Bytes from elsewhere, 'data' events for instance, are copied to the place first, in one piece; the runs
+ * are then moved inside of it, each to where nothing stands that is still needed.
  */
 import { JsRuns } from './js-runs.ts';
 import { checkRange } from './memory.ts';
@@ -17,12 +18,19 @@ export class WasmRuns extends JsRuns {
     this.#memory = memory;
   }
 
-  override spread(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number, pointer: number): void {
+  override insertMarkers(
+    source: Uint8Array,
+    from: number,
+    target: Uint8Array,
+    to: number,
+    runs: number,
+    pointer: number,
+  ): void {
     checkRange(source, from, from + RUN_OCTETS * runs);
     checkRange(target, to, to + RUN_SPACING * runs);
     const instance = this.#memory.instanceOf(target);
     if (instance === undefined) {
-      super.spread(source, from, target, to, runs, pointer);
+      super.insertMarkers(source, from, target, to, runs, pointer);
       return;
     }
     let at = source.byteOffset + from;
@@ -31,15 +39,21 @@ export class WasmRuns extends JsRuns {
       target.set(source.subarray(from, from + RUN_OCTETS * runs), farEnd);
       at = target.byteOffset + farEnd;
     }
-    instance.spread(target.byteOffset + to, at, runs, pointer);
+    instance.insertMarkers(target.byteOffset + to, at, runs, pointer);
   }
 
-  override collect(source: Uint8Array, from: number, target: Uint8Array, to: number, runs: number): void {
+  override removeMarkers(
+    source: Uint8Array,
+    from: number,
+    target: Uint8Array,
+    to: number,
+    runs: number,
+  ): void {
     checkRange(source, from, from + RUN_SPACING * runs);
     checkRange(target, to, to + RUN_SPACING * runs);
     const instance = this.#memory.instanceOf(target);
     if (instance === undefined) {
-      super.collect(source, from, target, to, runs);
+      super.removeMarkers(source, from, target, to, runs);
       return;
     }
     let at = source.byteOffset + from;
@@ -47,6 +61,6 @@ export class WasmRuns extends JsRuns {
       target.set(source.subarray(from, from + RUN_SPACING * runs), to);
       at = target.byteOffset + to;
     }
-    instance.collect(target.byteOffset + to, at, runs);
+    instance.removeMarkers(target.byteOffset + to, at, runs);
   }
 }

@@ -1,12 +1,12 @@
 /**
- * CRC32c in WebAssembly without SIMD: slicing by 16. Read polynomial.ts first (tables and why look-ups may be added up), emit.ts
- * for the notation. The loop is the one of js.ts; what it gains is that loads need no bounds check and tables no base register:
- * each table's address is the immediate offset of its load.
+ * CRC32c in WebAssembly without SIMD: slicing by 16. Read polynomial.ts first (tables and why look-ups may be
+ * added up), emit.ts for the notation. The loop is the one of js.ts; what it gains is that loads need no
+ * bounds check and tables no base register: each table's address is the immediate offset of its load.
  */
 import { IwarpError } from '../base/errors.ts';
 import { i32, ModuleBuilder, sequence, tree, when, whileDo } from './emit.ts';
 import type { Code, FunctionReference, Local } from './emit.ts';
-import type { Crc32cEngine } from './engine.ts';
+import type { Crc32cEngine } from './types.ts';
 import { webAssembly } from './host.ts';
 import { slicingTables } from './polynomial.ts';
 import { defineRuns } from './runs.ts';
@@ -21,7 +21,7 @@ export function fillSlicingTables(memory: ArrayBuffer): void {
   new Int32Array(memory, TABLES).set(slicingTables());
 }
 
-/** Add crc32c(register, address, octets) -> register by slicing to a module. */
+/** Add crc32c(register, address, bytes) -> register by slicing to a module. */
 export function defineSlicing(module: ModuleBuilder): FunctionReference {
   return module.define(3, (f, register, address, octets) => {
     const words = f.locals('i32', 4);
@@ -50,7 +50,8 @@ function sliceWords(register: Local, address: Local, words: readonly Local[]): C
   const lookups = words.map((word, index) =>
     [0, 1, 2, 3].map((octet) => lookUp(4 * words.length - 1 - (4 * index + octet), octetOf(word.get, octet))),
   );
-  // Only the first word waits for the register of the round before: its look-ups come last, after all the others.
+  // Only the first word waits for the register of the round before: its look-ups come last, after all the
+  // others.
   const [first = [], ...others] = lookups;
   const independent = others.length > 0 ? [tree(i32.xor, others.flat())] : [];
   return sequence(
@@ -69,7 +70,7 @@ function sliceOctet(register: Local, address: Local): Code {
   );
 }
 
-/** Octet 0 to 3 of a word, times four: the place in a table of words. */
+/** Byte 0 to 3 of a word, times four: the place in a table of words. */
 function octetOf(word: Code, octet: number): Code {
   if (octet === 0) return i32.shiftLeft(i32.and(word, i32.const(255)), i32.const(2));
   if (octet === 3) return i32.shiftLeft(i32.shiftRight(word, i32.const(24)), i32.const(2));
@@ -80,7 +81,7 @@ function lookUp(table: number, place: Code): Code {
   return i32.load(place, TABLES + TABLE_OCTETS * table);
 }
 
-/** The module without SIMD: one export, crc32c(register, address, octets) -> register. */
+/** The module without SIMD: one export, crc32c(register, address, bytes) -> register. */
 function emitWasmModule(): Uint8Array {
   const module = new ModuleBuilder('env', 'memory');
   module.export('crc32c', defineSlicing(module));

@@ -1,11 +1,12 @@
 /**
- * DDP on the wire: RFC 5041 4. The one place for DDP's offsets and masks; offsets count from the first octet of the ULPDU.
+ * DDP on the wire: RFC 5041 4. The one place for DDP's offsets and masks; offsets count from the first byte
+ * of the ULPDU.
  */
 import { ChangingOctets } from '../base/copy.ts';
 
 /** The DDP control octet. */
 export const DDP_CONTROL_OFFSET = 0;
-/** RsvdULP octet 0: the RDMAP control octet. */
+/** RsvdULP byte 0: the RDMAP control octet. */
 export const RSVDULP_OFFSET = 1;
 
 /** Masks of the DDP control octet. */
@@ -20,16 +21,16 @@ export const DDP_CONTROL = {
   VERSION: 0x03,
 } as const;
 
-/** Octets of a tagged header (RFC 5041 4.2). */
+/** Bytes of a tagged header (RFC 5041 4.2). */
 export const TAGGED_HEADER_OCTETS = 14;
 /** STag, u32. */
 export const TAGGED_STAG_OFFSET = 2;
 /** Tagged Offset, u64. */
 export const TAGGED_TO_OFFSET = 6;
 
-/** Octets of an untagged header (RFC 5041 4.3). */
+/** Bytes of an untagged header (RFC 5041 4.3). */
 export const UNTAGGED_HEADER_OCTETS = 18;
-/** RsvdULP octets 1..4: the Invalidate STag field. */
+/** RsvdULP bytes 1..4: the Invalidate STag field. */
 export const UNTAGGED_ULP_WORD_OFFSET = 2;
 /** Queue Number, u32. */
 export const UNTAGGED_QN_OFFSET = 6;
@@ -53,7 +54,7 @@ export const QN = {
 export const QUEUE_COUNT = 4;
 /** MSN of the first message on each queue and direction (DDP-014). */
 export const FIRST_MSN = 1;
-/** Messages have fewer than 2^32 octets (DDP-022). */
+/** Messages have fewer than 2^32 bytes (DDP-022). */
 export const MAX_MESSAGE = 0xffff_ffff;
 
 /** A big-endian u32. */
@@ -63,11 +64,17 @@ export function getU32(bytes: Uint8Array, at: number): number {
 
 /**
  * Write a tagged header at `at`.
- * `control` is the DDP control octet without T ({@link DDP_CONTROL}), `ulpControl` the RDMAP one; STag and both halves of the Tagged Offset
- * are u32.
+ * `control` is the DDP control octet without T ({@link DDP_CONTROL}), `ulpControl` the RDMAP one; STag and
+ * both halves of the Tagged Offset are u32.
  */
 export function putTaggedHeader(
-  view: DataView, at: number, control: number, ulpControl: number, stag: number, toHi: number, toLo: number,
+  view: DataView,
+  at: number,
+  control: number,
+  ulpControl: number,
+  stag: number,
+  toHi: number,
+  toLo: number,
 ): void {
   view.setUint16(at, ((DDP_CONTROL.TAGGED | control) << 8) | ulpControl);
   view.setUint32(at + TAGGED_STAG_OFFSET, stag);
@@ -80,7 +87,14 @@ export function putTaggedHeader(
  * `ulpWord` is the STag to invalidate or 0; queue number, MSN and message offset are u32.
  */
 export function putUntaggedHeader(
-  view: DataView, at: number, control: number, ulpControl: number, ulpWord: number, qn: number, msn: number, mo: number,
+  view: DataView,
+  at: number,
+  control: number,
+  ulpControl: number,
+  ulpWord: number,
+  qn: number,
+  msn: number,
+  mo: number,
 ): void {
   view.setUint16(at, (control << 8) | ulpControl);
   view.setUint32(at + UNTAGGED_ULP_WORD_OFFSET, ulpWord);
@@ -90,17 +104,17 @@ export function putUntaggedHeader(
 }
 
 /**
- * One received segment, decoded. A single object is filled again for every segment; which fields have a meaning depends on `tagged`.
- * The octets are borrowed.
+ * One received segment, decoded. A single object is filled again for every segment; which fields have a
+ * meaning depends on `tagged`. The bytes are borrowed.
  */
 export interface Segment {
   /** Memory that holds the segment. */
   bytes: Uint8Array;
   /** A view of the same memory. */
   readonly view: DataView;
-  /** Index in `bytes` of the first octet of the DDP header. */
+  /** Index in `bytes` of the first byte of the DDP header. */
   start: number;
-  /** Octets of the whole segment, header and payload. */
+  /** Bytes of the whole segment, header and payload. */
   length: number;
   /** T: the segment is tagged. It decides which of the fields below are filled. */
   tagged: boolean;
@@ -108,7 +122,7 @@ export interface Segment {
   last: boolean;
   /** DV. */
   version: number;
-  /** RsvdULP octet 0: the RDMAP control octet. */
+  /** RsvdULP byte 0: the RDMAP control octet. */
   ulpControl: number;
   /** STag of a tagged segment. */
   stag: number;
@@ -116,7 +130,7 @@ export interface Segment {
   toHi: number;
   /** Lower half of the Tagged Offset. */
   toLo: number;
-  /** RsvdULP octets 1..4 of an untagged segment: the STag to invalidate. */
+  /** RsvdULP bytes 1..4 of an untagged segment: the STag to invalidate. */
   ulpWord: number;
   /** Queue Number of an untagged segment. */
   qn: number;
@@ -124,11 +138,23 @@ export interface Segment {
   msn: number;
   /** Message Offset of an untagged segment. */
   mo: number;
-  /** Index in `bytes` of the first octet of payload. */
+  /** Index in `bytes` of the first byte of payload. */
   payload: number;
-  /** Octets of payload. */
+  /** Bytes of payload. */
   payloadLength: number;
+  /** One of {@link PLACED}. */
+  placed: number;
 }
+
+/** How much of a segment has been done before its turn. */
+export const PLACED = {
+  /** Nothing: it is handled in its turn. */
+  NOT: 0,
+  /** Its payload is in its place, and not at hand any longer. */
+  PAYLOAD: 1,
+  /** The segment has taken effect before its turn: in its turn it only counts. */
+  DELIVERED: 2,
+} as const;
 
 class DecodedSegment extends ChangingOctets implements Segment {
   start = 0;
@@ -146,6 +172,7 @@ class DecodedSegment extends ChangingOctets implements Segment {
   mo = 0;
   payload = 0;
   payloadLength = 0;
+  placed: number = PLACED.NOT;
 }
 
 /** An empty segment to decode into. */
@@ -154,17 +181,20 @@ export function createSegment(): Segment {
 }
 
 /**
- * Decode the header of `bytes[start..start+length)` into `segment`; false if it is shorter than its header (MPA-090). Of a short one the
- * two control octets are decoded as far as they are there, and read as zero where they are not.
+ * Decode the header of `bytes[start..start+length)` into `segment`; false if it is shorter than its header
+ * (MPA-090). Of a short one the two control octets are decoded as far as they are there, and read as zero
+ * where they are not.
  *
  * @example
  * const segment = createSegment();
- * if (decodeSegment(segment, octets, 0, octets.length) && segment.tagged) console.log(segment.stag.toString(16));
+ * if (decodeSegment(segment, octets, 0, octets.length) && segment.tagged)
+ * console.log(segment.stag.toString(16));
  */
 export function decodeSegment(segment: Segment, bytes: Uint8Array, start: number, length: number): boolean {
   segment.bytes = bytes;
   segment.start = start;
   segment.length = length;
+  segment.placed = PLACED.NOT;
   const control = length > DDP_CONTROL_OFFSET ? bytes[start]! : 0;
   segment.tagged = (control & DDP_CONTROL.TAGGED) !== 0;
   segment.last = (control & DDP_CONTROL.LAST) !== 0;

@@ -1,21 +1,17 @@
 /**
- * The arithmetic of set-up: CRC and markers (RFC 5044 7.1.1), IRD and ORD (RFC 6581 9.1), RTR (RFC 6581 9.2). Pure functions over
- * decoded frames.
+ * The arithmetic of set-up: CRC and markers (RFC 5044 7.1.1), IRD and ORD (RFC 6581 9.1), RTR (RFC 6581 9.2).
+ * Pure functions over decoded frames.
  */
 import { FINE, TERM } from '../base/terminate-codes.ts';
+import type { DepthRequest } from '../llp/startup.ts';
 import { requestRevision, type ConnectionPolicy, type Negotiated, type RtrKind } from './policy.ts';
 import { DEPTH_NOT_NEGOTIATED, putLegacyDepths, type EnhancedData, type StartupFrame } from './wire.ts';
 
-/** What the program and the queue pair say about read depths. What is undefined is left to the policy and to the peer's wishes. */
-export interface DepthWishes {
-  readonly ird?: number | undefined;
-  readonly ord?: number | undefined;
-  /** What the queue pair was made for (VERBS-018): neither the policy nor the peer raises a depth above it. */
-  readonly maxIrd?: number | undefined;
-  readonly maxOrd?: number | undefined;
-}
+export type { DepthRequest } from '../llp/startup.ts';
 
-/** An automatic ORD: the most that is asked for, and what every adapter serves, for a peer that does not say. */
+/**
+ * An automatic ORD: the most that is asked for, and what every adapter serves, for a peer that does not say.
+ */
 const AUTO_ORD = 128;
 const AUTO_ORD_UNTOLD = 16;
 
@@ -30,21 +26,25 @@ interface Depths {
   readonly autoOrd: boolean;
 }
 
-function ownDepths(policy: ConnectionPolicy, wishes: DepthWishes): Depths {
+function ownDepths(policy: ConnectionPolicy, wishes: DepthRequest): Depths {
   const { maxIrd = Infinity, maxOrd = Infinity } = wishes;
   const ird = Math.min(wishes.ird ?? policy.ird, maxIrd);
   const named = wishes.ord ?? (policy.ord === 'auto' ? undefined : policy.ord);
   return {
     ird,
-    maxIrd: wishes.ird === undefined ? Math.max(ird, Math.min(policy.maxIrd, maxIrd)) : ird, // a caller's explicit number stands
+    // a caller's explicit number stands
+    maxIrd: wishes.ird === undefined ? Math.max(ird, Math.min(policy.maxIrd, maxIrd)) : ird,
     ord: Math.min(named ?? AUTO_ORD, maxOrd),
     ordUntold: Math.min(named ?? AUTO_ORD_UNTOLD, maxOrd),
     autoOrd: named === undefined,
   };
 }
 
-/** The initiator's depths, as a Request names them. In an enhanced start-up a Read RTR needs one outstanding Read of our own (ENH-044). */
-export function initiatorDepths(policy: ConnectionPolicy, wishes: DepthWishes): Depths {
+/**
+ * The initiator's depths, as a Request names them. In an enhanced start-up a Read RTR needs one outstanding
+ * Read on our side (ENH-044).
+ */
+export function initiatorDepths(policy: ConnectionPolicy, wishes: DepthRequest): Depths {
   const depths = ownDepths(policy, wishes);
   const reads = requestRevision(policy) === 2 && policy.peerToPeer && policy.rtrOffered.includes('read');
   return reads && depths.ord === 0 ? { ...depths, ord: 1, ordUntold: 1 } : depths;
@@ -52,19 +52,26 @@ export function initiatorDepths(policy: ConnectionPolicy, wishes: DepthWishes): 
 
 /** The bits B, C, D for these kinds. */
 export function rtrBits(kinds: readonly RtrKind[]): Pick<EnhancedData, 'rtrSend' | 'rtrWrite' | 'rtrRead'> {
-  return { rtrSend: kinds.includes('send'), rtrWrite: kinds.includes('write'), rtrRead: kinds.includes('read') };
+  return {
+    rtrSend: kinds.includes('send'),
+    rtrWrite: kinds.includes('write'),
+    rtrRead: kinds.includes('read'),
+  };
 }
 
 function hasRtr(data: EnhancedData, kind: RtrKind): boolean {
   return kind === 'send' ? data.rtrSend : kind === 'write' ? data.rtrWrite : data.rtrRead;
 }
 
-/** The initiator's reading of an accepting Reply. `terminate` is FINE, or the code that ends the connection at once. */
+/**
+ * The initiator's reading of an accepting Reply. `terminate` is FINE, or the code that ends the connection at
+ * once.
+ */
 export function negotiateAsInitiator(
   policy: ConnectionPolicy,
   request: StartupFrame,
   reply: StartupFrame,
-  wishes: DepthWishes,
+  wishes: DepthRequest,
 ): { negotiated: Negotiated; terminate: number } {
   const rdmac = reply.revision === 0;
   const mine = request.enhanced;
@@ -111,12 +118,16 @@ export function negotiateAsInitiator(
   return { negotiated, terminate };
 }
 
-/** The responder's answer to an accepted Request. `negotiated` is null where the policy turns acceptance into rejection (ENH-019). */
+/**
+ * The responder's answer to an accepted Request. `negotiated` is null where the policy turns acceptance into
+ * rejection (ENH-019).
+ */
+// oxlint-disable-next-line max-lines-per-function -- the decisions of RFC 6581 in their order
 export function negotiateAsResponder(
   policy: ConnectionPolicy,
   request: StartupFrame,
   privateData: Uint8Array,
-  wishes: DepthWishes,
+  wishes: DepthRequest,
 ): { frame: StartupFrame; negotiated: Negotiated | null } {
   const rdmac = request.revision === 0;
   const theirs = request.enhanced;
@@ -132,12 +143,14 @@ export function negotiateAsResponder(
     // ENH-017: serve what the peer asks for, as far as we can; a caller's explicit number stands.
     if (theirs.ord !== DEPTH_NOT_NEGOTIATED) ird = Math.max(ird, Math.min(theirs.ord, maxIrd));
     if (rtr === 'read') ird = Math.max(ird, 1);
-    refused = policy.requiredOrd > 0 && theirs.ird !== DEPTH_NOT_NEGOTIATED && theirs.ird < policy.requiredOrd;
+    // A depth that was left open is above all that a policy may require.
+    refused = theirs.ird < policy.requiredOrd;
     if (refused) ord = policy.requiredOrd;
     else if (theirs.ird !== DEPTH_NOT_NEGOTIATED) ord = Math.min(depths.ord, theirs.ird); // ENH-015, ENH-016
     enhanced = {
       peerToPeer: theirs.peerToPeer, // ENH-032
-      // Each bit by name: a spread of an object costs more than the frame, for each connection that comes.
+      // Each bit by name: a spread of an object costs more than the frame, for each connection that comes
+      // (`connection connects and closes` of bench/micro/layers.ts).
       rtrSend: rtr === 'send' && !refused,
       rtrWrite: rtr === 'write' && !refused,
       rtrRead: rtr === 'read' && !refused,
@@ -151,11 +164,16 @@ export function negotiateAsResponder(
     ord = Math.min(depths.ord, legacy.ird);
   }
   const markers = policy.markers || rdmac;
-  // A Request with C=1 settles the matter (MPA-054). Saying so in the Reply costs nothing, and a Linux siw built to require CRC refuses a
-  // Reply without it.
+  // A Request with C=1 settles the matter (MPA-054). Saying so in the Reply costs nothing, and a Linux siw
+  // built to require CRC refuses a Reply without it.
   const crc = policy.crc !== 'off' || request.crc || rdmac;
   const frame: StartupFrame = {
-    kind: 'reply', markers, crc, reject: refused, revision: request.revision, enhanced,
+    kind: 'reply',
+    markers,
+    crc,
+    reject: refused,
+    revision: request.revision,
+    enhanced,
     privateData: legacy === undefined ? privateData : putLegacyDepths({ ird, ord }, privateData),
   };
   if (refused) return { frame, negotiated: null };
@@ -177,7 +195,10 @@ export function negotiateAsResponder(
   return { frame, negotiated };
 }
 
-/** Exactly one kind, a requested one where we support any (ENH-034..037); null in the client-server model (ENH-031). */
+/**
+ * Exactly one kind, a requested one where we support any (ENH-034..037); null in the client-server model
+ * (ENH-031).
+ */
 function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, canRead: boolean): RtrKind | null {
   if (!theirs.peerToPeer) return null;
   let usable: RtrKind | null = null;
@@ -187,6 +208,7 @@ function chooseRtr(policy: ConnectionPolicy, theirs: EnhancedData, canRead: bool
     if (hasRtr(theirs, kind)) return kind;
     usable ??= kind;
   }
-  // ENH-036: nothing in common, so name one that we do support; the initiator will end the connection with 2/0/07.
+  // ENH-036: nothing in common, so name one that we do support; the initiator will end the connection with
+  // 2/0/07.
   return usable ?? policy.rtrAccepted[0]!;
 }

@@ -1,12 +1,20 @@
 /**
- * MPA connection set-up in both roles, without I/O: RFC 5044 7.1 and RFC 6581. Read RFC 5044 7.1.2 and RFC 6581 9 first; the state
- * tables are drawn in docs/state-machines.md.
+ * MPA connection set-up in both roles, without I/O: RFC 5044 7.1 and RFC 6581. Read RFC 5044 7.1.2 and RFC
+ * 6581 9 first; the state tables are drawn in docs/state-machines.md.
  *
- * Feed octets with `handleBytes`, which stops after the frame: what follows is the beginning of full operation (MPA-041).
+ * Feed bytes with `handleBytes`, which stops after the frame: what follows is the beginning of full
+ * operation (MPA-041).
  */
 import { NO_BYTES } from '../base/copy.ts';
 import { Machine, type MachineTable } from '../base/fsm.ts';
-import { initiatorDepths, negotiateAsInitiator, negotiateAsResponder, rtrBits, type DepthWishes } from './negotiate.ts';
+import type { StartupFailure } from '../llp/startup.ts';
+import {
+  initiatorDepths,
+  negotiateAsInitiator,
+  negotiateAsResponder,
+  rtrBits,
+  type DepthRequest,
+} from './negotiate.ts';
 import { requestRevision, type ConnectionPolicy, type Negotiated } from './policy.ts';
 import {
   decodeEnhanced,
@@ -28,29 +36,26 @@ import {
   type StartupFrame,
 } from './wire.ts';
 
-/** Why start-up failed. `frame` reasons are MPA error 4 (RFC 5044 8), which closes TCP at once without a Terminate (MPA-111, MPA-112). */
-export type StartupFailure =
-  | 'bad-key'
-  | 'private-data-too-long'
-  | 'unusable-revision'
-  | 'enhanced-data-missing'
-  | 'truncated'
-  | 'reset'
-  | 'timeout'
-  | 'markers-refused'
-  | 'extra-octets';
+export type { StartupFailure } from '../llp/startup.ts';
 
 /** The highest revision this stack knows. */
 const HIGHEST_REVISION = 2;
 
-
 /** The frame that is being read: a reader is asked to its end before another one is, so all share it. */
 const frameBytes = new Uint8Array(MAX_STARTUP_FRAME);
+
+/**
+ * Whether this is the first byte of a TLS alert or handshake (RFC 8446 5.1). No key begins so, and a
+ * program that has `tls` on one side only shall get to know.
+ */
+function isTlsRecord(octet: number): boolean {
+  return octet === 0x15 || octet === 0x16;
+}
 
 /** Collects one start-up frame out of a stream cut anywhere (MPA-023). */
 export class StartupFrameReader {
   readonly #key: Uint8Array;
-  /** What has come so far, while the frame is not whole; nearly every frame comes in one piece. */
+  /** The bytes so far, while the frame is not whole; nearly every frame comes in one piece. */
   #kept: Uint8Array = NO_BYTES;
   #have = 0;
   #need: number = STARTUP_HEADER_OCTETS;
@@ -61,15 +66,19 @@ export class StartupFrameReader {
     this.#key = kind === 'request' ? REQUEST_KEY : REPLY_KEY;
   }
 
-  /** Take octets up to the end of the frame; returns the index after the last one taken. Stops at the first octet that is wrong. */
+  /**
+   * Take bytes up to the end of the frame; returns the index after the last one taken. Stops at the first
+   * byte that is wrong.
+   */
   push(bytes: Uint8Array, start: number, end: number): number {
     frameBytes.set(this.#kept);
     let at = start;
     while (at < end && this.frame === null && this.failure === null) {
       const octet = bytes[at++]!;
-      // MPA-004, MPA-005, MPA-006: every octet of the key is compared, and a wrong one is final as soon as it is seen.
+      // MPA-004, MPA-005, MPA-006: every octet of the key is compared, and a wrong one is final as soon as it
+      // is seen.
       if (this.#have < this.#key.length && octet !== this.#key[this.#have]) {
-        this.failure = 'bad-key';
+        this.failure = this.#have === 0 && isTlsRecord(octet) ? 'tls-record' : 'bad-key';
         break;
       }
       frameBytes[this.#have++] = octet;
@@ -104,16 +113,22 @@ export class StartupFrameReader {
       reject: (flags & STARTUP_FLAG.REJECT) !== 0,
       revision,
       enhanced: hasEnhanced ? decodeEnhanced(frameBytes, STARTUP_HEADER_OCTETS) : null,
-      // MPA-022, ENH-006: exactly the ULP's octets, in memory of their own.
+      // MPA-022, ENH-006: exactly the ULP's octets, in new memory.
       privateData: ulpStart === this.#have ? NO_BYTES : frameBytes.slice(ulpStart, this.#have),
     };
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------- initiator
+// ------------------------------------------------------------------------------------------------- initiator
 
 export type InitiatorState = 'idle' | 'wait-reply' | 'operational' | 'rejected' | 'failed';
-export type InitiatorInput = 'start' | 'accepting-reply' | 'rejecting-reply' | 'bad-frame' | 'timeout' | 'lost';
+export type InitiatorInput =
+  | 'start'
+  | 'accepting-reply'
+  | 'rejecting-reply'
+  | 'bad-frame'
+  | 'timeout'
+  | 'lost';
 
 /** RFC 5044 7.1.2, initiator side. */
 export const INITIATOR_TABLE: MachineTable<InitiatorState, InitiatorInput> = {
@@ -136,8 +151,18 @@ export const INITIATOR_TABLE: MachineTable<InitiatorState, InitiatorInput> = {
 
 /** How the initiator's set-up ended. */
 type InitiatorOutcome =
-  | { readonly kind: 'accepted'; readonly negotiated: Negotiated; readonly privateData: Uint8Array; readonly terminate: number }
-  | { readonly kind: 'rejected'; readonly revision: number; readonly enhanced: EnhancedData | null; readonly privateData: Uint8Array }
+  | {
+      readonly kind: 'accepted';
+      readonly negotiated: Negotiated;
+      readonly privateData: Uint8Array;
+      readonly terminate: number;
+    }
+  | {
+      readonly kind: 'rejected';
+      readonly revision: number;
+      readonly enhanced: EnhancedData | null;
+      readonly privateData: Uint8Array;
+    }
   | { readonly kind: 'failed'; readonly reason: StartupFailure; readonly revision?: number };
 
 /** The initiator: sends one Request, waits for the Reply. */
@@ -145,10 +170,10 @@ export class MpaInitiator {
   readonly #policy: ConnectionPolicy;
   readonly #reader = new StartupFrameReader('reply');
   readonly #machine = new Machine(INITIATOR_TABLE);
-  readonly #wishes: DepthWishes;
+  readonly #wishes: DepthRequest;
   readonly #request: StartupFrame;
 
-  constructor(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes) {
+  constructor(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthRequest) {
     this.#policy = policy;
     this.#wishes = wishes;
     this.#request = buildRequest(policy, privateData, wishes);
@@ -162,13 +187,16 @@ export class MpaInitiator {
     return this.#request;
   }
 
-  /** The Request, once. It goes out in one write: some adapters want it in one TCP segment (protocol-notes 3.1). */
+  /**
+   * The Request, once. It goes out in one write: some adapters want it in one TCP segment
+   * (protocol-notes 3.1).
+   */
   start(): Uint8Array {
     this.#machine.step('start');
     return encodeStartupFrame(this.#request);
   }
 
-  /** Octets from the peer; returns how far it read. `outcome` is set when the frame is complete or wrong. */
+  /** Bytes from the peer; returns how far it read. `outcome` is set when the frame is complete or wrong. */
   handleBytes(bytes: Uint8Array, start: number, end: number): number {
     const at = this.#reader.push(bytes, start, end);
     if (this.#reader.failure !== null) this.#fail('bad-frame', this.#reader.failure);
@@ -189,14 +217,20 @@ export class MpaInitiator {
 
   #handleReply(frame: StartupFrame): void {
     const reply = withLegacyDepths(this.#policy, frame);
-    // MPA-015, MPA-049: a revision above the one we sent, or Rev 0 without the permissive mode, cannot be worked with.
+    // MPA-015, MPA-049: a revision above the one we sent, or Rev 0 without the permissive mode, cannot be
+    // worked with.
     if (reply.revision > this.#request.revision || (reply.revision === 0 && this.#policy.mpaRevision !== 0)) {
       this.#fail('bad-frame', 'unusable-revision', reply.revision);
       return;
     }
     if (reply.reject) {
       this.#machine.step('rejecting-reply'); // MPA-033
-      this.outcome = { kind: 'rejected', revision: reply.revision, enhanced: reply.enhanced, privateData: reply.privateData };
+      this.outcome = {
+        kind: 'rejected',
+        revision: reply.revision,
+        enhanced: reply.enhanced,
+        privateData: reply.privateData,
+      };
       return;
     }
     this.#machine.step('accepting-reply');
@@ -218,7 +252,7 @@ function withLegacyDepths(policy: ConnectionPolicy, frame: StartupFrame): Startu
   return found === null ? frame : { ...frame, legacyDepths: found.depths, privateData: found.privateData };
 }
 
-function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthWishes): StartupFrame {
+function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes: DepthRequest): StartupFrame {
   const revision = requestRevision(policy);
   const rdmac = revision === 0;
   const asked = initiatorDepths(policy, wishes);
@@ -230,12 +264,15 @@ function buildRequest(policy: ConnectionPolicy, privateData: Uint8Array, wishes:
     crc: policy.crc !== 'off' || rdmac, // MPA-052: off is an explicit wish
     reject: false,
     revision,
-    enhanced: revision < 2 ? null : { peerToPeer: policy.peerToPeer, ...rtrBits(policy.peerToPeer ? policy.rtrOffered : []), ird, ord },
+    enhanced:
+      revision < 2
+        ? null
+        : { peerToPeer: policy.peerToPeer, ...rtrBits(policy.peerToPeer ? policy.rtrOffered : []), ird, ord },
     privateData: revision === 1 && policy.legacyDepths ? putLegacyDepths(asked, privateData) : privateData,
   };
 }
 
-// ----------------------------------------------------------------------------------------------------------- responder
+// ------------------------------------------------------------------------------------------------- responder
 
 export type ResponderState = 'wait-request' | 'deciding' | 'operational' | 'rejected' | 'failed';
 export type ResponderInput = 'request' | 'accept' | 'reject' | 'bad-frame' | 'timeout' | 'lost';
@@ -278,7 +315,7 @@ export class MpaResponder {
     return this.#machine.state;
   }
 
-  /** Octets from the peer; returns how far it read. Then `request` or `failure` may be set. */
+  /** Bytes from the peer; returns how far it read. Then `request` or `failure` may be set. */
   handleBytes(bytes: Uint8Array, start: number, end: number): number {
     const at = this.#reader.push(bytes, start, end);
     if (this.#reader.failure !== null) {
@@ -292,9 +329,16 @@ export class MpaResponder {
   #handleRequest(frame: StartupFrame): void {
     const request = withLegacyDepths(this.#policy, frame);
     if (request.revision === 0 && this.#policy.mpaRevision !== 0) {
-      // MPA-048: tell an RDMA Consortium peer which revision we speak, then close in order. R=1 keeps it from taking this as acceptance.
+      // MPA-048: report to an RDMA Consortium peer the revision that we speak, then close in order. R=1 keeps
+      // it from taking this as acceptance.
       this.farewell = encodeStartupFrame({
-        kind: 'reply', markers: false, crc: true, reject: true, revision: 1, enhanced: null, privateData: NO_BYTES,
+        kind: 'reply',
+        markers: false,
+        crc: true,
+        reject: true,
+        revision: 1,
+        enhanced: null,
+        privateData: NO_BYTES,
       });
       this.fail('bad-frame', 'unusable-revision');
       return;
@@ -310,14 +354,17 @@ export class MpaResponder {
   }
 
   /** Accept with these depths (undefined: grant what the peer asks, within the policy). */
-  accept(privateData: Uint8Array, wishes: DepthWishes): AcceptResult {
+  accept(privateData: Uint8Array, wishes: DepthRequest): AcceptResult {
     const request = this.request!;
     const { frame, negotiated } = negotiateAsResponder(this.#policy, request, privateData, wishes);
     this.#machine.step(negotiated === null ? 'reject' : 'accept');
     return { reply: encodeStartupFrame(frame), negotiated };
   }
 
-  /** The rejecting Reply (MPA-031); echoes revision, S and A. It names no depths, but says of one that was left open that it stays so. */
+  /**
+   * The rejecting Reply (MPA-031); echoes revision, S and A. It names no depths, but says of one that was
+   * left open that it stays so.
+   */
   reject(privateData: Uint8Array): Uint8Array {
     this.#machine.step('reject');
     const request = this.request!;
@@ -332,9 +379,16 @@ export class MpaResponder {
       enhanced:
         enhanced === null
           ? null
-          : { peerToPeer: enhanced.peerToPeer, ...rtrBits([]), ird: echo(enhanced.ord), ord: echo(enhanced.ird) }, // ENH-024, ENH-025
-      // Who has sent a header looks for one in the answer too, and would take the first octets of the private data for it.
-      privateData: legacyDepths === undefined ? privateData : putLegacyDepths({ ird: 0, ord: 0 }, privateData),
+          : {
+              peerToPeer: enhanced.peerToPeer,
+              ...rtrBits([]),
+              ird: echo(enhanced.ord),
+              ord: echo(enhanced.ird),
+            }, // ENH-024, ENH-025
+      // A peer that has sent a header looks for one in the answer too, and would take the first octets of the
+      // private data for it.
+      privateData:
+        legacyDepths === undefined ? privateData : putLegacyDepths({ ird: 0, ord: 0 }, privateData),
     });
   }
 

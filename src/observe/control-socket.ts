@@ -1,8 +1,10 @@
 /**
- * The control socket: lets `iwarp stat` and `iwarp devinfo` look into a running process. The process serves a local socket in a folder that only
- * its user can enter. A client that connects gets the state as one JSON text; it cannot ask for or change anything else. Off unless the program
- * calls {@link serveControl} or its environment has `IWARP_CONTROL=1` when its first device is opened. A failure here never harms the program.
+ * The control socket: lets `iwarp stat` and `iwarp devinfo` look into a running process. The process serves a
+ * local socket in a folder that only its user can enter. A client that connects gets the state as one JSON
+ * text; it cannot ask for or change anything else. Off unless the program calls {@link serveControl} or its
+ * environment has `IWARP_CONTROL=1` when its first device is opened. A failure here never harms the program.
  */
+import { environmentVariable } from '../base/environment.ts';
 import { chmodSync, lstatSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -16,13 +18,19 @@ export const CONTROL_VARIABLE = 'IWARP_CONTROL';
 
 /** A peer that does not read is not kept. */
 const PATIENCE_MS = 2_000;
-/** Nor is one that answers octet by octet: the largest state takes some seconds of a busy machine. */
+/** Nor is one that answers byte by octet: the largest state takes some seconds of a busy machine. */
 const LONGEST_MS = 20_000;
-/** The state of a device with tens of thousands of objects is some megabytes; a runaway answer is cut off here. */
-const MAX_ANSWER_OCTETS = 256 * 1024 * 1024;
-/** Processes of one number that share a folder: containers. More of them than this is somebody's mistake. */
+/**
+ * The state of a device with tens of thousands of objects is some megabytes; a longer answer is given up. The
+ * text and the objects parsed from it take several times as much, and every process is asked at once.
+ */
+const MAX_ANSWER_OCTETS = 32 * 1024 * 1024;
+/** Processes of one number that share a folder: containers. More of them than this is a mistake. */
 const MAX_NAMESAKES = 16;
-/** What the address of a local socket holds besides its end; of a longer one Node 20 takes a part, which names another place. */
+/**
+ * What the address of a local socket holds besides its end; of a longer one Node 20 takes a part, which names
+ * another place.
+ */
 const MAX_PATH_OCTETS = process.platform === 'linux' ? 107 : 103;
 
 /** An open control socket. */
@@ -36,10 +44,12 @@ export interface ControlServer {
 let serving: Promise<ControlServer> | null = null;
 
 /**
- * Serve the control socket of this process. It does not keep the process alive. Another call returns the same one.
+ * Serve the control socket of this process. It does not keep the process alive. Another call returns the same
+ * one.
  *
- * Rejects with ERR_NOT_SUPPORTED where the system has no sockets that only one user can open, ERR_ACCESS if the folder cannot be
- * made, belongs to another user, or is open to others, ERR_CONNECT if the socket cannot be bound.
+ * Rejects with ERR_NOT_SUPPORTED where the system has no sockets that only one user can open, ERR_ACCESS if
+ * the folder cannot be made, belongs to another user, or is open to others, ERR_CONNECT if the socket cannot
+ * be bound.
  *
  * @example
  * const control = await serveControl(); // now `npx iwarp stat` shows this process
@@ -55,13 +65,19 @@ export function serveControl(): Promise<ControlServer> {
 /** Decided once, when the first device is opened. */
 let environmentRead = false;
 
-/** @internal With `IWARP_CONTROL=1` serve the control socket. A failure is a warning of type `IwarpWarning` with the error's code. */
+/**
+ * @internal With `IWARP_CONTROL=1` serve the control socket. A failure is a warning of type `IwarpWarning`
+ * with the error's code.
+ */
 export function controlFromEnvironment(): void {
   if (environmentRead) return;
   environmentRead = true;
-  if (process.env[CONTROL_VARIABLE] !== '1') return;
+  if (environmentVariable(CONTROL_VARIABLE) !== '1') return;
   serveControl().catch((error: IwarpError) => {
-    process.emitWarning(`${CONTROL_VARIABLE}=1 has no effect: ${error.message}`, { type: 'IwarpWarning', code: error.code });
+    process.emitWarning(`${CONTROL_VARIABLE}=1 has no effect: ${error.message}`, {
+      type: 'IwarpWarning',
+      code: error.code,
+    });
   });
 }
 
@@ -69,7 +85,7 @@ async function open(): Promise<ControlServer> {
   const folder = controlFolder();
   const server = createServer(answer);
   const path = await bind(server, folder);
-  // Later failures (no descriptor left to accept with) concern the one who asks, not this program.
+  // Later failures (no descriptor left to accept with) concern the process that asks, not this program.
   server.on('error', () => undefined);
   server.unref();
   const atExit = (): void => remove(path);
@@ -95,19 +111,30 @@ function answer(socket: Socket): void {
   }
 }
 
-/** The number of the process names the socket; a name that a dead process left is taken over, one that is served is not. */
+/**
+ * The number of the process names the socket; a name that a dead process left is taken over, one that is
+ * served is not.
+ */
 async function bind(server: Server, folder: string): Promise<string> {
   const name = threadId === 0 ? `${process.pid}` : `${process.pid}.${threadId}`;
   for (let namesake = 0; namesake < MAX_NAMESAKES; namesake++) {
     const path = join(folder, namesake === 0 ? `${name}.sock` : `${name}-${namesake}.sock`);
     const octets = Buffer.byteLength(path);
-    if (octets > MAX_PATH_OCTETS) throw new IwarpError('ERR_CONNECT', `${path} has ${octets} octets, more than the path of a local socket may have`);
+    if (octets > MAX_PATH_OCTETS)
+      throw new IwarpError(
+        'ERR_CONNECT',
+        `${path} has ${octets} bytes, more than the path of a local socket may have`,
+      );
     let error = await listen(server, path);
     if (error?.code === 'EADDRINUSE' && (await ask(path)) === null) error = await listen(server, path);
     if (error === null) return path;
-    if (error.code !== 'EADDRINUSE') throw new IwarpError('ERR_CONNECT', `cannot serve ${path}: ${error.message}`, { cause: error });
+    if (error.code !== 'EADDRINUSE')
+      throw new IwarpError('ERR_CONNECT', `cannot serve ${path}: ${error.message}`, { cause: error });
   }
-  throw new IwarpError('ERR_CONNECT', `${folder} has ${MAX_NAMESAKES} sockets of processes with the number ${process.pid}`);
+  throw new IwarpError(
+    'ERR_CONNECT',
+    `${folder} has ${MAX_NAMESAKES} sockets of processes with the number ${process.pid}`,
+  );
 }
 
 function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | null> {
@@ -131,19 +158,34 @@ function listen(server: Server, path: string): Promise<NodeJS.ErrnoException | n
   });
 }
 
-/** Why a process that serves a control socket is not shown: it has not answered in time, or what it has answered is no state as this version knows it. */
-export type Unshown = 'silent' | 'strange';
+/**
+ * Why a process that serves a control socket is not shown: it has not answered in time, has answered
+ * with more than {@link MAX_ANSWER_OCTETS}, or with something that is no state as this version knows it.
+ */
+export type Unshown = 'silent' | 'oversized' | 'strange';
 
-/** Ask every process of this user that serves a control socket. `unshown` is told the numbers of those that cannot be shown. */
-export async function askAll(unshown: (pid: number, why: Unshown) => void = () => undefined): Promise<ProcessSnapshot[]> {
+/**
+ * Ask every process of this user that serves a control socket. `unshown` receives the numbers of those that
+ * cannot be shown.
+ */
+export async function askAll(
+  unshown: (pid: number, why: Unshown) => void = () => undefined,
+): Promise<ProcessSnapshot[]> {
   const folder = controlFolder();
   const names = readdirSync(folder).filter((name) => /^[\d.-]+\.sock$/.test(name));
-  const answers = await Promise.all(names.map((name) => ask(join(folder, name), (why) => unshown(Number.parseInt(name), why))));
+  const answers = await Promise.all(
+    names.map((name) => ask(join(folder, name), (why) => unshown(Number.parseInt(name), why))),
+  );
   return answers.filter((one) => one !== null).sort((a, b) => a.pid - b.pid);
 }
 
-/** One process's state; null if nobody serves the socket, which is then cleared away, or if it is `unshown`. */
-function ask(path: string, unshown: (why: Unshown) => void = () => undefined): Promise<ProcessSnapshot | null> {
+/**
+ * One process's state; null if nobody serves the socket, which is then cleared away, or if it is `unshown`.
+ */
+function ask(
+  path: string,
+  unshown: (why: Unshown) => void = () => undefined,
+): Promise<ProcessSnapshot | null> {
   return new Promise((resolve) => {
     const parts: Buffer[] = [];
     let octets = 0;
@@ -155,9 +197,14 @@ function ask(path: string, unshown: (why: Unshown) => void = () => undefined): P
     socket.setTimeout(PATIENCE_MS, giveUp);
     const longest = setTimeout(giveUp, LONGEST_MS);
     socket.on('data', (part) => {
-      parts.push(part);
       octets += part.length;
-      if (octets > MAX_ANSWER_OCTETS) socket.destroy();
+      if (octets <= MAX_ANSWER_OCTETS) {
+        parts.push(part);
+        return;
+      }
+      parts.length = 0;
+      if (!socket.destroyed) unshown('oversized');
+      socket.destroy();
     });
     socket.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED') remove(path);
@@ -181,19 +228,23 @@ function parse(text: string): unknown {
 }
 
 /**
- * The folder of the sockets: in XDG_RUNTIME_DIR, else in the folder for temporary files. Made if need be, and never one that others could
- * have put there or can enter: not a link, owned by this user, mode 0700.
+ * The folder of the sockets: in XDG_RUNTIME_DIR, else in the folder for temporary files. Made if need be, and
+ * never one that others could have put there or can enter: not a link, owned by this user, mode 0700.
  */
 export function controlFolder(): string {
   const uid = process.geteuid?.();
-  if (uid === undefined) throw new IwarpError('ERR_NOT_SUPPORTED', 'this system has no local sockets that only one user can open');
-  const runtime = process.env['XDG_RUNTIME_DIR'];
-  const folder = runtime === undefined || runtime === '' ? join(tmpdir(), `iwarp-${uid}`) : join(runtime, 'iwarp');
+  if (uid === undefined)
+    throw new IwarpError('ERR_NOT_SUPPORTED', 'this system has no local sockets that only one user can open');
+  const runtime = environmentVariable('XDG_RUNTIME_DIR');
+  const folder =
+    runtime === undefined || runtime === '' ? join(tmpdir(), `iwarp-${uid}`) : join(runtime, 'iwarp');
   try {
     mkdirSync(folder, { mode: 0o700 });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') {
-      throw new IwarpError('ERR_ACCESS', `cannot make ${folder}: ${(error as Error).message}`, { cause: error });
+      throw new IwarpError('ERR_ACCESS', `cannot make ${folder}: ${(error as Error).message}`, {
+        cause: error,
+      });
     }
   }
   const found = lstatSync(folder);

@@ -1,4 +1,4 @@
-/** The devices of this process, for whoever wants to look at them. */
+/** The devices of this process, for tools that look at them. */
 import type { ConnectionManager } from '../cm/manager.ts';
 import type { Device } from '../verbs/device.ts';
 import { publishConnection, publishDevice } from './diagnostics.ts';
@@ -9,7 +9,7 @@ export interface ObservedDevice {
   readonly cm: ConnectionManager;
 }
 
-/** Weak, so that a device that nobody uses any more can go. */
+/** The references are weak, so that a device that is no longer used can go. */
 let known: WeakRef<ObservedDevice>[] = [];
 
 /** From now on the device is seen: its events on the diagnostics channels, its state in snapshots. */

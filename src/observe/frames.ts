@@ -1,14 +1,17 @@
-/** Frames as they are sent and received: decoded line by line, or written to a capture file. For debugging; while off, it costs nothing (`taps.ts`). */
+/**
+ * Frames as they are sent and received: decoded line by line, or written to a capture file. For debugging;
+ * while off, it costs nothing (`taps.ts`).
+ */
 import { checkFunction, IwarpError, show } from '../base/errors.ts';
-import { ConnectionDecoder } from '../inspect/connection-decoder.ts';
-import { renderLine } from '../inspect/text.ts';
-import type { Direction, InspectEvent } from '../inspect/types.ts';
+import { ConnectionDecoder } from '../inspect/decode/connection-decoder.ts';
+import { renderLine } from '../inspect/render/text.ts';
+import type { Direction, InspectEvent } from '../inspect/decode/types.ts';
 import { openCapture, warnCaptureEnded, type CaptureFile } from '../transport/pcap-tap.ts';
 import type { PortAddress } from '../transport/port.ts';
 import type { TapDirection, TapInfo, TapSink } from '../transport/tap.ts';
 import { guarded, tapConnections } from './taps.ts';
 
-/** One start-up frame, FPDU, or remark about the octets of a connection. */
+/** One start-up frame, FPDU, or remark about the bytes of a connection. */
 export interface TracedFrame {
   /** Number of the connection, from 1, counted since the trace began. */
   readonly connection: number;
@@ -25,11 +28,11 @@ export interface TracedFrame {
 }
 
 /**
- * Call `listener` for every frame of every connection that begins from now on, decoded, with a remark on each rule that it breaks. Call the
- * returned function to stop.
+ * Call `listener` for every frame of every connection that begins from now on, decoded, with a remark on each
+ * rule that it breaks. Call the returned function to stop.
  *
- * The listener runs in the middle of protocol work and must not call into the stack. What it throws is an uncaught exception. Connections whose
- * streams run in another thread (`engine`) are not seen.
+ * The listener runs in the middle of protocol work and must not call into the stack. What it throws is an
+ * uncaught exception. Connections whose streams run in another thread (`engine`) are not seen.
  *
  * @throws ERR_INVALID_ARGUMENT
  *
@@ -40,9 +43,12 @@ export function traceFrames(listener: (frame: TracedFrame) => void): () => void 
   checkFunction('listener', listener);
   let active = true;
   let connections = 0;
-  const untap = tapConnections((info, epoch) => new FrameSink(info, epoch, ++connections, (frame) => {
-    if (active) guarded(() => listener(frame));
-  }));
+  const untap = tapConnections(
+    (info, epoch) =>
+      new FrameSink(info, epoch, ++connections, (frame) => {
+        if (active) guarded(() => listener(frame));
+      }),
+  );
   return () => {
     active = false;
     untap();
@@ -58,9 +64,10 @@ export interface Capture {
 }
 
 /**
- * Write every connection that begins from now on into a pcap file, with made-up TCP/IP headers around the octets: for Wireshark, tshark and
- * `iwarp dissect`. A connection with both ends in this process is written once. Writes are synchronous: what happened before a crash
- * is in the file. If the file cannot be written any more (disk full), the capture ends with a warning, and the program goes on.
+ * Write every connection that begins after this call into a pcap file for Wireshark, tshark and
+ * `iwarp dissect`, with made-up TCP/IP headers around the bytes. A connection with both ends in this process
+ * is written once. Writes are synchronous: events before a crash are in the file. If the file can no longer
+ * be written (disk full), the capture ends with a warning, and the program goes on.
  *
  * @throws ERR_INVALID_ARGUMENT, ERR_ACCESS if the file cannot be written
  *
@@ -70,7 +77,8 @@ export interface Capture {
  * capture.close();
  */
 export function captureTo(path: string): Capture {
-  if (typeof path !== 'string' || path === '') throw new IwarpError('ERR_INVALID_ARGUMENT', `path must be a file name, got ${show(path)}`);
+  if (typeof path !== 'string' || path === '')
+    throw new IwarpError('ERR_INVALID_ARGUMENT', `path must be a file name, got ${show(path)}`);
   let capture: CaptureFile;
   let untap = (): void => undefined;
   const close = (): void => {
@@ -87,6 +95,9 @@ export function captureTo(path: string): Capture {
   }
   const seen = new Set<string>();
   untap = tapConnections((info, epoch) => {
+    // Of a connection within one process one end is enough; over a Unix socket the two cannot be
+    // recognized as one connection, and both are there.
+    if (info.localAddress.family === 'Unix') return new CaptureSink(capture.sink, info, epoch, NOTHING);
     const ends = [textOf(info.localAddress), textOf(info.remoteAddress)].sort().join();
     if (seen.has(ends)) return BLIND;
     seen.add(ends);
@@ -95,10 +106,18 @@ export function captureTo(path: string): Capture {
   return { path, close };
 }
 
-/** Sees nothing. */
-const BLIND: TapSink = { open: () => undefined, data: () => undefined, end: () => undefined, close: () => undefined };
+const NOTHING = (): void => undefined;
 
-const textOf = ({ address, port }: PortAddress): string => `${address.replace(/^::ffff:(?=\d+\.)/, '')}:${port}`;
+/** Sees nothing. */
+const BLIND: TapSink = {
+  open: () => undefined,
+  data: () => undefined,
+  end: () => undefined,
+  close: () => undefined,
+};
+
+const textOf = ({ address, port }: PortAddress): string =>
+  `${address.replace(/^::ffff:(?=\d+\.)/, '')}:${port}`;
 
 /** Writes one connection, on the clock of the capture. */
 class CaptureSink implements TapSink {
@@ -143,12 +162,15 @@ class FrameSink implements TapSink {
     this.#info = info;
     this.#outward = info.role === 'active' ? 0 : 1;
     const { localAddress, remoteAddress } = info;
-    const emit = (event: InspectEvent): void => tell({
-      connection, localAddress, remoteAddress,
-      direction: event.direction === this.#outward ? 'out' : 'in',
-      time: epoch + info.time + event.time * 1000,
-      text: `#${connection} ${renderLine(event)}`,
-    });
+    const emit = (event: InspectEvent): void =>
+      tell({
+        connection,
+        localAddress,
+        remoteAddress,
+        direction: event.direction === this.#outward ? 'out' : 'in',
+        time: epoch + info.time + event.time * 1000,
+        text: `#${connection} ${renderLine(event)}`,
+      });
     this.#decoder = new ConnectionDecoder({ emit });
   }
 
@@ -166,7 +188,8 @@ class FrameSink implements TapSink {
 
   close(error: Error | undefined, time: number): void {
     guarded(() => {
-      for (const direction of [0, 1] as const) this.#decoder.end(direction, error === undefined ? 'fin' : 'rst', this.#seconds(time));
+      for (const direction of [0, 1] as const)
+        this.#decoder.end(direction, error === undefined ? 'fin' : 'rst', this.#seconds(time));
     });
   }
 

@@ -1,9 +1,12 @@
-/** The state of this process's devices as plain data, for the control socket. Keep it JSON: no bigint, no undefined that matters. */
+/**
+ * The state of this process's devices as plain data, for the control socket. Keep it JSON: no bigint, no
+ * undefined that matters.
+ */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { CmConnection } from '../cm/connection.ts';
-import type { DeviceCounters } from '../cm/census.ts';
-import type { StreamCounters } from '../rdmap/stream-types.ts';
+import type { DeviceCounters } from '../cm/connection-stats.ts';
+import type { StreamCounters } from '../stream/types.ts';
 import type { PortAddress } from '../transport/port.ts';
 import type { DeviceAttributes } from '../verbs/device.ts';
 import { observedDevices, type ObservedDevice } from './devices.ts';
@@ -15,6 +18,9 @@ export interface ConnectionSnapshot {
   readonly local: PortAddress | null;
   readonly remote: PortAddress | null;
   readonly established: boolean;
+  /** The protocol above RDMA: null for the program's own. */
+  readonly carries: string | null;
+  readonly tls: boolean;
   readonly counters: StreamCounters;
 }
 
@@ -37,8 +43,20 @@ export interface DeviceSnapshot {
   readonly connections: readonly ConnectionSnapshot[];
   readonly listeners: readonly PortAddress[];
   readonly qps: readonly QpSnapshot[];
-  readonly cqs: readonly { readonly cqn: number; readonly cqe: number; readonly users: number; readonly length: number; readonly overflows: number }[];
-  readonly mrs: readonly { readonly mrn: number; readonly pdn: number; readonly mrlen: number; readonly access: number; readonly valid: boolean }[];
+  readonly cqs: readonly {
+    readonly cqn: number;
+    readonly cqe: number;
+    readonly users: number;
+    readonly length: number;
+    readonly overflows: number;
+  }[];
+  readonly mrs: readonly {
+    readonly mrn: number;
+    readonly pdn: number;
+    readonly mrlen: number;
+    readonly access: number;
+    readonly valid: boolean;
+  }[];
   readonly pds: readonly { readonly pdn: number; readonly users: number }[];
 }
 
@@ -50,18 +68,32 @@ export interface ProcessSnapshot {
   readonly devices: readonly DeviceSnapshot[];
 }
 
-/** What those who show a state go into; numbers are only printed. */
+/** The parts of a state that its display reads into; values of a counter are only printed. */
 const COUNTERS = { messagesIn: {}, messagesOut: {} };
 const LIKE = {
-  pid: 0, comm: '', version: '', node: '',
-  devices: [{
-    attributes: { name: '', state: '', limits: { maxMessage: 0 }, capabilities: {}, inUse: {} },
-    crc32c: '', counters: COUNTERS, connections: [{ counters: COUNTERS }], listeners: [{ address: '', port: 0 }],
-    qps: [{ state: '' }], cqs: [{}], mrs: [{}], pds: [{}],
-  }],
+  pid: 0,
+  comm: '',
+  version: '',
+  node: '',
+  devices: [
+    {
+      attributes: { name: '', state: '', limits: { maxMessage: 0 }, capabilities: {}, inUse: {} },
+      crc32c: '',
+      counters: COUNTERS,
+      connections: [{ counters: COUNTERS }],
+      listeners: [{ address: '', port: 0 }],
+      qps: [{ state: '' }],
+      cqs: [{}],
+      mrs: [{}],
+      pds: [{}],
+    },
+  ],
 };
 
-/** Whether `value` is a state that can be shown here: the process that told it may be of another version, or no process of ours. */
+/**
+ * Whether `value` is a state that can be shown here: the process that sent it may be of another version, or
+ * no process of ours.
+ */
 export function isSnapshot(value: unknown): value is ProcessSnapshot {
   return fits(value, LIKE);
 }
@@ -69,10 +101,16 @@ export function isSnapshot(value: unknown): value is ProcessSnapshot {
 function fits(value: unknown, like: unknown): boolean {
   if (Array.isArray(like)) return Array.isArray(value) && value.every((one) => fits(one, like[0]));
   if (typeof like !== 'object' || like === null) return typeof value === typeof like;
-  return typeof value === 'object' && value !== null && Object.entries(like).every(([name, one]) => fits((value as Record<string, unknown>)[name], one));
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    Object.entries(like).every(([name, one]) => fits((value as Record<string, unknown>)[name], one))
+  );
 }
 
-/** Everything there is to see of this process. STag keys are left out: an index names a region well enough. */
+/**
+ * Everything there is to see of this process. STag keys are left out: an index names a region well enough.
+ */
 export function snapshot(): ProcessSnapshot {
   const script = process.argv[1];
   return {
@@ -84,7 +122,7 @@ export function snapshot(): ProcessSnapshot {
   };
 }
 
-/** The names of files may hold anything; what is shown in a line of text may not. */
+/** The names of files may hold anything; text shown in a line may not. */
 function printable(name: string): string {
   return name.replaceAll(/[^!-~]/g, '_');
 }
@@ -99,13 +137,29 @@ function deviceSnapshot({ device, cm }: ObservedDevice): DeviceSnapshot {
     listeners: [...cm.census.listeners].map(({ address }) => address),
     qps: [...qp].map((one) => {
       const { number, state, maxSendWr, maxRecvWr, sendOutstanding, recvPosted, ird, ord } = one.query();
-      return { lqpn: number, pdn: one.pd.handle, state, maxSendWr, maxRecvWr, sendOutstanding, recvPosted, ird, ord };
+      return {
+        lqpn: number,
+        pdn: one.pd.handle,
+        state,
+        maxSendWr,
+        maxRecvWr,
+        sendOutstanding,
+        recvPosted,
+        ird,
+        ord,
+      };
     }),
     cqs: [...cq].map((one) => {
       const { handle, capacity, workQueues, length, overflows } = one.query();
       return { cqn: handle, cqe: capacity, users: workQueues, length, overflows };
     }),
-    mrs: [...mr].map((one) => ({ mrn: one.rkey >>> 8, pdn: one.pd.handle, mrlen: one.length, access: one.access, valid: one.valid })),
+    mrs: [...mr].map((one) => ({
+      mrn: one.rkey >>> 8,
+      pdn: one.pd.handle,
+      mrlen: one.length,
+      access: one.access,
+      valid: one.valid,
+    })),
     pds: [...pd].map(({ handle, users }) => ({ pdn: handle, users })),
   };
 }
@@ -117,16 +171,22 @@ function connectionSnapshot(connection: CmConnection): ConnectionSnapshot {
     local: connection.localAddress ?? null,
     remote: connection.remoteAddress ?? null,
     established: connection.negotiated !== undefined,
+    carries: connection.qp?.carries ?? null,
+    tls: connection.tls !== undefined,
     counters: connection.counters(),
   };
 }
 
-/** The version in package.json, which is one folder further up for compiled files. */
+/** The version in package.json. */
 export function packageVersion(): string {
-  const own = import.meta.url; // written out below, webpack would look for files to bundle; nothing in CommonJS that was bundled
+  // written out below, webpack would look for files to bundle; nothing in CommonJS that was bundled
+  const own = import.meta.url;
   for (const path of ['../../package.json', '../../../package.json']) {
     try {
-      const found = JSON.parse(readFileSync(new URL(path, own), 'utf8')) as { name?: string; version?: string };
+      const found = JSON.parse(readFileSync(new URL(path, own), 'utf8')) as {
+        name?: string;
+        version?: string;
+      };
       if (found.name === 'iwarp' && found.version !== undefined) return found.version;
     } catch {
       // not there

@@ -1,8 +1,9 @@
 /**
- * Taps on the connections of the whole process: null by default, and then they cost one comparison a connection and nothing a frame. A tap
- * sees the connections that begin while it is there.
+ * Taps on the connections of the whole process: null by default, and then they cost one comparison a
+ * connection and nothing a frame. A tap sees the connections that begin while it is there.
  */
 import type { Scheduler } from '../base/clock.ts';
+import { observed } from '../base/observed.ts';
 import { wrapTransport, type PortRole } from '../transport/middleware.ts';
 import type { Port, Transport } from '../transport/port.ts';
 import { tap, type TapInfo, type TapSink } from '../transport/tap.ts';
@@ -25,13 +26,18 @@ export function tappable(transport: Transport, scheduler: Scheduler): Transport 
 
 function tapped(port: Port, role: PortRole, scheduler: Scheduler): Port {
   const epoch = Date.now() - scheduler.now();
-  return [...makers].reduce((inner, maker) => tap(scheduler, (info) => maker(info, epoch))(inner, role), port);
+  return [...makers].reduce(
+    (inner, maker) => tap(scheduler, (info) => maker(info, epoch))(inner, role),
+    port,
+  );
 }
 
-/** A look that fails must not break what is looked at: its error is thrown at the process, after the stack. */
+/**
+ * A look that fails must not break the stack under it: its error is thrown at the process, after the stack.
+ */
 export function guarded(look: () => void): void {
   try {
-    look();
+    observed(look);
   } catch (error) {
     queueMicrotask(() => {
       throw error;

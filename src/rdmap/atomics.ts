@@ -1,11 +1,12 @@
 /**
- * The two atomic operations of RFC 7306 5.1 on a 64-bit word in a region. The value lives in the machine's byte order (EXT-031);
- * on shared memory the exchange is done with Atomics, so it is atomic towards the application's own threads too. Within one thread
- * JavaScript runs to completion, which makes it atomic among all streams of the device (EXT-036).
+ * The two atomic operations of RFC 7306 5.1 on a 64-bit word in a region. The value lives in the machine's
+ * byte order (EXT-031); on shared memory the exchange is done with Atomics, so it is atomic towards the
+ * application's own threads too. Within one thread JavaScript runs to completion, which makes it atomic among
+ * all streams of the device (EXT-036).
  */
 import { isShared } from '../base/copy.ts';
+import { LITTLE_ENDIAN } from '../base/u64.ts';
 
-const LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
 const MASK_64 = (1n << 64n) - 1n;
 
 /** One request's operands. */
@@ -25,15 +26,15 @@ export function atomicResult(original: bigint, o: AtomicOperands): bigint {
 }
 
 /**
- * Sum with carries dropped out of every position whose mask bit is 1 (EXT-027). A field's top bit is added without carry-out by hand:
- * the other bits cannot carry past it once both top bits are cleared.
+ * Sum with carries dropped out of every position whose mask bit is 1 (EXT-027). A field's top bit is added
+ * without carry-out by hand: the other bits cannot carry past it once both top bits are cleared.
  */
 function maskedAdd(a: bigint, b: bigint, mask: bigint): bigint {
   const low = (a & ~mask & MASK_64) + (b & ~mask & MASK_64);
   return (low ^ ((a ^ b) & mask)) & MASK_64;
 }
 
-/** True if the octet at `offset` of the region's memory is 64-bit aligned in its buffer (EXT-032). */
+/** True if the byte at `offset` of the region's memory is 64-bit aligned in its buffer (EXT-032). */
 export function isAligned(bytes: Uint8Array, offset: number): boolean {
   return (bytes.byteOffset + offset) % 8 === 0;
 }
@@ -45,7 +46,8 @@ export function executeAtomic(bytes: Uint8Array, offset: number, operands: Atomi
     const word = new BigUint64Array(buffer, bytes.byteOffset + offset, 1);
     for (;;) {
       const original = Atomics.load(word, 0);
-      if (Atomics.compareExchange(word, 0, original, atomicResult(original, operands)) === original) return original;
+      if (Atomics.compareExchange(word, 0, original, atomicResult(original, operands)) === original)
+        return original;
     }
   }
   const view = new DataView(buffer as ArrayBuffer, bytes.byteOffset + offset, 8);

@@ -1,17 +1,23 @@
 /**
- * What stands after the headers of Read Requests, Atomic Requests and Atomic Responses: RFC 5040 4.4, RFC 7306 5.2. Offsets are in wire.ts.
+ * The bodies of Read Requests, Atomic Requests and Atomic Responses: RFC 5040 4.4, RFC
+ * 7306 5.2. Offsets are in wire.ts.
  */
 import { addHi, addLo } from '../base/u64.ts';
 import type { InboundRequest } from './reads.ts';
 import { ATOMIC_OPCODE, ATOMIC_REQUEST, ATOMIC_RESPONSE, READ_REQUEST } from './wire.ts';
-import type { SendWqe } from './work.ts';
+import type { SendWqe } from '../queues/work.ts';
 
-export function putReadRequest(view: DataView, at: number, wqe: SendWqe): void {
-  // The sink's own STag and tagged offset come back in the response. A zero-length Read has no sink and names none.
+/** `alias` stands in the place of the sink's STag; 0 for none. */
+export function putReadRequest(view: DataView, at: number, wqe: SendWqe, alias = 0): void {
+  // The sink's own STag and tagged offset come back in the response. A zero-length Read has no sink and names
+  // none.
   const entry = wqe.sges.count > 0 ? wqe.sges.first.entry : null;
   const sinkOffset = wqe.sges.count > 0 ? wqe.sges.first.offset : 0;
-  view.setUint32(at + READ_REQUEST.SINK_STAG, entry === null ? 0 : entry.stag);
-  view.setUint32(at + READ_REQUEST.SINK_TO, entry === null ? 0 : addHi(entry.baseHi, entry.baseLo, sinkOffset));
+  view.setUint32(at + READ_REQUEST.SINK_STAG, alias !== 0 ? alias : entry === null ? 0 : entry.stag);
+  view.setUint32(
+    at + READ_REQUEST.SINK_TO,
+    entry === null ? 0 : addHi(entry.baseHi, entry.baseLo, sinkOffset),
+  );
   view.setUint32(at + READ_REQUEST.SINK_TO + 4, entry === null ? 0 : addLo(entry.baseLo, sinkOffset));
   view.setUint32(at + READ_REQUEST.SIZE, wqe.total);
   view.setUint32(at + READ_REQUEST.SOURCE_STAG, wqe.stag);

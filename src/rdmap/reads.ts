@@ -1,12 +1,13 @@
 /**
- * Reads and atomics in both directions: the inbound request queue (IRD entries, RFC 5040 6.1) and the outstanding requests (ORD).
- * Both are bounded by what start-up settled, so a flood of requests costs a fixed number of small entries.
+ * Reads and atomics in both directions: the inbound request queue (IRD entries, RFC 5040 6.1) and the
+ * outstanding requests (ORD). Both are bounded by what start-up settled, so a flood of requests costs a fixed
+ * number of small entries.
  */
-import { FreeList } from '../base/free-list.ts';
+import { Pool } from '../base/pool.ts';
 import { addHi, addLo } from '../base/u64.ts';
 import { getU32, UNTAGGED_HEADER_OCTETS, type Segment } from '../ddp/wire.ts';
 import { ReadBound, type InputClock } from './read-bound.ts';
-import type { SendWqe } from './work.ts';
+import type { SendWqe } from '../queues/work.ts';
 import { READ_REQUEST, READ_REQUEST_OCTETS } from './wire.ts';
 
 /** One inbound request waiting for its answer. */
@@ -24,7 +25,7 @@ export class InboundRequest {
   sourceHi = 0;
   sourceLo = 0;
   size = 0;
-  /** Octets of the response already in segments. */
+  /** Bytes of the response already in segments. */
   sent = 0;
   /** Atomic: what to answer. */
   requestId = 0;
@@ -46,7 +47,7 @@ export class InboundRequest {
     this.sent = 0;
   }
 
-  /** The Read Request header moved on by the octets already answered (RDMAP-086). */
+  /** The Read Request header moved on by the bytes already answered (RDMAP-086). */
   advancedHeader(): Uint8Array {
     const header = this.headers.slice(UNTAGGED_HEADER_OCTETS);
     const view = new DataView(header.buffer);
@@ -66,17 +67,20 @@ export class InboundRequest {
 /** Requests of ours that may always be outstanding, whatever they ask for, if the ORD lets them. */
 const FREE_REQUESTS = 16;
 
-/** Entries that no connection needs at present; all connections of a thread take from here. More than this many Reads in waiting at a time are rare. */
-const free = new FreeList<InboundRequest>(1024);
+/**
+ * Entries that no connection needs at present; all connections of a thread take from here. More than this
+ * many Reads in waiting at a time are rare.
+ */
+const requests = new Pool({ keep: 1024, make: () => new InboundRequest() });
 
 /**
- * Requests in both directions. Inbound ones wait in arrival order, at most IRD of them; of ours those are kept that are outstanding, in order, where
- * null stands for the Read RTR, which is nobody's work request. One object for both, and without any it holds no memory for them: an idle
- * connection has this.
+ * Requests in both directions. Inbound ones wait in arrival order, at most IRD of them; of ours those are
+ * kept that are outstanding, in order, where null stands for the Read RTR, which is no work request.
+ * One object for both, and without any it holds no memory for them: an idle connection has this.
  */
 export class Requests {
   readonly #ird: number;
-  /** Null if the program has named the ORD: then nothing but that number bounds what we ask for. */
+  /** Null if the program has named the ORD: then that number alone bounds our requests. */
   readonly #clock: InputClock | null;
   #first: InboundRequest | null = null;
   #last: InboundRequest | null = null;
@@ -95,7 +99,7 @@ export class Requests {
     this.#clock = clock;
   }
 
-  // ------------------------------------------------------------------------------------------------------- inbound
+  // ------------------------------------------------------------------------------------------------- inbound
 
   /** Inbound requests in waiting. */
   get inbound(): number {
@@ -109,7 +113,7 @@ export class Requests {
 
   /** The entry that `pushInbound` will add. */
   get blank(): InboundRequest {
-    return (this.#blank ??= free.take() ?? new InboundRequest());
+    return (this.#blank ??= requests.acquire());
   }
 
   pushInbound(): void {
@@ -121,10 +125,11 @@ export class Requests {
     this.#inbound++;
   }
 
-  /** Octets of responses that are still to be put into segments. */
+  /** Bytes of responses that are still to be put into segments. */
   inboundOctets(): number {
     let octets = 0;
-    for (let request = this.#first; request !== null; request = request.next) octets += request.size - request.sent;
+    for (let request = this.#first; request !== null; request = request.next)
+      octets += request.size - request.sent;
     return octets;
   }
 
@@ -139,21 +144,26 @@ export class Requests {
     if (this.#first === null) this.#last = null;
     this.#inbound--;
     request.next = null;
-    free.put(request);
+    requests.release(request);
   }
 
-  // --------------------------------------------------------------------------------------------------- outstanding
+  // --------------------------------------------------------------------------------------------- outstanding
 
   /** Requests of ours that have not been answered. */
   get outstanding(): number {
     return this.#outstanding === null ? 0 : this.#outstanding.length;
   }
 
-  /** One more that asks for `octets` may go out. With an automatic ORD those beyond the first FREE_REQUESTS wait while all ask for too much together. */
+  /**
+   * One more that asks for `octets` may go out. With an automatic ORD those beyond the first FREE_REQUESTS
+   * wait while all ask for too much together.
+   */
   mayAsk(octets: number, ord: number): boolean {
     const { outstanding } = this;
     if (outstanding >= ord) return false; // RDMAP-051
-    return outstanding < FREE_REQUESTS || this.#bound === null || this.#octetsAsked + octets <= this.#bound.octets;
+    return (
+      outstanding < FREE_REQUESTS || this.#bound === null || this.#octetsAsked + octets <= this.#bound.octets
+    );
   }
 
   pushOutstanding(wqe: SendWqe | null): void {
@@ -169,11 +179,25 @@ export class Requests {
   }
 
   shiftOutstanding(): void {
-    // At most ORD entries: shifting a short array costs less than a ring's bookkeeping.
+    // At most ORD entries: shifting a short array costs less than a ring's bookkeeping
+    // (`bulk/4096/Read, CRC` of bench/micro/datapath.ts).
     const wqe = this.#outstanding!.shift();
     if (!wqe) return;
     this.#octetsAsked -= wqe.total;
     this.#bound?.answered(wqe);
+  }
+
+  /** This one has been answered, though others may be in front. */
+  removeOutstanding(wqe: SendWqe): void {
+    const all = this.#outstanding!;
+    all.splice(all.indexOf(wqe), 1);
+    this.#octetsAsked -= wqe.total;
+    this.#bound?.answered(wqe);
+  }
+
+  /** The first of ours for which `found` holds; null if there is none. */
+  findOutstanding(found: (wqe: SendWqe) => boolean): SendWqe | null {
+    return this.#outstanding?.find((wqe) => wqe !== null && found(wqe)) ?? null;
   }
 
   /** The request sent with this MSN, if it is outstanding. */

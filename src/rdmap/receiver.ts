@@ -1,64 +1,43 @@
 /**
- * RDMAP on the receiving side: what DDP asks of the layer above, per opcode. RFC 5040 4.1 (opcodes), 5 (operations), 7.2 (checks);
- * RFC 7306 for Immediate Data and Atomics; order of checks in protocol-notes 1.1.
+ * RDMAP on the receiving side: opcodes, buffers for untagged messages, delivery. RFC 5040 4.1 (opcodes), 5
+ * (operations), 7.2 (checks); RFC 7306 for Immediate Data and Atomics; order of checks in protocol-notes 1.1.
+ * Placement is DDP's.
  */
-import { copyBytes, copyOctets, NO_BYTES } from '../base/copy.ts';
 import { FINE, TERM } from '../base/terminate-codes.ts';
+import { VERDICT } from '../base/verdict.ts';
+import { copyOctets } from '../base/copy.ts';
 import { addHi, addLo, hi32, lo32, toBigInt } from '../base/u64.ts';
-import { WIDE_ZERO } from '../base/wide.ts';
-import type { DdpUlp } from '../ddp/receiver.ts';
-import { ACCESS, FAULT, REMOTE_ACCESS } from '../ddp/stag-table.ts';
-import { getU32, MAX_MESSAGE, QN, type Segment } from '../ddp/wire.ts';
-import type { RtrKind } from '../mpa/policy.ts';
+import { DOUBLE_ZERO } from '../base/double-zero.ts';
+import type { TaggedSink } from '../ddp/placement.ts';
+import type { EarlyUlp } from '../ddp/placing-receiver.ts';
+import type { UntaggedBuffer } from '../ddp/placement.ts';
+import { ACCESS, FAULT, REMOTE_ACCESS, type StagEntry } from '../ddp/stag-table.ts';
+import { getU32, PLACED, QN, type Segment } from '../ddp/wire.ts';
+import type { RtrKind } from '../llp/startup.ts';
 import { executeAtomic, isAligned, storeOriginal } from './atomics.ts';
 import { countReceived } from './counters.ts';
-import { READ_FAULT_CODES, TAGGED_FAULT_CODES } from './faults.ts';
-import { scatter } from './gather.ts';
+import { READ_FAULT_CODES } from './faults.ts';
+import { MATCH, PlacedReads } from './placed-reads.ts';
 import type { Requests } from './reads.ts';
-import type { StreamEndpoint } from './stream-types.ts';
 import { parseTerminate, type TerminateInfo } from './terminate.ts';
 import {
   ATOMIC_OPCODE,
   ATOMIC_OPCODE_MASK,
   ATOMIC_REQUEST,
-  ATOMIC_REQUEST_OCTETS,
   ATOMIC_RESPONSE,
-  ATOMIC_RESPONSE_OCTETS,
-  IMMEDIATE_OCTETS,
+  DELIVERY,
   MAX_TERMINATE_OCTETS,
   OPCODE,
   OPCODE_TABLE,
+  READ_REQUEST_OCTETS,
+  type OpcodeRow,
   RDMAP_CONTROL,
   RDMAP_VERSION_SHIFT,
-  READ_REQUEST_OCTETS,
-  TERMINATE_FIXED_OCTETS,
 } from './wire.ts';
-import { WORK, type ReceiveQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from './work.ts';
+import { flushReceives, WORK, type ReceiveWqe, type SendWqe } from '../queues/work.ts';
+import type { StreamEndpoint } from '../queues/endpoint.ts';
 
-/** Added to a code: the error is on a delivered message, so a Read Request's own header belongs into the Terminate (RDMAP-074). */
-export const DELIVERED = 0x2_0000;
-/** Added to a code: the Terminate takes the place of the faulty response, after those still owed (VERBS-069). */
-export const IN_TURN = 0x4_0000;
-/** A malformed Terminate: end the stream without an answer (RDMAP-081). */
-export const SILENT = 0x8_0000;
-
-/** Octets of the messages that have exactly one size, by opcode. */
-const FIXED_OCTETS: Readonly<Record<number, number>> = {
-  [OPCODE.READ_REQUEST]: READ_REQUEST_OCTETS,
-  [OPCODE.IMMEDIATE]: IMMEDIATE_OCTETS,
-  [OPCODE.IMMEDIATE_SE]: IMMEDIATE_OCTETS,
-  [OPCODE.ATOMIC_REQUEST]: ATOMIC_REQUEST_OCTETS,
-  [OPCODE.ATOMIC_RESPONSE]: ATOMIC_RESPONSE_OCTETS,
-};
-
-
-/** What a peer may do to this queue pair beyond what regions grant (VERBS-142). */
-export interface InboundRights {
-  readonly write: boolean;
-  readonly read: boolean;
-}
-
-/** Told when a response has completed a Read or Atomic of ours. */
+/** Notified when a response has completed a Read or Atomic of ours. */
 export interface Requester {
   requestAnswered(): void;
 }
@@ -70,29 +49,40 @@ interface ReceiverConfig {
   readonly requester: Requester;
   /** Counts of messages, see `counters.ts`. */
   readonly messages: number[];
+  /** Reads have aliases for their sinks, and take effect in whatever order. */
+  readonly placedReads?: boolean;
 }
 
-export class Receiver implements DdpUlp {
+/** See `sink`. */
+const SINK: TaggedSink = { entry: null, offset: 0 };
+
+export class Receiver implements EarlyUlp {
   readonly #endpoint: StreamEndpoint;
   readonly #requests: Requests;
   readonly #requester: Requester;
   readonly #version: number;
+  /** Null if responses come in the order of the Reads, which is so but on one wire. */
+  readonly #placed: PlacedReads | null;
   /** The receive that the open message on queue 0 fills. */
   #receive: ReceiveWqe | null = null;
-  /** Octets of a Terminate of the peer, made for the first one. */
-  #terminate: Uint8Array = NO_BYTES;
-  /** The RTR that the peer's first FPDU should be (ENH-039). What comes later is none, also if that was something else. */
+  /** Receives that are done and wait for `memory`, or behind one that does; null while there are none. */
+  #held: { readonly wqe: ReceiveWqe; readonly memory: StagEntry | null }[] | null = null;
+  kind: OpcodeRow = OPCODE_TABLE[OPCODE.SEND]!;
+  /**
+   * The RTR that the peer's first FPDU should be (ENH-039). A later message is none, even if the first
+   * was something else.
+   */
   expectedRtr: RtrKind | null = null;
   /**
-   * The RTR that the message of the moment is. A Send as RTR is consumed below the ULP (ENH-041, ENH-048); a Read Request as RTR reads nothing,
-   * so a queue pair closed to the peer's Reads takes it too.
+   * The RTR that the message of the moment is. A Send as RTR is consumed below the ULP (ENH-041, ENH-048); a
+   * Read Request as RTR reads nothing, so a queue pair closed to the peer's Reads takes it too.
    */
   #rtr: RtrKind | null = null;
   /** Set when a Terminate has been delivered. */
   terminate: TerminateInfo | null = null;
   /** FIN, reset or a fault closed reception: receives then end as flushed. */
   segments = 0;
-  payloadOctets: number = WIDE_ZERO;
+  payloadOctets: number = DOUBLE_ZERO;
   /** Messages of the stream: counted with their last segment. */
   readonly messages: number[];
 
@@ -102,22 +92,108 @@ export class Receiver implements DdpUlp {
     this.#requester = config.requester;
     this.messages = config.messages;
     this.#version = config.version << RDMAP_VERSION_SHIFT;
+    this.#placed = config.placedReads === true ? new PlacedReads(config.requests) : null;
   }
 
-  // ------------------------------------------------------------------------------------------------------- control
+  // ------------------------------------------------------------------------------------------------- control
 
-  checkControl(segment: Segment): number {
-    if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return TERM.RDMAP_VERSION; // RDMAP-004
+  get scope(): StreamEndpoint {
+    return this.#endpoint;
+  }
+
+  /** The place of the response that has been classified; all streams of a thread share it. */
+  get sink(): TaggedSink {
+    return SINK;
+  }
+
+  get buffer(): ReceiveWqe | null {
+    return this.#receive;
+  }
+
+  preview(segment: Segment): OpcodeRow | null {
+    if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return null;
+    const row = OPCODE_TABLE[segment.ulpControl & RDMAP_CONTROL.OPCODE];
+    if (row === undefined || (row.extension && !this.#endpoint.extensions)) return null;
+    return row.tagged === segment.tagged ? row : null;
+  }
+
+  receiveAhead(ahead: number): UntaggedBuffer | null {
+    return this.#endpoint.rqShared ? null : this.#endpoint.rq.peekAhead(ahead);
+  }
+
+  /** The Read in whose sink the response says it goes; in its turn it has to be the oldest. */
+  earlySink(segment: Segment): boolean {
+    if (this.#placed !== null) return false;
+    const wqe = this.#requests.findOutstanding(
+      ({ kind, sges }) => kind === WORK.READ && sges.count > 0 && sges.first.lkey === segment.stag,
+    );
+    if (wqe === null || !wqe.sges.usable(this.#endpoint.sinkRight)) return segment.payloadLength === 0;
+    const { entry, bytes } = wqe.sges.first;
+    const { baseHi, baseLo } = entry!;
+    // A Read of 2^32 octets or more is none, so the lower half of the difference is the difference.
+    const offset = segment.toLo - baseLo + (segment.toLo < baseLo ? 0x1_0000_0000 : 0);
+    if (segment.toHi !== addHi(baseHi, baseLo, offset) || segment.toLo !== addLo(baseLo, offset))
+      return false;
+    if (!this.#wanted(segment.stag, offset, segment.payloadLength) || offset > bytes.length) return false;
+    SINK.entry = entry;
+    SINK.offset = offset;
+    return true;
+  }
+
+  /** Some Read has asked for all these bytes of its sink's region. */
+  #wanted(stag: number, offset: number, length: number): boolean {
+    return (
+      this.#requests.findOutstanding(({ kind, sges: { count, first }, total }) => {
+        if (kind !== WORK.READ || count === 0 || first.lkey !== stag) return false;
+        return offset >= first.offset && offset + length <= first.offset + total;
+      }) !== null
+    );
+  }
+
+  /** With aliases Reads are answered, and their responses count, before their turn. */
+  deliverEarly(segment: Segment): boolean {
+    if (this.#placed === null) return false;
+    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    if (opcode === OPCODE.READ_RESPONSE) return this.#takeResponse(segment) === FINE;
+    if (opcode !== OPCODE.READ_REQUEST || segment.payloadLength !== READ_REQUEST_OCTETS) return false;
+    if (segment.qn !== QN.READ_REQUEST || !segment.last || segment.mo !== 0) return false;
+    if (!this.#endpoint.rights.read || this.#requests.full) return false;
+    return this.#deliverReadRequest(segment) === FINE;
+  }
+
+  /** A response that names its Read. */
+  #takeResponse(segment: Segment): number {
+    const placed = this.#placed!;
+    const match = placed.match(segment, this.#endpoint.sinkRight);
+    if (match === MATCH.NONE)
+      return this.#badResponse(placed.wqe, placed.wqe === null ? TERM.DDP_INVALID_STAG : TERM.DDP_BOUNDS);
+    const wqe = placed.wqe!;
+    if (segment.payloadLength > 0) {
+      const { entry } = wqe.sges.first;
+      copyOctets(segment, segment.payload, entry!, placed.offset, segment.payloadLength);
+    }
+    if (match === MATCH.PART) return FINE;
+    placed.forget(wqe);
+    this.#requests.removeOutstanding(wqe);
+    return this.#answered(wqe);
+  }
+
+  classify(segment: Segment): number {
+    // RDMAP-004
+    if ((segment.ulpControl & RDMAP_CONTROL.VERSION) !== this.#version) return TERM.RDMAP_VERSION;
     const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
     const row = OPCODE_TABLE[opcode];
     // RDMAP-005, EXT-001: without RFC 7306 its opcodes are as unknown as the unassigned ones.
-    if (row === undefined || (row.extension && !this.#endpoint.extensions)) return TERM.RDMAP_UNEXPECTED_OPCODE;
+    if (row === undefined || (row.extension && !this.#endpoint.extensions))
+      return TERM.RDMAP_UNEXPECTED_OPCODE;
     if (row.tagged !== segment.tagged) return TERM.RDMAP_UNEXPECTED_OPCODE; // RDMAP-007
     this.segments++;
-    if (row.qn <= QN.SEND) this.payloadOctets += segment.payloadLength; // tagged, or for the ULP; not requests and Terminates
+    // tagged, or for the ULP; not requests and Terminates
+    if (row.qn <= QN.SEND) this.payloadOctets += segment.payloadLength;
     if (segment.last) countReceived(this.messages, opcode);
     if (this.expectedRtr !== null) this.#takeFirst(opcode, segment);
-    return FINE;
+    this.kind = row;
+    return row.solicited && segment.placed !== PLACED.DELIVERED ? this.#matchResponse(segment) : FINE;
   }
 
   /** The first segment of the stream. */
@@ -125,35 +201,27 @@ export class Receiver implements DdpUlp {
     const kind = this.expectedRtr;
     this.expectedRtr = null;
     if (kind === 'read' && opcode === OPCODE.READ_REQUEST) this.#rtr = kind;
-    if (kind === 'send' && opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0) this.#rtr = kind;
+    if (kind === 'send' && opcode === OPCODE.SEND && segment.last && segment.payloadLength === 0)
+      this.#rtr = kind;
   }
 
-  queueOf(segment: Segment): number {
-    return OPCODE_TABLE[segment.ulpControl & RDMAP_CONTROL.OPCODE]!.qn;
-  }
+  // ----------------------------------------------------------------------------------------------- responses
 
-  // -------------------------------------------------------------------------------------------------------- tagged
-
-  handleTagged(segment: Segment): number {
-    if ((segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_RESPONSE) return this.#handleReadResponse(segment);
-    if (segment.payloadLength === 0) return FINE; // DDP-026: STag and TO of a zero-length Write are not looked at
-    const { stags, pdHandle, number, rights } = this.#endpoint;
-    const length = segment.payloadLength;
-    const fault = stags.check(segment.stag, segment.toHi, segment.toLo, length, ACCESS.REMOTE_WRITE, pdHandle, number);
-    if (fault !== FAULT.NONE) return TAGGED_FAULT_CODES[fault]!;
-    if (!rights.write) return TERM.DDP_NOT_ASSOCIATED; // VERBS-142
-    copyOctets(segment, segment.payload, stags.entry!, stags.offset, length);
-    return FINE;
-  }
-
-  /** Must continue exactly the oldest request of ours (RDMAP-047, RDMAP-048, RDMAP-049). */
-  #handleReadResponse(segment: Segment): number {
+  /**
+   * A Read Response must continue exactly the oldest request of ours (RDMAP-047, RDMAP-048, RDMAP-049). Says
+   * where its payload goes.
+   */
+  #matchResponse(segment: Segment): number {
+    if (this.#placed !== null) {
+      const verdict = this.#takeResponse(segment);
+      segment.placed = PLACED.DELIVERED;
+      return verdict;
+    }
     const wqe = this.#requests.firstOutstanding;
     if (wqe === undefined || (wqe !== null && wqe.kind !== WORK.READ)) return TERM.RDMAP_UNEXPECTED_OPCODE;
     const length = segment.payloadLength;
     if (wqe === null || wqe.total === 0) {
-      if (length !== 0) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
-      return segment.last ? this.#finishRequest(wqe) : FINE;
+      return length === 0 ? FINE : this.#badResponse(wqe, TERM.DDP_BOUNDS);
     }
     const sink = wqe.sges.first;
     const entry = sink.entry!;
@@ -164,12 +232,15 @@ export class Receiver implements DdpUlp {
       return wqe.sges.usable(0) ? TERM.DDP_NOT_ASSOCIATED : TERM.DDP_INVALID_STAG;
     }
     const offset = sink.offset + wqe.received;
-    const inPlace = segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) && segment.toLo === addLo(entry.baseLo, offset);
+    const inPlace =
+      segment.toHi === addHi(entry.baseHi, entry.baseLo, offset) &&
+      segment.toLo === addLo(entry.baseLo, offset);
     if (!inPlace || wqe.received + length > wqe.total) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
     if (segment.last && wqe.received + length < wqe.total) return this.#badResponse(wqe, TERM.DDP_BOUNDS);
-    copyOctets(segment, segment.payload, entry, offset, length);
+    SINK.entry = entry;
+    SINK.offset = offset;
     wqe.received += length;
-    return segment.last ? this.#finishRequest(wqe) : FINE;
+    return FINE;
   }
 
   /** The request that the response should have answered takes the blame on our side (VERBS-049). */
@@ -180,6 +251,10 @@ export class Receiver implements DdpUlp {
 
   #finishRequest(wqe: SendWqe | null): number {
     this.#requests.shiftOutstanding();
+    return this.#answered(wqe);
+  }
+
+  #answered(wqe: SendWqe | null): number {
     if (wqe !== null) {
       wqe.responded = true;
       if (wqe.local !== null) {
@@ -195,7 +270,7 @@ export class Receiver implements DdpUlp {
     return FINE;
   }
 
-  // ------------------------------------------------------------------------------------------------------ untagged
+  // ------------------------------------------------------------------------------------------------ untagged
 
   openMessage(segment: Segment): number {
     if (segment.qn === QN.SEND) return this.#openSend();
@@ -205,7 +280,11 @@ export class Receiver implements DdpUlp {
       return this.#requests.full ? TERM.DDP_MSN_RANGE : FINE; // RDMAP-052, VERBS-074
     }
     if (segment.qn === QN.ATOMIC_RESPONSE) {
-      const wqe = this.#requests.firstOutstanding;
+      // With aliases Reads in front may still be unanswered; the response names its request.
+      const wqe =
+        this.#placed === null
+          ? this.#requests.firstOutstanding
+          : this.#requests.findOutstanding(({ kind }) => kind === WORK.ATOMIC);
       return wqe?.kind === WORK.ATOMIC ? FINE : TERM.DDP_NO_BUFFER; // EXT-049
     }
     return FINE; // RDMAP-080: there is always room for a Terminate
@@ -222,56 +301,35 @@ export class Receiver implements DdpUlp {
     return FINE;
   }
 
-  capacity(qn: number): number {
-    // Immediate Data brings its own eight octets and does not touch the buffer; other queues have fixed-size messages.
-    if (qn === QN.TERMINATE) return MAX_MESSAGE; // octets after what a Terminate announces are dropped (protocol-notes 2.3)
-    if (qn !== QN.SEND) return ATOMIC_REQUEST_OCTETS;
-    return this.#receive === null ? 0 : Math.max(this.#receive.sges.total, this.#immediate ? IMMEDIATE_OCTETS : 0);
+  bufferUnusable(): number {
+    this.#receive!.status = 'local-protection-error';
+    return TERM.LOCAL_CATASTROPHIC;
   }
 
-  #immediate = false;
-
-  checkUntagged(segment: Segment): number {
-    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
-    this.#immediate = opcode === OPCODE.IMMEDIATE || opcode === OPCODE.IMMEDIATE_SE;
-    const { payloadLength, last, mo } = segment;
-    if (opcode === OPCODE.TERMINATE) return last && payloadLength >= TERMINATE_FIXED_OCTETS ? FINE : SILENT;
-    const fixed = FIXED_OCTETS[opcode];
-    // RDMAP-015, EXT-010. An MO other than 0 here continues a Send with something that is none.
-    if (fixed !== undefined && (!last || payloadLength !== fixed || mo !== 0)) return TERM.RDMAP_STREAM_CATASTROPHIC;
-    return FINE;
-  }
-
-  placeUntagged(segment: Segment): number {
-    if (segment.qn === QN.SEND && !this.#immediate && this.#receive !== null) {
-      const wqe = this.#receive;
-      if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
-        wqe.status = 'local-protection-error'; // VERBS-049, VERBS-169
-        return TERM.LOCAL_CATASTROPHIC;
-      }
-      scatter(wqe.sges, segment, segment.payload, segment.mo, segment.payloadLength);
-    } else if (segment.qn === QN.TERMINATE) {
-      const take = Math.min(segment.payloadLength, MAX_TERMINATE_OCTETS);
-      if (this.#terminate === NO_BYTES) this.#terminate = new Uint8Array(MAX_TERMINATE_OCTETS);
-      copyBytes(segment.bytes, segment.payload, this.#terminate, 0, take);
-    }
-    return FINE;
-  }
-
-  deliverUntagged(segment: Segment, length: number): number {
-    switch (segment.qn) {
-      case QN.SEND:
+  deliver(segment: Segment, length: number): number {
+    switch (this.kind.delivery) {
+      case DELIVERY.RECEIVE:
+      case DELIVERY.IMMEDIATE:
         return this.#deliverSend(segment, length);
-      case QN.READ_REQUEST:
-        return (segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_REQUEST
-          ? this.#deliverReadRequest(segment)
-          : this.#deliverAtomicRequest(segment);
-      case QN.ATOMIC_RESPONSE:
+      case DELIVERY.READ_RESPONSE:
+        return this.#finishRequest(this.#requests.firstOutstanding!);
+      case DELIVERY.READ_REQUEST:
+        return this.#deliverReadRequest(segment);
+      case DELIVERY.ATOMIC_REQUEST:
+        return this.#deliverAtomicRequest(segment);
+      case DELIVERY.ATOMIC_RESPONSE:
         return this.#deliverAtomicResponse(segment);
+      case DELIVERY.TERMINATE:
+        return this.#deliverTerminate(segment, length);
       default:
-        this.terminate = parseTerminate(this.#terminate, 0, Math.min(length, MAX_TERMINATE_OCTETS)); // RDMAP-079
-        return this.terminate === null ? SILENT : FINE;
+        return FINE;
     }
+  }
+
+  /** RDMAP-079 */
+  #deliverTerminate({ bytes, payload }: Segment, length: number): number {
+    this.terminate = parseTerminate(bytes, payload, Math.min(length, MAX_TERMINATE_OCTETS));
+    return this.terminate === null ? VERDICT.SILENT : FINE;
   }
 
   #deliverSend(segment: Segment, length: number): number {
@@ -280,37 +338,64 @@ export class Receiver implements DdpUlp {
       return FINE;
     }
     const wqe = this.#receive!;
-    const opcode = segment.ulpControl & RDMAP_CONTROL.OPCODE;
+    const { kind } = this;
     wqe.byteLength = length;
-    wqe.solicited =
-      opcode === OPCODE.SEND_SE || opcode === OPCODE.SEND_SE_INVALIDATE || opcode === OPCODE.IMMEDIATE_SE;
-    if (this.#immediate) {
+    wqe.solicited = kind.event;
+    if (kind.delivery === DELIVERY.IMMEDIATE) {
       wqe.opcode = 'receive-immediate';
       wqe.hasImmediate = true;
       wqe.immediateHi = getU32(segment.bytes, segment.payload);
       wqe.immediateLo = getU32(segment.bytes, segment.payload + 4);
-    } else if (opcode === OPCODE.SEND_INVALIDATE || opcode === OPCODE.SEND_SE_INVALIDATE) {
+    } else if (kind.invalidates) {
       const code = this.#invalidateFor(wqe, segment.ulpWord);
-      if (code !== FINE) return code | DELIVERED;
+      if (code !== FINE) return code | VERDICT.DELIVERED;
     }
     this.#receive = null;
-    this.#endpoint.owner.receiveCompleted(wqe);
+    if (this.#held === null && wqe.invalidated === 0) this.#endpoint.owner.receiveCompleted(wqe);
+    else this.#completeLater(wqe);
     return FINE;
   }
 
   /**
-   * RDMAP-066..068. RFC 5040 7.2 (4) wants the STag valid, the verbs draft 7.8 lets one that has been invalidated be invalidated again (VERBS-154).
-   * Read together: valid is an STag that this device has given out and not taken back, index and key alike. Such a one is taken whether or not
-   * it can be used at present, for two messages may name the same STag and nothing is lost by the second. One that is unknown is 0/1/00, and a
-   * known one of another stream or protection domain 0/1/09 (RFC 5040 5.3, protocol-notes 1.3).
+   * Complete a receive whose STag a write may still read in place, or one after it: not before that write is
+   * over. The program may change the memory from the completion on, and that is not for the peer (SEC-007).
+   */
+  #completeLater(wqe: ReceiveWqe): void {
+    const memory = wqe.invalidated === 0 ? null : this.#endpoint.stags.find(wqe.invalidated);
+    (this.#held ??= []).push({ wqe, memory });
+    if (memory !== null && memory.pins > 0) memory.whenUnpinned(() => this.#completeHeld());
+    this.#completeHeld();
+  }
+
+  #completeHeld(): void {
+    const held = this.#held;
+    if (held === null) return;
+    while (held.length > 0) {
+      const { wqe, memory } = held[0]!;
+      if (memory !== null && memory.pins > 0) return;
+      held.shift();
+      this.#endpoint.owner.receiveCompleted(wqe);
+    }
+    this.#held = null;
+  }
+
+  /**
+   * RDMAP-066..068. RFC 5040 7.2 (4) wants the STag valid, the verbs draft 7.8 lets one that has been
+   * invalidated be invalidated again (VERBS-154). Read together: valid is an STag that this device has given
+   * out and not taken back, index and key alike. Such a one is taken whether or not it can be used at
+   * present, for two messages may name the same STag and nothing is lost by the second. One that is unknown
+   * is 0/1/00, and a known one of another stream or protection domain 0/1/09 (RFC 5040 5.3,
+   * protocol-notes 1.3).
    */
   #invalidateFor(wqe: ReceiveWqe, stag: number): number {
     const { stags, pdHandle, number, rights } = this.#endpoint;
     const entry = stags.find(stag);
     let code: number = FINE;
     if (entry === null) code = TERM.RDMAP_INVALID_STAG;
-    else if (entry.pd !== pdHandle || (entry.qp !== 0 && entry.qp !== number)) code = TERM.RDMAP_CANNOT_INVALIDATE;
-    else if ((entry.access & REMOTE_ACCESS) === 0 || !(rights.read || rights.write)) code = TERM.RDMAP_ACCESS; // VERBS-155
+    else if (entry.pd !== pdHandle || (entry.qp !== 0 && entry.qp !== number))
+      code = TERM.RDMAP_CANNOT_INVALIDATE;
+    else if ((entry.access & REMOTE_ACCESS) === 0 || !(rights.read || rights.write))
+      code = TERM.RDMAP_ACCESS; // VERBS-155
     else if (entry.shared || entry.windows > 0) code = TERM.RDMAP_CANNOT_INVALIDATE; // SEC-008
     if (code !== FINE) {
       wqe.status = 'remote-invalidate-error';
@@ -330,8 +415,17 @@ export class Receiver implements DdpUlp {
     if (request.size > 0 && !this.#endpoint.rights.read) return TERM.DDP_INVALID_QN;
     // RDMAP-032, SEC-017: nothing of the source is looked at for zero octets.
     if (request.size > 0) {
-      const fault = stags.check(request.sourceStag, request.sourceHi, request.sourceLo, request.size, ACCESS.REMOTE_READ, pdHandle, number);
-      if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN;
+      const fault = stags.check(
+        request.sourceStag,
+        request.sourceHi,
+        request.sourceLo,
+        request.size,
+        ACCESS.REMOTE_READ,
+        pdHandle,
+        number,
+      );
+      if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | VERDICT.DELIVERED | VERDICT.IN_TURN;
+      if (!stags.mayRequest()) return TERM.RDMAP_INVALID_STAG | VERDICT.DELIVERED | VERDICT.IN_TURN;
     }
     requests.pushInbound();
     return FINE;
@@ -344,16 +438,28 @@ export class Receiver implements DdpUlp {
     const u32 = (field: number): number => getU32(bytes, payload + field);
     const atomic = u32(ATOMIC_REQUEST.OPCODE) & ATOMIC_OPCODE_MASK;
     if (atomic !== ATOMIC_OPCODE.FETCH_ADD && atomic !== ATOMIC_OPCODE.CMP_SWAP) {
-      return TERM.RDMAP_UNEXPECTED_OPCODE | DELIVERED; // EXT-034
+      return TERM.RDMAP_UNEXPECTED_OPCODE | VERDICT.DELIVERED; // EXT-034
     }
     const toHi = u32(ATOMIC_REQUEST.TO);
     const toLo = u32(ATOMIC_REQUEST.TO + 4);
-    const fault = stags.check(u32(ATOMIC_REQUEST.STAG), toHi, toLo, 8, ACCESS.REMOTE_ATOMIC, pdHandle, number);
-    if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | DELIVERED | IN_TURN; // EXT-035
-    if (!this.#endpoint.rights.write) return TERM.RDMAP_ACCESS | DELIVERED | IN_TURN; // VERBS-142: it would write
+    const fault = stags.check(
+      u32(ATOMIC_REQUEST.STAG),
+      toHi,
+      toLo,
+      8,
+      ACCESS.REMOTE_ATOMIC,
+      pdHandle,
+      number,
+    );
+    // EXT-035
+    if (fault !== FAULT.NONE) return READ_FAULT_CODES[fault]! | VERDICT.DELIVERED | VERDICT.IN_TURN;
+    // VERBS-142: it would write
+    if (!this.#endpoint.rights.write) return TERM.RDMAP_ACCESS | VERDICT.DELIVERED | VERDICT.IN_TURN;
     const target = stags.entry!.bytes;
     const { offset } = stags;
-    if (!isAligned(target, offset)) return TERM.RDMAP_STREAM_CATASTROPHIC | DELIVERED | IN_TURN; // EXT-033
+    if (!isAligned(target, offset))
+      return TERM.RDMAP_STREAM_CATASTROPHIC | VERDICT.DELIVERED | VERDICT.IN_TURN; // EXT-033
+    if (!stags.mayRequest()) return TERM.RDMAP_INVALID_STAG | VERDICT.DELIVERED | VERDICT.IN_TURN;
     const u64 = (field: number): bigint => toBigInt(u32(field), u32(field + 4));
     const original = executeAtomic(target, offset, {
       add: atomic === ATOMIC_OPCODE.FETCH_ADD,
@@ -362,6 +468,7 @@ export class Receiver implements DdpUlp {
       compare: u64(ATOMIC_REQUEST.COMPARE),
       compareMask: u64(ATOMIC_REQUEST.COMPARE_MASK),
     });
+    stags.answered();
     const request = requests.blank;
     request.kind = 'atomic';
     request.size = request.sent = 0;
@@ -374,8 +481,12 @@ export class Receiver implements DdpUlp {
 
   #deliverAtomicResponse(segment: Segment): number {
     const { bytes, payload } = segment;
-    const wqe = this.#requests.firstOutstanding!;
-    if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn) return this.#badResponse(wqe, TERM.DDP_MSN_RANGE); // EXT-049
+    const wqe =
+      this.#placed === null
+        ? this.#requests.firstOutstanding!
+        : this.#requests.findOutstanding(({ kind }) => kind === WORK.ATOMIC)!;
+    if (getU32(bytes, payload + ATOMIC_RESPONSE.ID) !== wqe.msn)
+      return this.#badResponse(wqe, TERM.DDP_MSN_RANGE); // EXT-049
     if (!wqe.sges.usable(ACCESS.LOCAL_WRITE)) {
       wqe.status = 'local-protection-error';
       return TERM.LOCAL_CATASTROPHIC;
@@ -383,12 +494,14 @@ export class Receiver implements DdpUlp {
     const hi = getU32(bytes, payload + ATOMIC_RESPONSE.ORIGINAL);
     const lo = getU32(bytes, payload + ATOMIC_RESPONSE.ORIGINAL + 4);
     storeOriginal(wqe.sges.first.bytes, wqe.sges.first.offset, hi, lo);
-    return this.#finishRequest(wqe);
+    if (this.#placed === null) return this.#finishRequest(wqe);
+    this.#requests.removeOutstanding(wqe);
+    return this.#answered(wqe);
   }
 
-  // --------------------------------------------------------------------------------------------------------- ending
+  // -------------------------------------------------------------------------------------------------- ending
 
-  /** The receive that a failed message was filling ends with this status, unless it has one of its own. */
+  /** The receive that a failed message was filling ends with this status, unless it already has one. */
   failOpenReceive(code: number): void {
     const wqe = this.#receive;
     if (wqe === null) return;
@@ -400,18 +513,14 @@ export class Receiver implements DdpUlp {
     const { rq, owner } = this.#endpoint;
     const open = this.#receive;
     this.#receive = null;
+    // Pins of this stream are gone by now, and for those of others nothing waits after the end.
+    const held = this.#held ?? [];
+    this.#held = null;
+    for (const { wqe } of held) owner.receiveCompleted(wqe);
     if (open !== null) {
       if (open.status === 'success') open.status = 'flushed';
       owner.receiveCompleted(open);
     }
     if (!shared) flushReceives(rq, owner);
-  }
-}
-
-/** End every posted receive as flushed. */
-export function flushReceives(rq: ReceiveQueue, owner: WorkOwner): void {
-  for (let wqe = rq.take(); wqe !== null; wqe = rq.take()) {
-    wqe.status = 'flushed';
-    owner.receiveCompleted(wqe);
   }
 }

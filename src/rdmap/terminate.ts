@@ -1,5 +1,6 @@
 /**
- * Terminate messages, built and parsed: RFC 5040 4.8 and 7.1; protocol-notes 2.1 says which headers go in for which error.
+ * Terminate messages, built and parsed: RFC 5040 4.8 and 7.1; protocol-notes 2.1 says which headers go in for
+ * which error.
  */
 import { copyOf } from '../base/copy.ts';
 import { describeTerminateCode, isKnownTerminateCode } from '../base/terminate-codes.ts';
@@ -28,37 +29,54 @@ export interface TerminateInfo {
   readonly description: string;
   /** DDP Segment Length of the segment in error, if the Terminate has one. */
   readonly segmentLength: number | undefined;
-  /** Terminated DDP header, 14 or 18 octets. */
+  /** Terminated DDP header, 14 or 18 bytes. */
   readonly ddpHeader: Uint8Array | undefined;
   /** Terminated RDMAP header: a Read Request header. */
   readonly rdmapHeader: Uint8Array | undefined;
 }
 
 const EMPTY: { segmentLength: undefined; ddpHeader: undefined; rdmapHeader: undefined } = {
-  segmentLength: undefined, ddpHeader: undefined, rdmapHeader: undefined,
+  segmentLength: undefined,
+  ddpHeader: undefined,
+  rdmapHeader: undefined,
 };
 
-function base(origin: 'local' | 'remote', packed: number): Pick<TerminateInfo, 'origin' | 'layer' | 'type' | 'code' | 'description'> {
+function base(
+  origin: 'local' | 'remote',
+  packed: number,
+): Pick<TerminateInfo, 'origin' | 'layer' | 'type' | 'code' | 'description'> {
   const wire = packed & 0xffff;
   return {
-    origin, layer: wire >>> 12, type: (wire >>> 8) & 0xf, code: wire & 0xff, description: describeTerminateCode(packed),
+    origin,
+    layer: wire >>> 12,
+    type: (wire >>> 8) & 0xf,
+    code: wire & 0xff,
+    description: describeTerminateCode(packed),
   };
 }
 
-/** A Terminate without headers: local errors (RDMAP-072), MPA errors, and those that no segment caused (RDMAP-085). */
+/**
+ * A Terminate without headers: local errors (RDMAP-072), MPA errors, and those that no segment caused
+ * (RDMAP-085).
+ */
 export function plainTerminate(packed: number): TerminateInfo {
   return { ...base('local', packed), ...EMPTY };
 }
 
 /**
- * The Terminate for an error on an incoming segment (RDMAP-073, RDMAP-074). `delivered` says that DDP had handed the message up: only
- * then does a Read Request's own header go in. Layers and types without headers: local catastrophic and MPA.
+ * The Terminate for an error on an incoming segment (RDMAP-073, RDMAP-074). `delivered` says that DDP had
+ * handed the message up: only then does a Read Request's own header go in. Layers and types without headers:
+ * local catastrophic and MPA.
  */
-export function terminateForSegment(packed: number, segment: Readonly<Segment>, delivered: boolean): TerminateInfo {
+export function terminateForSegment(
+  packed: number,
+  segment: Readonly<Segment>,
+  delivered: boolean,
+): TerminateInfo {
   const head = base('local', packed);
   if (head.layer === 2 || (head.layer === 0 && head.type === 0)) return { ...head, ...EMPTY };
   const octets = segment.tagged ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
-  // A segment too short for its own header has none to return; its length is told all the same.
+  // A segment too short for its own header has none to return; its length is reported all the same.
   if (segment.length < octets) return { ...head, ...EMPTY, segmentLength: segment.length };
   const { bytes, start } = segment;
   const isReadRequest = (segment.ulpControl & RDMAP_CONTROL.OPCODE) === OPCODE.READ_REQUEST;
@@ -71,12 +89,20 @@ export function terminateForSegment(packed: number, segment: Readonly<Segment>, 
   };
 }
 
-/** The Terminate for a Read Request whose headers were kept, advanced by what has been answered (RDMAP-086). */
-export function terminateForRead(packed: number, segmentLength: number, ddpHeader: Uint8Array, rdmapHeader: Uint8Array): TerminateInfo {
+/**
+ * The Terminate for a Read Request whose headers were kept, advanced by the bytes already answered
+ * (RDMAP-086).
+ */
+export function terminateForRead(
+  packed: number,
+  segmentLength: number,
+  ddpHeader: Uint8Array,
+  rdmapHeader: Uint8Array,
+): TerminateInfo {
   return { ...base('local', packed), segmentLength, ddpHeader, rdmapHeader };
 }
 
-/** Octets of the Terminate payload (after the DDP header). */
+/** Bytes of the Terminate payload (after the DDP header). */
 export function terminateOctets(info: TerminateInfo): number {
   return (
     TERMINATE_FIXED_OCTETS +
@@ -86,7 +112,7 @@ export function terminateOctets(info: TerminateInfo): number {
   );
 }
 
-/** Write the Terminate payload at `at`; returns its octets. The 13 reserved bits are 0 (RDMAP-082). */
+/** Write the Terminate payload at `at`; returns its bytes. The 13 reserved bits are 0 (RDMAP-082). */
 export function putTerminate(bytes: Uint8Array, at: number, info: TerminateInfo): number {
   bytes[at] = (info.layer << 4) | info.type;
   bytes[at + 1] = info.code;
@@ -110,13 +136,16 @@ export function putTerminate(bytes: Uint8Array, at: number, info: TerminateInfo)
 }
 
 /**
- * Parse a Terminate payload. By the control bits and the T bit of the included header, never by type or layer; trailing octets and an
- * R bit without enough octets after it are tolerated (protocol-notes 2.3). Null if it is too short to name an error (RDMAP-081).
+ * Parse a Terminate payload. By the control bits and the T bit of the included header, never by type or
+ * layer; trailing bytes and an R bit without enough bytes after it are tolerated (protocol-notes 2.3). Null
+ * if it is too short to name an error (RDMAP-081).
  */
 export function parseTerminate(bytes: Uint8Array, at: number, length: number): TerminateInfo | null {
   if (length < TERMINATE_FIXED_OCTETS) return null;
   const mirrored = isMirrored(bytes, at, length);
-  const control = mirrored ? mirrorControl(bytes[at + TERMINATE_CONTROL_OFFSET]!) : bytes[at + TERMINATE_CONTROL_OFFSET]!;
+  const control = mirrored
+    ? mirrorControl(bytes[at + TERMINATE_CONTROL_OFFSET]!)
+    : bytes[at + TERMINATE_CONTROL_OFFSET]!;
   const end = at + length;
   let from = at + TERMINATE_FIXED_OCTETS;
   let segmentLength: number | undefined;
@@ -126,32 +155,39 @@ export function parseTerminate(bytes: Uint8Array, at: number, length: number): T
   if ((control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0 || hasDdp) {
     if (end - from < SEGMENT_LENGTH_OCTETS) return null;
     // RDMAP-084: the field is there as soon as D is set, and means something if M is.
-    if ((control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0) segmentLength = (bytes[from]! << 8) | bytes[from + 1]!;
+    if ((control & TERMINATE_CONTROL.SEGMENT_LENGTH) !== 0)
+      segmentLength = (bytes[from]! << 8) | bytes[from + 1]!;
     from += SEGMENT_LENGTH_OCTETS;
   }
-  if (hasDdp && from < end) {
+  if (hasDdp) {
     const octets = (bytes[from]! & DDP_CONTROL.TAGGED) !== 0 ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     if (end - from >= octets) {
       ddpHeader = copyOf(bytes, from, from + octets);
       from += octets;
     }
   }
-  if ((control & TERMINATE_CONTROL.RDMAP_HEADER) !== 0 && ddpHeader !== undefined && end - from >= READ_REQUEST_OCTETS) {
+  if (
+    (control & TERMINATE_CONTROL.RDMAP_HEADER) !== 0 &&
+    ddpHeader !== undefined &&
+    end - from >= READ_REQUEST_OCTETS
+  ) {
     rdmapHeader = copyOf(bytes, from, from + READ_REQUEST_OCTETS);
   }
   const first = mirrored ? swapNibbles(bytes[at]!) : bytes[at]!;
   return { ...base('remote', (first << 8) | bytes[at + 1]!), segmentLength, ddpHeader, rdmapHeader };
 }
 
-// The Linux siw driver lays the header out with bit fields, which on little-endian machines puts the layer into the low nibble, the type
-// into the high one, and M, D, R into the low bits of the control octet (seen with 6.1: a CRC error comes as 02 02 00 00). Nobody else
-// can be meant where M, D and R as we know them are all zero and yet octets follow that fit the mirrored bits, or where the code makes
-// sense only mirrored. A version or opcode error without headers stays ambiguous and is read as the RFC says.
+// The Linux siw driver lays the header out with bit fields, which on little-endian machines puts the layer
+// into the low nibble, the type into the high one, and M, D, R into the low bits of the control octet (seen
+// with 6.1: a CRC error comes as 02 02 00 00). No other sender can be meant where M, D and R as we know them
+// are all zero and yet octets follow that fit the mirrored bits, or where the code makes sense only mirrored.
+// A version or opcode error without headers stays ambiguous and is read as the RFC says.
 
 const MIRRORED = { SEGMENT_LENGTH: 0x01, DDP_HEADER: 0x02, RDMAP_HEADER: 0x04 } as const;
-const KNOWN_CONTROL = TERMINATE_CONTROL.SEGMENT_LENGTH | TERMINATE_CONTROL.DDP_HEADER | TERMINATE_CONTROL.RDMAP_HEADER;
+const KNOWN_CONTROL =
+  TERMINATE_CONTROL.SEGMENT_LENGTH | TERMINATE_CONTROL.DDP_HEADER | TERMINATE_CONTROL.RDMAP_HEADER;
 
-/** The octet with its nibbles exchanged: how a mirrored header carries layer and type. */
+/** The byte with its nibbles exchanged: how a mirrored header carries layer and type. */
 export function swapNibbles(octet: number): number {
   return ((octet & 0x0f) << 4) | (octet >>> 4);
 }
@@ -171,10 +207,14 @@ export function isMirrored(bytes: Uint8Array, at: number, length: number): boole
   if ((control & KNOWN_CONTROL) !== 0) return false;
   if ((control & MIRRORED.DDP_HEADER) !== 0) {
     const headerAt = at + TERMINATE_FIXED_OCTETS + SEGMENT_LENGTH_OCTETS;
-    if (length <= TERMINATE_FIXED_OCTETS + SEGMENT_LENGTH_OCTETS) return false;
-    const octets = (bytes[headerAt]! & DDP_CONTROL.TAGGED) !== 0 ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
+    const octets =
+      (bytes[headerAt]! & DDP_CONTROL.TAGGED) !== 0 ? TAGGED_HEADER_OCTETS : UNTAGGED_HEADER_OCTETS;
     return length >= TERMINATE_FIXED_OCTETS + SEGMENT_LENGTH_OCTETS + octets;
   }
   const plain = (bytes[at]! << 8) | bytes[at + 1]!;
-  return control === 0 && !isKnownTerminateCode(plain) && isKnownTerminateCode((swapNibbles(bytes[at]!) << 8) | bytes[at + 1]!);
+  return (
+    control === 0 &&
+    !isKnownTerminateCode(plain) &&
+    isKnownTerminateCode((swapNibbles(bytes[at]!) << 8) | bytes[at + 1]!)
+  );
 }

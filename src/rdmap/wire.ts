@@ -1,8 +1,12 @@
 /**
- * RDMAP on the wire: RFC 5040 4, RFC 7306 4 to 6. The one place for RDMAP's opcodes and offsets; header offsets count from the first
- * octet after the DDP header.
+ * RDMAP on the wire: RFC 5040 4, RFC 7306 4 to 6. The one place for RDMAP's opcodes and offsets; header
+ * offsets count from the first byte after the DDP header.
  */
-import { QN } from '../ddp/wire.ts';
+import { TERM } from '../base/terminate-codes.ts';
+import { VERDICT } from '../base/verdict.ts';
+import type { FixedSize, MessageKind } from '../ddp/receiver.ts';
+import { MAX_MESSAGE, QN } from '../ddp/wire.ts';
+import type { MessageCounters } from './message-counters.ts';
 
 /** Masks of the RDMAP control octet. RV sits in the two high bits. */
 export const RDMAP_CONTROL = {
@@ -44,37 +48,7 @@ export const OPCODE = {
   ATOMIC_RESPONSE: 0xb,
 } as const;
 
-/** Properties of an opcode (RFC 5040 figure 4, RFC 7306). */
-export interface OpcodeRow {
-  /** Name as the RFCs write it. */
-  readonly name: string;
-  /** True if its segments carry an STag and a tagged offset. */
-  readonly tagged: boolean;
-  /** Queue of an untagged opcode; -1 for tagged ones. */
-  readonly qn: number;
-  /** True for opcodes of RFC 7306. */
-  readonly extension: boolean;
-}
-
-const row = (name: string, tagged: boolean, qn: number, extension = false): OpcodeRow => ({ name, tagged, qn, extension });
-
-/** Indexed by opcode; an opcode without a row is not assigned. */
-export const OPCODE_TABLE: readonly OpcodeRow[] = [
-  row('RDMA Write', true, -1),
-  row('RDMA Read Request', false, QN.READ_REQUEST),
-  row('RDMA Read Response', true, -1),
-  row('Send', false, QN.SEND),
-  row('Send with Invalidate', false, QN.SEND),
-  row('Send with Solicited Event', false, QN.SEND),
-  row('Send with Solicited Event and Invalidate', false, QN.SEND),
-  row('Terminate', false, QN.TERMINATE),
-  row('Immediate Data', false, QN.SEND, true),
-  row('Immediate Data with Solicited Event', false, QN.SEND, true),
-  row('Atomic Request', false, QN.READ_REQUEST, true),
-  row('Atomic Response', false, QN.ATOMIC_RESPONSE, true),
-];
-
-/** Octets of the Read Request header. */
+/** Bytes of the Read Request header. */
 export const READ_REQUEST_OCTETS = 28;
 /** Fields of the Read Request header (RFC 5040 4.4). */
 export const READ_REQUEST = {
@@ -82,18 +56,18 @@ export const READ_REQUEST = {
   SINK_STAG: 0,
   /** Data Sink Tagged Offset, u64. */
   SINK_TO: 4,
-  /** RDMA Read Message Size, u32, octets. */
+  /** RDMA Read Message Size, u32, bytes. */
   SIZE: 12,
-  /** Data Source STag, u32: what is read. */
+  /** Data Source STag, u32: the memory that is read. */
   SOURCE_STAG: 16,
   /** Data Source Tagged Offset, u64. */
   SOURCE_TO: 20,
 } as const;
 
-/** Octets of Immediate Data (RFC 7306 6). */
+/** Bytes of Immediate Data (RFC 7306 6). */
 export const IMMEDIATE_OCTETS = 8;
 
-/** Octets of the Atomic Request header. */
+/** Bytes of the Atomic Request header. */
 export const ATOMIC_REQUEST_OCTETS = 52;
 /** Fields of the Atomic Request header (RFC 7306 5.2.1). `DATA` is Add Data or Swap Data, `MASK` its mask. */
 export const ATOMIC_REQUEST = {
@@ -124,7 +98,7 @@ export const ATOMIC_OPCODE = {
   CMP_SWAP: 2,
 } as const;
 
-/** Octets of the Atomic Response header. */
+/** Bytes of the Atomic Response header. */
 export const ATOMIC_RESPONSE_OCTETS = 12;
 /** Fields of the Atomic Response header (RFC 7306 5.2.2). */
 export const ATOMIC_RESPONSE = {
@@ -134,7 +108,10 @@ export const ATOMIC_RESPONSE = {
   ORIGINAL: 4,
 } as const;
 
-/** Terminate header (RFC 5040 4.8): layer and type, code, header control, reserved; then what the control bits announce. */
+/**
+ * Terminate header (RFC 5040 4.8): layer and type, code, header control, reserved; then the parts that the
+ * control bits announce.
+ */
 export const TERMINATE_FIXED_OCTETS = 4;
 /** Offset of the header control bits. */
 export const TERMINATE_CONTROL_OFFSET = 2;
@@ -147,10 +124,124 @@ export const TERMINATE_CONTROL = {
   /** R: its RDMAP header follows. */
   RDMAP_HEADER: 0x20,
 } as const;
-/** Octets of the DDP Segment Length field. */
+/** Bytes of the DDP Segment Length field. */
 export const SEGMENT_LENGTH_OCTETS = 2;
 /** Length field, untagged DDP header, Read Request header after the fixed part. */
 export const MAX_TERMINATE_OCTETS = 52;
 
 /** The largest ULPDU that fits every header-only message. */
 export const MAX_CONTROL_ULPDU = 70;
+
+/** How a message is delivered when its last segment has been placed. */
+export const DELIVERY = {
+  /** Not at all: its bytes are in their place, and that is all. */
+  NONE: 0,
+  /** A receive completes. */
+  RECEIVE: 1,
+  /** A Read or Atomic Request waits for its answer. */
+  READ_REQUEST: 2,
+  /** An Atomic Request is executed and answered. */
+  ATOMIC_REQUEST: 3,
+  /** A request of ours completes. */
+  READ_RESPONSE: 4,
+  /** An Atomic of ours completes. */
+  ATOMIC_RESPONSE: 5,
+  /** The stream ends. */
+  TERMINATE: 6,
+  /** A receive completes with the eight bytes, which its memory does not get. */
+  IMMEDIATE: 7,
+} as const;
+
+/** Properties of an opcode (RFC 5040 figure 4, RFC 7306). */
+export interface OpcodeRow extends MessageKind {
+  /** Name as the RFCs write it. */
+  readonly name: string;
+  /** True if its segments carry an STag and a tagged offset. */
+  readonly tagged: boolean;
+  /** True for opcodes of RFC 7306. */
+  readonly extension: boolean;
+  /** The counter of its messages; null if they are not counted. */
+  readonly counter: keyof MessageCounters | null;
+  /** Solicited Event: the receiver's completion may wake a waiting program. */
+  readonly event: boolean;
+  /** The message names an STag that it invalidates. */
+  readonly invalidates: boolean;
+  /** One of {@link DELIVERY}. */
+  readonly delivery: number;
+}
+
+type Traits = Partial<Omit<OpcodeRow, 'name' | 'counter' | 'delivered'>>;
+
+const row = (name: string, counter: OpcodeRow['counter'], traits: Traits): OpcodeRow => {
+  const delivery = traits.delivery ?? DELIVERY.NONE;
+  return {
+    name,
+    counter,
+    tagged: traits.tagged ?? false,
+    qn: traits.qn ?? -1,
+    extension: traits.extension ?? false,
+    solicited: traits.solicited ?? false,
+    fixed: traits.fixed ?? null,
+    event: traits.event ?? false,
+    invalidates: traits.invalidates ?? false,
+    delivery,
+    delivered: delivery !== DELIVERY.NONE,
+  };
+};
+
+/** RDMAP-015, EXT-010: a message with exactly one size. */
+const exactly = (octets: number): FixedSize => ({
+  least: octets,
+  most: octets,
+  verdict: TERM.RDMAP_STREAM_CATASTROPHIC,
+});
+
+const SEND: Traits = { qn: QN.SEND, delivery: DELIVERY.RECEIVE };
+const IMMEDIATE: Traits = {
+  ...SEND,
+  extension: true,
+  fixed: exactly(IMMEDIATE_OCTETS),
+  delivery: DELIVERY.IMMEDIATE,
+};
+
+/**
+ * Indexed by opcode; an opcode without a row is not assigned. Everything that receiving, counting and
+ * decoding know of an opcode stands here.
+ */
+export const OPCODE_TABLE: readonly OpcodeRow[] = [
+  row('RDMA Write', 'writes', { tagged: true }),
+  row('RDMA Read Request', 'reads', {
+    qn: QN.READ_REQUEST,
+    fixed: exactly(READ_REQUEST_OCTETS),
+    delivery: DELIVERY.READ_REQUEST,
+  }),
+  row('RDMA Read Response', 'readResponses', {
+    tagged: true,
+    solicited: true,
+    delivery: DELIVERY.READ_RESPONSE,
+  }),
+  row('Send', 'sends', SEND),
+  row('Send with Invalidate', 'sends', { ...SEND, invalidates: true }),
+  row('Send with Solicited Event', 'sends', { ...SEND, event: true }),
+  row('Send with Solicited Event and Invalidate', 'sends', { ...SEND, event: true, invalidates: true }),
+  row('Terminate', 'terminates', {
+    qn: QN.TERMINATE,
+    // Octets after those that a Terminate announces are dropped (protocol-notes 2.3).
+    fixed: { least: TERMINATE_FIXED_OCTETS, most: MAX_MESSAGE, verdict: VERDICT.SILENT },
+    delivery: DELIVERY.TERMINATE,
+  }),
+  row('Immediate Data', 'immediates', IMMEDIATE),
+  row('Immediate Data with Solicited Event', 'immediates', { ...IMMEDIATE, event: true }),
+  row('Atomic Request', 'atomics', {
+    qn: QN.READ_REQUEST,
+    extension: true,
+    fixed: exactly(ATOMIC_REQUEST_OCTETS),
+    delivery: DELIVERY.ATOMIC_REQUEST,
+  }),
+  row('Atomic Response', null, {
+    qn: QN.ATOMIC_RESPONSE,
+    extension: true,
+    fixed: exactly(ATOMIC_RESPONSE_OCTETS),
+    delivery: DELIVERY.ATOMIC_RESPONSE,
+  }),
+];

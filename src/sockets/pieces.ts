@@ -1,12 +1,12 @@
-/** Octets that wait to be sent, in the pieces that the program wrote them in. */
+/** Bytes that wait to be sent, in the pieces that the program wrote them in. */
 import { putBytes } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 
 export class Pieces {
   readonly #list: readonly Uint8Array[];
-  /** The lengths that they were given with. */
+  /** The lengths that the pieces had when they were given. */
   readonly #lengths: readonly number[];
-  /** The piece that is next, and how much of it has been taken. */
+  /** The next piece, and how much of it has been taken. */
   #index = 0;
   #at = 0;
   #left = 0;
@@ -18,21 +18,24 @@ export class Pieces {
     for (const length of this.#lengths) this.#left += length;
   }
 
-  /** Octets that have not been taken. */
+  /** Bytes that have not been taken. */
   get left(): number {
     return this.#left;
   }
 
-  /** Octets that have been taken. */
+  /** Bytes that have been taken. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** Copy the next `octets`, at most {@link left}, to `target`, from `at` on. ERR_INVALID_REGION if they are not there any more: then no octet can be taken. */
+  /**
+   * Copy the next `octets`, at most {@link left}, to `target`, from `at` on. Throws ERR_INVALID_REGION if
+   * their memory has been detached or resized: then no byte can be taken.
+   */
   take(octets: number, target: Uint8Array, at: number): void {
     this.#left -= octets;
     this.#taken += octets;
-    for (const end = at + octets; at < end;) {
+    for (const end = at + octets; at < end; ) {
       const piece = this.#list[this.#index]!;
       if (piece.length !== this.#lengths[this.#index]) throw goneError('chunk');
       const run = Math.min(end - at, piece.length - this.#at);
@@ -46,7 +49,10 @@ export class Pieces {
   }
 }
 
-/** What was to be sent is not there any more. */
+/** The error for memory that was detached or resized before it was sent. */
 export function goneError(name: string): IwarpError {
-  return new IwarpError('ERR_INVALID_REGION', `${name}: the memory has been transferred away or resized before all of it was sent`);
+  return new IwarpError(
+    'ERR_INVALID_REGION',
+    `${name}: the memory has been transferred away or resized before all of it was sent`,
+  );
 }

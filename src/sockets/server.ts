@@ -4,14 +4,26 @@ import type { Rnic } from '../api/environment.ts';
 import { isEngineFailure } from '../api/errors.ts';
 import { checkSignal, whenAborted } from '../base/abort.ts';
 import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
-import type { CmListener, PassiveConnection } from '../cm/manager.ts';
-import type { BindOptions } from '../cm/target.ts';
+import { nextState } from '../base/fsm.ts';
+import type {
+  CmListener,
+  ListenFailure,
+  ListenOptions as CmListenOptions,
+  PassiveConnection,
+} from '../cm/index.ts';
+import { checkBind, type BindOptions } from '../cm/target.ts';
 import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
-import type { PortAddress } from '../transport/port.ts';
+import type { Port, PortAddress } from '../transport/port.ts';
+import { checkTls, type TlsOptions } from '../transport/tls-options.ts';
+import { isPath } from './connect.ts';
 import { checkOnRead, type OnReadOptions } from './onread.ts';
-import { checkSocketOptions, portOf, type RdmaSocketOptions } from './options.ts';
+import { checkedOptions, checkSocketOptions, portOf, type RdmaSocketOptions } from './options.ts';
 import { RdmaSocket } from './socket.ts';
-import { decodeConnectionData, type ConnectionData } from './wire.ts';
+import type { Hello } from '../sdp/wire.ts';
+import { agreesFirst, protocolOf, type StreamPeer } from './protocols.ts';
+import { listenForHello, type Greeting, type SocketListener } from './streaming.ts';
+import { SOCKET_SERVER_TABLE, type SocketServerInput, type SocketServerState } from './server-states.ts';
+import { systemError } from './system-error.ts';
 
 /** Options of {@link createServer}. */
 export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
@@ -19,14 +31,34 @@ export interface ServerOptions extends Omit<RdmaSocketOptions, 'signal'> {
   readonly policy?: Partial<ConnectionPolicy> | undefined;
   /** Closes the server when it is aborted. */
   readonly signal?: AbortSignal | undefined;
-  /** Called for each connection before the `connection` event: where received octets go, as `onread` of {@link connect}. `node:net` has it for clients only. */
+  /**
+   * Called for each connection before the `connection` event: where received bytes go, as `onread` of {@link
+   * connect}. `node:net` has it for clients only.
+   */
   readonly onread?: ((socket: RdmaSocket) => OnReadOptions) | undefined;
+  /** Give connections to the program paused: no bytes are read before `resume()`. Default false. */
+  readonly pauseOnConnect?: boolean | undefined;
+  /**
+   * Connections that one address may have (of IPv6, one /64), those in start-up included; further ones are
+   * reset, with a `drop` event. Default: no limit. For the limit of all connections see {@link
+   * RdmaServer.maxConnections}.
+   */
+  readonly maxConnectionsPerAddress?: number | undefined;
+  /** Speak TLS below RDMA: options of `node:tls`, with `key` and `cert`. Default: no TLS. */
+  readonly tls?: TlsOptions | false | undefined;
 }
 
 /** Where {@link RdmaServer.listen} listens. */
-export interface ListenOptions extends Omit<BindOptions, 'port'> {
+export interface ListenOptions
+  extends Omit<BindOptions, 'port' | 'host' | 'backlog' | 'path' | 'messagePort'> {
+  /** Address to bind to. Default: every address, IPv4 and IPv6. */
+  readonly host?: string | null | undefined;
+  /** TCP connections that the system may queue before they are accepted. Default 511. */
+  readonly backlog?: number | null | undefined;
   /** TCP port; 0, the default, picks a free one. */
   readonly port?: number | string | null | undefined;
+  /** Path of a Unix socket to listen on where no port is given. A file that is there is an error. */
+  readonly path?: string | null | undefined;
   /** Closes the server when it is aborted. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -47,10 +79,39 @@ export interface DropArgument {
   readonly remoteFamily?: string;
 }
 
-function dropOf({ localAddress, remoteAddress }: PassiveConnection): DropArgument {
+/** Where to listen: as in `node:net`, a port goes before a path. Throws ERR_INVALID_ARGUMENT. */
+function bindOf(options: ListenOptions, portName: string): BindOptions {
+  const { ipv6Only, reusePort, readableAll, writableAll, path } = options;
+  // As in node:net, 0 is as if none were given.
+  const backlog = options.backlog || undefined;
+  const port = portOf(options.port);
+  if (port === undefined && path != null)
+    return { path, backlog, readableAll: Boolean(readableAll), writableAll: Boolean(writableAll) };
+  if (port !== undefined) checkInteger(portName, port, 0, 65_535);
   return {
-    ...(localAddress && { localAddress: localAddress.address, localPort: localAddress.port, localFamily: localAddress.family }),
-    ...(remoteAddress && { remoteAddress: remoteAddress.address, remotePort: remoteAddress.port, remoteFamily: remoteAddress.family }),
+    host: options.host ?? undefined,
+    port: port ?? 0,
+    backlog,
+    ipv6Only: ipv6Only === undefined ? undefined : Boolean(ipv6Only),
+    reusePort: reusePort === undefined ? undefined : Boolean(reusePort),
+  };
+}
+
+function dropOf({
+  localAddress,
+  remoteAddress,
+}: Pick<PassiveConnection, 'localAddress' | 'remoteAddress'>): DropArgument {
+  return {
+    ...(localAddress?.family.startsWith('IP') && {
+      localAddress: localAddress.address,
+      localPort: localAddress.port,
+      localFamily: localAddress.family,
+    }),
+    ...(remoteAddress?.family.startsWith('IP') && {
+      remoteAddress: remoteAddress.address,
+      remotePort: remoteAddress.port,
+      remoteFamily: remoteAddress.family,
+    }),
   };
 }
 
@@ -71,31 +132,66 @@ export interface ServerEvents {
 /**
  * A server. Events: `listening`, `connection` (socket), `drop` (addresses), `error`, `close`.
  *
- * The server's side may send as soon as the connection is made, as programs on rsockets expect. RFC 5044 (MPA-028) wants it to wait for
- * the initiator's first FPDU; with `policy: { responder: 'strict' }` it waits.
+ * The server's side may send as soon as the connection is made, as programs on rsockets expect. RFC 5044
+ * (MPA-028) wants it to wait for the initiator's first FPDU; with `policy: { responder: 'strict' }` it waits.
  */
 export class RdmaServer extends EventEmitter<ServerEvents> {
   readonly #options: ServerOptions;
+  /** The part of them that is for each socket. */
+  readonly #socketOptions: RdmaSocketOptions;
   readonly #policy: ConnectionPolicy;
   readonly #rnic: Rnic;
   readonly #sockets = new Set<RdmaSocket>();
-  #listener: CmListener | null = null;
-  /** Calls off what is to happen when a signal is aborted. */
+  #listener: SocketListener | null = null;
+  /** Connections whose Hello has come in front of MPA, with it, and their sockets. */
+  readonly #greeted = new Map<PassiveConnection, { readonly socket: RdmaSocket; readonly hello: Hello }>();
+  /** Functions that remove the listeners for aborted signals. */
   readonly #stops: (() => void)[] = [];
-  /** It keeps the process alive while it listens. */
+  /** The server keeps the process alive while it listens. */
   #held = true;
-  #state: 'idle' | 'binding' | 'listening' | 'closing' | 'closed' = 'idle';
-  /** Connections beyond this number are rejected. */
+  #state: SocketServerState = SOCKET_SERVER_TABLE.initial;
+  /**
+   * Connections beyond this number are rejected, with a `drop` event. It may be changed at any time. As in
+   * Node 22, 0 rejects all of them.
+   */
   maxConnections: number = Number.POSITIVE_INFINITY;
 
-  /** @internal Use {@link createServer}. */
-  constructor(options: ServerOptions) {
+  /**
+   * A server; see {@link createServer}.
+   *
+   * @throws ERR_INVALID_ARGUMENT
+   */
+  constructor(options?: ServerOptions, onConnection?: (socket: RdmaSocket) => void);
+  /** A server with default options; `onConnection` is its `connection` listener. */
+  constructor(onConnection: (socket: RdmaSocket) => void);
+  constructor(
+    given: ServerOptions | ((socket: RdmaSocket) => void) = {},
+    onConnection?: (socket: RdmaSocket) => void,
+  ) {
     super();
+    const options = typeof given === 'function' ? {} : given;
+    const listener = typeof given === 'function' ? given : onConnection;
+    if (listener !== undefined) checkFunction('onConnection', listener);
     this.#rnic = checkSocketOptions(options);
     if (options.onread !== undefined) checkFunction('options.onread', options.onread);
+    const { maxConnectionsPerAddress: most } = options;
+    if (most !== undefined) checkInteger('options.maxConnectionsPerAddress', most, 1, 1_000_000);
+    checkTls(options.tls, 'server');
     this.#options = options;
-    this.#policy = resolvePolicy(options.policy, { ...DEFAULT_POLICY, responder: 'relaxed' });
+    const { signal: _signal, onread: _onread, maxConnectionsPerAddress: _most, tls: _tls, ...each } = options;
+    this.#socketOptions = checkedOptions(each, this.#rnic);
+    this.#policy = resolvePolicy(options.policy, {
+      ...DEFAULT_POLICY,
+      responder: 'relaxed',
+      // A Read would have to be answered: a write and a turn of each side for every new stream.
+      ...(options.protocol === 'sdp' && { rtrAccepted: ['write', 'read', 'send'] }),
+    });
     checkSignal(options.signal);
+    if (listener !== undefined) this.on('connection', listener);
+  }
+
+  #step(input: SocketServerInput): void {
+    this.#state = nextState(SOCKET_SERVER_TABLE, this.#state, input, this);
   }
 
   #closeOn(signal: AbortSignal | undefined): void {
@@ -107,72 +203,159 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     if (this.#state === 'binding' || this.#state === 'listening') this.close();
   };
 
-  /** Nothing is bound any more: the signals may outlive many servers. */
+  /** Removes the listeners for signals once nothing is bound: a signal may outlive many servers. */
   #letSignalsGo(): void {
     for (const stop of this.#stops.splice(0)) stop();
   }
 
   /**
-   * Bind and listen; a `listening` or `error` event follows. The arguments are those of `node:net`: `listen(port, host, backlog, callback)`, each
-   * optional, or `listen({ port, host, backlog, signal }, callback)`. Port 0 picks a free one; the port may be a string of digits. A server that has
-   * been closed can listen again.
+   * Bind and listen; a `listening` or `error` event follows. The arguments are those of `node:net`:
+   * `listen(port, host, backlog, callback)`, each optional, `listen(path, backlog, callback)` for a Unix
+   * socket, or `listen({ port, host, backlog, path, readableAll, writableAll, signal }, callback)`. Port 0
+   * picks a free one; the port may be a string of digits. A server that has been closed
+   * can listen again.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already or is being closed
    */
-  listen(port?: number | string | null, host?: string, backlog?: number, ready?: () => void): this;
-  listen(port: number | string | null, host: string, ready?: () => void): this;
-  listen(port: number | string | null, ready?: () => void): this;
+  listen(
+    port?: number | string | null,
+    host?: string | null,
+    backlog?: number | null,
+    ready?: () => void,
+  ): this;
+  /** Listen on a port of one address. */
+  listen(port: number | string | null, host: string | null, ready?: () => void): this;
+  /** Listen on a port of every address or on a path, with this backlog. */
+  listen(portOrPath: number | string | null, backlog: number, ready?: () => void): this;
+  /** Listen on a port of every address, or on a path. */
+  listen(portOrPath: number | string | null, ready?: () => void): this;
+  /** Listen as the options say. */
   listen(where: ListenOptions, ready?: () => void): this;
+  /** Listen on a port that the system picks. */
   listen(ready: () => void): this;
   listen(...given: (ListenOptions | number | string | (() => void) | null | undefined)[]): this {
     if (this.#state !== 'idle' && this.#state !== 'closed') {
-      throw new IwarpError('ERR_INVALID_STATE', this.#state === 'closing' ? 'the server is being closed' : 'the server listens already');
+      throw new IwarpError(
+        'ERR_INVALID_STATE',
+        this.#state === 'closing' ? 'the server is being closed' : 'the server listens already',
+      );
     }
-    const ready = typeof given.at(-1) === 'function' ? given.pop() as () => void : undefined;
-    const [where, host, backlog] = given;
+    const ready = typeof given.at(-1) === 'function' ? (given.pop() as () => void) : undefined;
+    const [where, second, third] = given;
     const named = typeof where === 'object' && where !== null;
-    const options: ListenOptions = named ? where : { port: where ?? undefined, host, backlog } as ListenOptions;
-    // Programs come from node:net: what is of no use here is passed over, but not what asks for something else than a port.
-    for (const name of ['path', 'fd'] as const) {
-      if ((options as Partial<Record<typeof name, unknown>>)[name] != null) throw new IwarpError('ERR_INVALID_ARGUMENT', `options.${name}: iWARP listens on TCP ports only`);
-    }
-    const { signal, ipv6Only, reusePort } = options;
-    const port = portOf(options.port);
-    if (port !== undefined) checkInteger(named ? 'options.port' : 'port', port, 0, 65_535);
+    // As in node:net, the second argument is a host or a backlog, and an omitted argument may be null.
+    const host = typeof second === 'number' ? undefined : second;
+    const backlog = typeof second === 'number' ? second : third;
+    const options = named
+      ? where
+      : ((isPath(where) ? { path: where, backlog } : { port: where, host, backlog }) as ListenOptions);
+    // Programs come from node:net: options of no use here are ignored, but not one that asks for something
+    // else than a port or a path.
+    if ((options as { fd?: unknown }).fd != null)
+      throw new IwarpError('ERR_INVALID_ARGUMENT', 'options.fd: descriptors cannot be listened on');
+    const { signal } = options;
+    const target = bindOf(options, named ? 'options.port' : 'port');
     checkSignal(signal);
-    const bound = this.#rnic.cm.listen(
-      {
-        host: options.host, port: port ?? 0, backlog: options.backlog, ipv6Only, reusePort, policy: this.#policy,
-        onFailure: ({ error }) => {
-          if (isEngineFailure(error)) this.emit('error', error);
-        },
-      },
-      (request) => this.#request(request),
-    );
+    const bound = this.#bind({ ...target, tls: options.tls ?? this.#options.tls });
     this.#closeOn(this.#options.signal);
     this.#closeOn(signal);
     this.#listener = null;
-    this.#state = 'binding';
+    this.#step('listen');
     if (ready !== undefined) this.once('listening', ready);
     bound.then(
       (listener) => this.#bound(listener),
       (error: Error) => {
+        this.#step('failed'); // as in node:net, another address may be tried
         if (this.#state === 'closing') this.#shut();
-        else this.#state = 'idle'; // as in node:net, another address may be tried
         this.#letSignalsGo();
-        this.emit('error', error);
+        this.emit(
+          'error',
+          systemError(error, 'listen', { address: target.path ?? target.host, port: target.port }),
+        );
       },
     );
     return this;
   }
 
-  #bound(listener: CmListener): void {
+  /** What the connection manager needs of a listener, beside its address. */
+  get #common(): Omit<CmListenOptions, keyof BindOptions> {
+    return {
+      policy: this.#policy,
+      maxConnectionsPerAddress: this.#options.maxConnectionsPerAddress,
+      onFailure: (failure) => this.#refused(failure),
+    };
+  }
+
+  #bind(where: BindOptions): Promise<SocketListener> {
+    const onRequest = (request: PassiveConnection): void => this.#request(request);
+    const { cm } = this.#rnic;
+    if (!agreesFirst(this.#options)) return cm.listen({ ...where, ...this.#common }, onRequest);
+    const target = checkBind(where);
+    const home = cm.receive(this.#common, onRequest);
+    return listenForHello(this.#rnic, target, home, {
+      greeted: (hello, port) => this.#greet(home, hello, port),
+      mpa: (port) => void home.take(port),
+    });
+  }
+
+  /** A socket for a peer whose Hello has come in front of MPA. Null if there is no room for it. */
+  #greet(home: CmListener, hello: Hello, port: Port): Greeting | null {
+    if (this.#state !== 'listening') return null;
+    const drop = (): null => {
+      // In a separate turn: a listener of the program may throw.
+      this.#rnic.scheduler.defer(() => this.emit('drop', dropOf(port)));
+      return null;
+    };
+    if (this.#isFull) return drop();
+    let socket: RdmaSocket | null = null;
+    try {
+      const made = (socket = this.#makeSocket());
+      return { ack: made.answer(hello), begins: () => this.#begins(home, port, made, hello) };
+    } catch (error) {
+      socket?.destroy(error as Error); // a limit of the device
+      return drop();
+    }
+  }
+
+  #begins(home: CmListener, port: Port, socket: RdmaSocket, hello: Hello): void {
+    const request = home.take(port);
+    if (request === null) {
+      socket.destroy();
+      return;
+    }
+    this.#greeted.set(request, { socket, hello });
+    socket.once('close', () => this.#greeted.delete(request));
+  }
+
+  get #isFull(): boolean {
+    return this.#sockets.size >= this.maxConnections;
+  }
+
+  /** @internal Serve on an established byte stream; the server need not listen for that. */
+  take(port: Port): void {
+    if (this.#listener === null) {
+      this.#listener = this.#rnic.cm.receive(this.#common, (request) => this.#request(request));
+      this.#step('listen');
+      this.#step('bound');
+    }
+    this.#listener.take(port);
+  }
+
+  #refused({ reason, error, remoteAddress, connection }: ListenFailure): void {
+    const greeted = connection === undefined ? undefined : this.#greeted.get(connection);
+    greeted?.socket.destroy();
+    if (isEngineFailure(error)) this.emit('error', error);
+    else if (reason === 'too-many-connections')
+      this.emit('drop', dropOf({ localAddress: this.#listener?.address, remoteAddress }));
+  }
+
+  #bound(listener: SocketListener): void {
     this.#listener = listener;
+    this.#step('bound');
     if (this.#state === 'closing') {
       this.#shut();
       return;
     }
-    this.#state = 'listening';
     if (!this.#held) listener.unref();
     this.emit('listening');
   }
@@ -182,9 +365,11 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     return this.#state === 'listening';
   }
 
-  /** Where the server listens; null while it does not. */
-  address(): PortAddress | null {
-    return this.#state === 'listening' ? this.#listener!.address : null;
+  /** Where the server listens: of a Unix socket the path. Null while it does not. */
+  address(): PortAddress | string | null {
+    if (this.#state !== 'listening') return null;
+    const { address } = this.#listener!;
+    return address.family === 'Unix' ? address.address : address;
   }
 
   /** Connections that are open now. */
@@ -199,7 +384,10 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     return this;
   }
 
-  /** Keep the process alive while the server listens, as it does unless {@link RdmaServer.unref} has been called. */
+  /**
+   * Keep the process alive while the server listens, as it does unless {@link RdmaServer.unref} has been
+   * called.
+   */
   ref(): this {
     this.#setRef(true);
     return this;
@@ -218,18 +406,20 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   }
 
   /**
-   * Stop listening. `close` follows when the last connection has ended, and `callback` is called then, with ERR_INVALID_STATE if the server did not
-   * listen.
+   * Stop listening. `close` follows when the last connection has ended, and `callback` is called then, with
+   * ERR_INVALID_STATE if the server did not listen.
    */
   close(callback?: (error?: Error) => void): this {
     const before = this.#state;
     const runs = before === 'listening' || before === 'binding';
     if (callback !== undefined) {
       checkFunction('callback', callback);
-      this.once('close', () => callback(...(runs ? [] : [new IwarpError('ERR_INVALID_STATE', 'the server does not listen')])));
+      this.once('close', () =>
+        callback(...(runs ? [] : [new IwarpError('ERR_INVALID_STATE', 'the server does not listen')])),
+      );
     }
     if (before === 'closing') return this;
-    this.#state = 'closing';
+    this.#step('close');
     if (before !== 'binding') this.#shut();
     return this;
   }
@@ -255,30 +445,39 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
 
   #checkClosed(): void {
     if (this.#state !== 'closing' || this.#sockets.size > 0) return;
-    this.#state = 'closed';
+    this.#step('ended');
     this.#letSignalsGo();
     this.emit('close');
   }
 
   #request(request: PassiveConnection): void {
-    let peer: ConnectionData;
     request.setHandler(() => undefined);
-    try {
-      peer = decodeConnectionData(request.parameters!.privateData);
-    } catch {
-      request.reject();
+    const { privateData } = request.parameters!;
+    const greeted = this.#greeted.get(request);
+    this.#greeted.delete(request);
+    if (greeted !== undefined) {
+      // A10: behind a Hello in front of MPA its frames carry no private data.
+      if (privateData.length > 0 || greeted.socket.destroyed) {
+        request.reject();
+        greeted.socket.destroy();
+      } else this.#accept(greeted.socket, request, greeted.hello);
       return;
     }
-    const full = this.#sockets.size >= this.maxConnections;
-    const { signal: _signal, onread, ...options } = this.#options;
-    const socket = full || this.#state !== 'listening' ? null : this.#socket(options);
-    if (socket === null) {
+    const peer = protocolOf(this.#options).decode(privateData);
+    const full = this.#isFull;
+    if (peer === null || full || this.#state !== 'listening') {
       request.reject();
-      if (full || this.#state === 'listening') this.emit('drop', dropOf(request));
+      if (full && peer !== null) this.emit('drop', dropOf(request));
       return;
     }
+    this.#accept(this.#makeSocket(), request, peer);
+  }
+
+  #makeSocket(): RdmaSocket {
+    const { onread } = this.#options;
+    const socket = new RdmaSocket(this.#socketOptions);
     this.#sockets.add(socket);
-    // Before it is open there is nobody who could listen for its errors.
+    // Before the socket is open no program can listen for its errors.
     const ignore = (): void => undefined;
     socket.on('error', ignore);
     socket.once('connect', () => {
@@ -289,22 +488,26 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
         socket.destroy(error as Error);
         return;
       }
+      if (this.#options.pauseOnConnect) socket.pause();
       this.emit('connection', socket);
     });
     socket.once('close', () => {
       this.#sockets.delete(socket);
       this.#checkClosed();
     });
-    socket.accept(request, peer);
+    return socket;
   }
 
-  /** Null if the device has no room for another one, or has failed: a peer that opens one connection too many is no reason to throw at the process. */
-  #socket(options: RdmaSocketOptions): RdmaSocket | null {
+  #accept(socket: RdmaSocket, request: PassiveConnection, peer: StreamPeer): void {
     try {
-      return new RdmaSocket(options, this.#rnic);
+      socket.accept(request, peer);
     } catch (error) {
-      if (error instanceof IwarpError && (error.code === 'ERR_LIMIT' || error.code === 'ERR_DESTROYED')) return null;
-      throw error;
+      // A peer that opens one connection too many, or whose request makes something else impossible, ends its
+      // own connection only.
+      request.reject();
+      this.#sockets.delete(socket);
+      socket.destroy(error as Error);
+      this.emit('drop', dropOf(request));
     }
   }
 }
@@ -318,11 +521,11 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
  * createServer((socket) => socket.pipe(socket)).listen(7471);
  */
 export function createServer(onConnection?: (socket: RdmaSocket) => void): RdmaServer;
+/** A server with these options. */
 export function createServer(options: ServerOptions, onConnection?: (socket: RdmaSocket) => void): RdmaServer;
-export function createServer(options: ServerOptions | ((socket: RdmaSocket) => void) = {}, onConnection?: (socket: RdmaSocket) => void): RdmaServer {
-  const listener = typeof options === 'function' ? options : onConnection;
-  if (listener !== undefined) checkFunction('onConnection', listener);
-  const server = new RdmaServer(typeof options === 'function' ? {} : options);
-  if (listener !== undefined) server.on('connection', listener);
-  return server;
+export function createServer(
+  options: ServerOptions | ((socket: RdmaSocket) => void) = {},
+  onConnection?: (socket: RdmaSocket) => void,
+): RdmaServer {
+  return typeof options === 'function' ? new RdmaServer(options) : new RdmaServer(options, onConnection);
 }

@@ -1,28 +1,45 @@
 /**
- * A stream over RDMA that speaks the rsocket protocol: a `node:stream` Duplex in the shape of `net.Socket`, so that stream code runs over it
- * unchanged. The peer is another socket of this kind, or any program on librdmacm's rsockets (rstream, rcopy, programs under librspreload).
+ * A stream over RDMA that speaks the rsocket protocol: a `node:stream` Duplex in the shape of `net.Socket`,
+ * so that stream code runs over it unchanged. The peer is another socket of this kind, or any program on
+ * librdmacm's rsockets (rstream, rcopy, programs under librspreload).
  */
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
-import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
+import { abortError, signalOf, whenAborted, type WaitOptions } from '../base/abort.ts';
 import { Alarm } from '../base/alarm.ts';
-import { checkBoolean, checkBytes, checkFunction, IwarpError } from '../base/errors.ts';
+import { checkBytes, checkFunction, IwarpError } from '../base/errors.ts';
 import { checkU64 } from '../base/u64.ts';
 import { Waiters } from '../base/waiters.ts';
-import type { ActiveConnection, PassiveConnection } from '../cm/manager.ts';
+import type { PassiveConnection } from '../cm/index.ts';
 import type { PortAddress } from '../transport/port.ts';
+import type { TlsInfo } from '../transport/tls-options.ts';
 import { warmHeap } from '../transport/warm-heap.ts';
-import { Channel } from './channel.ts';
-import { placeOf, type OnReadOptions } from './onread.ts';
-import { checkTime, type RdmaSocketOptions } from './options.ts';
+import type { ByteChannel, ChannelHandler, MappedMemory, OwnedMemory } from './byte-channel.ts';
+import {
+  connectArguments,
+  planConnect,
+  type ConnectArguments,
+  type ConnectOptions,
+  type ConnectPlan,
+  type LookupAddress,
+  type PathOptions,
+} from './connect.ts';
+import { placeOf, PostedPlaces, type OnReadOptions } from './onread.ts';
+import { checkSocketOptions, checkTime, type RdmaSocketOptions } from './options.ts';
 import { goneError, Pieces } from './pieces.ts';
+import { systemError } from './system-error.ts';
 import { IdleTimer, KeepAliveTimer } from './timers.ts';
-import type { ConnectionData } from './wire.ts';
+import { UnconnectedChannel } from './unconnected.ts';
+import { Lease, takeOver, TouchHistory, type LendOptions } from './owned.ts';
+import { agreesFirst, answering, protocolOf, type ConnectedChannel, type StreamPeer } from './protocols.ts';
+import { agree } from './streaming.ts';
+import type { Hello } from '../sdp/wire.ts';
 
 /**
- * How long 'close' waits for the peer's end after `destroy`. Then the connection goes on alone, with octets that have not reached a slow or busy peer yet,
- * as the system does for a socket of node:net. It keeps the process alive as long as that takes if the stream was ended before: a peer that finds nobody
- * when it offers the window for what it has read would lose the rest.
+ * How long 'close' waits for the peer's end after `destroy`. Then the connection goes on alone, with bytes
+ * that have not reached a slow or busy peer yet, as the system does for a socket of node:net. It keeps the
+ * process alive as long as that takes if the stream was ended before: a peer that finds no process when it
+ * offers the window for bytes it has read would lose the rest.
  */
 export const CLOSE_MS = 2000;
 /** Largest piece given to the reader at once. */
@@ -31,44 +48,62 @@ const READ_OCTETS = 65_536;
 /** State of a socket, as `net.Socket.readyState`. */
 export type ReadyState = 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed';
 
-/** Events of {@link RdmaSocket} beyond those of a Duplex, with the arguments of their listeners. */
+/** Events of {@link RdmaSocket}, with the arguments of their listeners. */
 export interface SocketEvents {
+  /** Bytes have been read; a string after `setEncoding`. */
+  data: [data: Buffer];
+  /** The peer sends no more. */
+  end: [];
+  /** The buffer for writes is empty again. */
+  drain: [];
+  /** `end()` was called and all bytes have been handed to the network. */
+  finish: [];
+  /** The connection failed: `code` is the system's, `cause` an IwarpError. */
+  error: [error: Error];
+  /** `options.lookup` has answered. */
+  lookup: [error: Error | null, address: string, family: string | number, host: string];
   /** The connection is established. */
   connect: [];
   /** Right after `connect`. */
   ready: [];
-  /** No octets in either direction for the time that {@link RdmaSocket.setTimeout} was given. */
+  /** No bytes in either direction for the time that {@link RdmaSocket.setTimeout} was given. */
   timeout: [];
   /** The socket has ended; `hadError` is true if an `error` event came first. */
   close: [hadError: boolean];
 }
 
-/** Listening to them. */
+/** Listeners by the name of the event: those of `net.Socket` have their arguments inferred. */
 // eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging
 export interface RdmaSocket {
   /** Add a listener. */
   on<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Add a listener for another event of a Duplex. */
+  /** Add a listener for another event. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   on(event: string | symbol, listener: (...values: any[]) => void): this;
   /** Add a one-time listener. */
   once<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Add a one-time listener for another event of a Duplex. */
+  /** Add a one-time listener for another event. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   once(event: string | symbol, listener: (...values: any[]) => void): this;
   /** The same as `on`. */
   addListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** The same as `on`, for another event of a Duplex. */
+  /** The same as `on`, for another event. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   addListener(event: string | symbol, listener: (...values: any[]) => void): this;
   /** Add a listener before the others. */
-  prependListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Add a listener before the others, for another event of a Duplex. */
+  prependListener<E extends keyof SocketEvents>(
+    event: E,
+    listener: (...values: SocketEvents[E]) => void,
+  ): this;
+  /** Add a listener before the others, for another event. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   prependListener(event: string | symbol, listener: (...values: any[]) => void): this;
   /** Add a one-time listener before the others. */
-  prependOnceListener<E extends keyof SocketEvents>(event: E, listener: (...values: SocketEvents[E]) => void): this;
-  /** Add a one-time listener before the others, for another event of a Duplex. */
+  prependOnceListener<E extends keyof SocketEvents>(
+    event: E,
+    listener: (...values: SocketEvents[E]) => void,
+  ): this;
+  /** Add a one-time listener before the others, for another event. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   prependOnceListener(event: string | symbol, listener: (...values: any[]) => void): this;
 }
@@ -83,81 +118,224 @@ export interface RdmaSocket {
  */
 // eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging
 export class RdmaSocket extends Duplex {
-  #channel: Channel;
+  #channel: ByteChannel;
+  readonly #options: RdmaSocketOptions;
+  readonly #rnic: Rnic;
+  /** `connect` has been called, or a server's listener has taken the connection. */
+  #begun = false;
+  #plan: ConnectPlan | null = null;
+  /** Addresses of the peer that have not been tried yet. */
+  #untried: readonly LookupAddress[] = [];
+  /** Gives up the agreement in front of MPA. */
+  #stopAgreeing: (() => void) | null = null;
+  /** The channel whose HelloAck has left in front of MPA. */
+  #answered: ConnectedChannel | null = null;
   #wanted = false;
   #onread: OnReadOptions | null = null;
+  /** With `onread`, where the protocol takes places. */
+  #posted: PostedPlaces | null = null;
   /** With `onread`: the socket has not been paused. */
   #reading = true;
-  /** A piece is being given, from inside of which nothing else may be. */
+  /** The reader is being given a piece; no other piece is given during that call. */
   #giving = false;
-  /** What is being written. */
+  /** The chunks being written. */
   #pieces: Pieces | null = null;
   #callback: ((error?: Error | null) => void) | null = null;
+  /** Chunks that were written before the connection was there. */
+  #early: readonly Uint8Array[] | null = null;
+  /** Leases of chunks that are in the queue of the stream. */
+  readonly #lent = new Map<Uint8Array, Lease>();
+  readonly #touches = new TouchHistory();
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
   readonly #mappedWaiters = new Waiters<void>();
   #endGiven = false;
-  /** Our end will be that of both directions, and is told so at once: a peer that hears of a half close first goes on sending credits. */
+  /**
+   * Our end will close both directions, and says so at once: a peer that first learns of a half close goes on
+   * sending credits.
+   */
   #endsBoth = false;
   readonly #idle: IdleTimer;
   readonly #keepAlive: KeepAliveTimer;
   /** The wait for the peer's end. */
   readonly #wait: Alarm;
   #hadError = false;
+  /** Milliseconds before the first probe of an idle connection; null for none. */
+  #keepAliveMs: number | null;
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
-  /** Octets given to the reader so far. */
+  /** Bytes given to the reader so far. */
   bytesRead = 0;
-  /** Octets put on their way so far. */
+  /** Addresses that `options.lookup` gave and that have been tried, each with its port. */
+  #tried: string[] | null = null;
+  /** Bytes put on their way so far. */
   #sent = 0;
 
-  /** @internal Use {@link connect} or a server. */
-  constructor(options: RdmaSocketOptions, rnic: Rnic) {
-    const { highWaterMark } = options;
+  /**
+   * A socket that is not connected yet; see {@link RdmaSocket.connect}.
+   *
+   * @throws ERR_INVALID_ARGUMENT
+   */
+  constructor(options: RdmaSocketOptions = {}) {
+    const rnic = checkSocketOptions(options);
     super({
-      allowHalfOpen: options.allowHalfOpen ?? false, autoDestroy: true, emitClose: true, decodeStrings: true, ...(highWaterMark === undefined ? {} : { highWaterMark }),
+      allowHalfOpen: Boolean(options.allowHalfOpen),
+      autoDestroy: true,
+      emitClose: true,
+      decodeStrings: true,
+      highWaterMark: options.highWaterMark,
     });
+    this.#options = options;
+    this.#rnic = rnic;
     this.#idle = new IdleTimer(rnic.scheduler, () => this.emit('timeout'));
     this.#keepAlive = new KeepAliveTimer(rnic.scheduler, () => this.#channel.keepAlive());
+    this.#keepAliveMs = options.keepAlive ? probeDelay(options.keepAliveInitialDelay) : null;
     this.#wait = new Alarm(rnic.scheduler);
-    this.#channel = new Channel(rnic, options, {
-      onOpen: () => this.#opened(options),
-      onReadable: () => this.#fill(),
-      onWritable: () => this.#pump(),
-      onEnd: () => this.#fill(),
-      onClosed: (error) => this.#closed(error),
-    });
-    // From now on, as with net.connect: it also runs while the connection is being made.
+    this.#channel = new UnconnectedChannel(this.#handler());
+    // As with net.connect, it also runs while the connection is being made.
     if (options.timeout !== undefined) this.setTimeout(options.timeout);
     if (options.signal !== undefined) addAbortSignal(options.signal, this);
   }
 
-  /** @internal Octets go there from now on. */
+  #handler(): ChannelHandler {
+    return {
+      onOpen: () => this.#opened(),
+      onReadable: () => this.#fill(),
+      onWritable: () => this.#pump(),
+      onEnd: () => this.#fill(),
+      onClosed: (error) => this.#closed(error),
+    };
+  }
+
+  /** @internal Received bytes go there, and not to the stream. */
   readInto(onread: OnReadOptions): void {
     this.#onread = onread;
   }
 
-  /** @internal The side that connects. */
-  start(make: (channel: Channel) => ActiveConnection): void {
-    this.#channel.use(make(this.#channel), null);
+  /**
+   * Connect, with the arguments of {@link connect}. If connecting fails, an `error` event follows. A socket
+   * connects once.
+   *
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it was connected or destroyed before,
+   *   ERR_LIMIT
+   */
+  connect(options: ConnectOptions | PathOptions, listener?: () => void): this;
+  /** Connect to a port of a host, as `net.Socket.connect` does. */
+  connect(port: number | string, host?: string | null, listener?: () => void): this;
+  /** Connect to a port of this machine, or to the Unix socket at a path. */
+  connect(portOrPath: number | string, listener?: () => void): this;
+  connect(...given: ConnectArguments): this {
+    const { options, listener } = connectArguments(given);
+    return this.#follow(planConnect(options), listener);
   }
 
-  /** @internal The side that is connected to. */
-  accept(request: PassiveConnection, peer: ConnectionData): void {
-    this.#channel.use(request, peer);
+  /** @internal A socket that goes where the plan of its options says. */
+  static to(options: RdmaSocketOptions, plan: ConnectPlan, listener: (() => void) | undefined): RdmaSocket {
+    const socket = new RdmaSocket(options);
+    return socket.destroyed ? socket : socket.#follow(plan, listener); // its signal may be aborted already
+  }
+
+  #follow(plan: ConnectPlan, listener: (() => void) | undefined): this {
+    if (this.#begun || this.destroyed)
+      throw new IwarpError('ERR_INVALID_STATE', 'the socket has been connected or destroyed: make a new one');
+    if (plan.onread !== null) this.readInto(plan.onread);
+    if (listener !== undefined) this.once('connect', listener);
+    this.#plan = plan;
+    try {
+      if (plan.lookup === null) this.#attempt(plan.target.host);
+      else plan.lookup((error, addresses) => process.nextTick(() => this.#resolved(error, addresses)));
+    } catch (error) {
+      this.destroy(); // a limit of the device, or the program's own function
+      throw error;
+    }
+    this.#begun = true;
+    return this;
+  }
+
+  #resolved(error: Error | null, addresses: readonly LookupAddress[]): void {
+    const { host } = this.#plan!.target;
+    if (this.destroyed) return;
+    for (const { address, family } of addresses) this.emit('lookup', null, address, family, host);
+    if (error !== null) {
+      this.emit('lookup', error, undefined, undefined, host);
+      this.destroy(error);
+      return;
+    }
+    this.#untried = addresses.slice(1);
+    try {
+      this.#attempt(addresses[0]!.address);
+    } catch (limit) {
+      this.destroy(limit as Error);
+    }
+  }
+
+  #attempt(host: string): void {
+    const { target, policy, lookup } = this.#plan!;
+    if (lookup !== null) (this.#tried ??= []).push(`${host}:${target.port}`);
+    const protocol = protocolOf(this.#options);
+    const channel = protocol.make(this.#rnic, this.#options, this.#handler());
+    this.#channel = channel;
+    const { qp, depth } = channel;
+    const first = agreesFirst(this.#options);
+    const privateData = first ? undefined : channel.connectionData;
+    const request = {
+      ...target,
+      host,
+      policy,
+      responderResources: depth,
+      initiatorDepth: depth,
+      privateData,
+    };
+    if (!first) {
+      channel.use(this.#rnic.cm.connect(qp, request), null);
+      return;
+    }
+    this.#stopAgreeing = agree(this.#rnic, { ...target, host }, channel.connectionData, (result) => {
+      this.#stopAgreeing = null;
+      if (result instanceof IwarpError) {
+        channel.abort(result);
+        return;
+      }
+      const { tls: _below, ...over } = { ...request, over: result.port };
+      channel.use(this.#rnic.cm.connect(qp, over), result.ack);
+    });
+  }
+
+  /** @internal The side that is connected to, by a peer whose Hello has come in front of MPA: HelloAck. */
+  answer(hello: Hello): Uint8Array {
+    const { channel, ack } = answering(this.#rnic, this.#options, this.#handler(), hello);
+    this.#channel = this.#answered = channel;
+    this.#begun = true;
+    return ack;
+  }
+
+  /** @internal Stand on a channel of another protocol, in either role. */
+  standOn(make: (handler: ChannelHandler) => ByteChannel): this {
+    this.#channel = make(this.#handler());
+    this.#begun = true;
+    return this;
+  }
+
+  /** @internal The side that is connected to. ERR_LIMIT or ERR_DESTROYED if the device has no room. */
+  accept(request: PassiveConnection, peer: StreamPeer): void {
+    const answered = this.#answered;
+    const channel = answered ?? protocolOf(this.#options).make(this.#rnic, this.#options, this.#handler());
+    this.#channel = channel;
+    this.#begun = true;
+    channel.use(request, peer);
     // ORD and IRD as librdmacm asks for: at least one read, for the RTR message.
-    request.accept(this.#channel.qp, { privateData: this.#channel.connectionData });
+    request.accept(channel.qp, answered === null ? { privateData: channel.connectionData } : {});
   }
 
-  // ----------------------------------------------------------------------------------------------------- net.Socket
+  // ---------------------------------------------------------------------------------------------- net.Socket
 
-  /** True until `connect`, or until the socket has ended. */
+  /** True from `connect()` to the `connect` event, or until the socket has ended. */
   get connecting(): boolean {
-    return this.#channel.state === 'opening' && !this.destroyed;
+    return this.#begun && this.#channel.state === 'opening' && !this.destroyed;
   }
 
-  /** The same as `connecting`. */
+  /** True until the `connect` event, and after the socket has been destroyed. */
   get pending(): boolean {
-    return this.connecting;
+    return this.#channel.state === 'opening' || this.destroyed;
   }
 
   /** State of the socket, as with `net.Socket`. */
@@ -169,48 +347,83 @@ export class RdmaSocket extends Duplex {
     return reads ? 'readOnly' : writes ? 'writeOnly' : 'closed';
   }
 
-  /** The peer's address; undefined until `connect`, like the five properties that follow. */
+  /**
+   * The peer's address; undefined until `connect` and over a Unix socket, like the five properties that
+   * follow.
+   */
   get remoteAddress(): string | undefined {
-    return this.#addresses?.remote.address;
+    return this.#inet('remote')?.address;
   }
 
   /** The peer's TCP port. */
   get remotePort(): number | undefined {
-    return this.#addresses?.remote.port;
+    return this.#inet('remote')?.port;
   }
 
   /** `IPv4` or `IPv6`. */
   get remoteFamily(): string | undefined {
-    return this.#addresses?.remote.family;
+    return this.#inet('remote')?.family;
   }
 
   /** Our address. */
   get localAddress(): string | undefined {
-    return this.#addresses?.local.address;
+    return this.#inet('local')?.address;
   }
 
   /** Our TCP port. */
   get localPort(): number | undefined {
-    return this.#addresses?.local.port;
+    return this.#inet('local')?.port;
   }
 
   /** `IPv4` or `IPv6`. */
   get localFamily(): string | undefined {
-    return this.#addresses?.local.family;
+    return this.#inet('local')?.family;
   }
 
-  /** Octets written so far, including those that wait to be sent, as with `net.Socket`. */
+  /**
+   * With the option `tls`: the results of the handshake, once the socket is connected. Undefined without TLS.
+   */
+  get tls(): TlsInfo | undefined {
+    return this.#channel.tls;
+  }
+
+  /** Bytes written so far, including those that wait to be sent, as with `net.Socket`. */
   get bytesWritten(): number {
-    // What is being written counts as waiting until all of it has been taken.
+    // The chunk that is being written counts as waiting until all of it has been taken.
     return this.#sent + this.writableLength - (this.#pieces?.taken ?? 0);
   }
 
-  /** Our address, port and family; an empty object until `connect`. */
-  address(): PortAddress | Record<string, never> {
-    return this.#addresses?.local ?? {};
+  /**
+   * The addresses that have been tried, each with its port, of those that `options.lookup` gave. Empty where
+   * the host is an address, or the system resolves its name.
+   */
+  get autoSelectFamilyAttemptedAddresses(): string[] {
+    return this.#tried ?? [];
   }
 
-  /** Emit `timeout` after this many ms without octets in either direction; 0: never. The socket stays open. */
+  /**
+   * The same as `writableLength`, as with `net.Socket`.
+   *
+   * @deprecated Use `writableLength`.
+   */
+  get bufferSize(): number {
+    return this.writableLength;
+  }
+
+  /** Our address, port and family; an empty object until `connect`, and over a Unix socket. */
+  address(): PortAddress | Record<string, never> {
+    return this.#inet('local') ?? {};
+  }
+
+  /** As in `node:net`, sockets over a path have no addresses. */
+  #inet(end: 'local' | 'remote'): PortAddress | undefined {
+    const address = this.#addresses?.[end];
+    return address?.family === 'Unix' ? undefined : address;
+  }
+
+  /**
+   * Emit `timeout` after this many ms without bytes in either direction; 0: never. The socket stays open.
+   */
   setTimeout(ms: number, callback?: () => void): this {
     checkTime('ms', ms);
     if (callback !== undefined) checkFunction('callback', callback);
@@ -222,18 +435,28 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** The value that {@link RdmaSocket.setTimeout} was given; undefined when it is off. */
+  /** The value that {@link RdmaSocket.setTimeout} was given last; undefined before the first call. */
   get timeout(): number | undefined {
-    return this.#idle.ms === 0 ? undefined : this.#idle.ms;
+    return this.#idle.given;
   }
 
-  /** Send a zero-length Write every `delay` ms (0: every two hours), so that TCP notices when the peer is gone. */
-  setKeepAlive(enable = false, delay = 0): this {
-    checkBoolean('enable', enable);
-    checkTime('delay', delay);
-    if (enable && !this.destroyed) this.#keepAlive.start(delay);
-    else this.#keepAlive.stop();
+  /**
+   * Probe an idle connection after `delay` ms (0: as the system is set), so that the socket ends with
+   * ETIMEDOUT when the path to the peer is dead: TCP's keep-alive. Over a transport without one, a
+   * zero-length Write every `delay` ms has to do. As with `node:net`, `enable` is taken by its truth, and may
+   * be set before the socket is connected.
+   */
+  setKeepAlive(enable?: boolean, delay?: number): this {
+    this.#keepAliveMs = enable ? probeDelay(delay) : null;
+    if (this.#addresses !== null) this.#setProbes();
     return this;
+  }
+
+  #setProbes(): void {
+    const delay = this.#keepAliveMs;
+    this.#keepAlive.stop();
+    if (this.destroyed) return;
+    if (!this.#channel.probe(delay !== null, delay ?? 0) && delay !== null) this.#keepAlive.start(delay);
   }
 
   /** Does nothing, because nothing is delayed here. For code that calls it. */
@@ -241,21 +464,28 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  /** Keep the process alive while the connection is open, as it does unless {@link RdmaSocket.unref} has been called. */
+  /**
+   * Keep the process alive while the connection is open, as it does unless {@link RdmaSocket.unref} has been
+   * called.
+   */
   ref(): this {
-    this.#channel.connection?.ref();
-    return this;
-  }
-
-  /** Let the process end although the connection is open. A connection that is being made still keeps it alive. */
-  unref(): this {
-    this.#channel.connection?.unref();
+    this.#channel.setRef(true);
     return this;
   }
 
   /**
-   * End both directions, and destroy the socket when everything has been written. What has not reached a slow or busy peer then goes on to it: the
-   * connection and the process wait a minute for the peer's end, `close` 2 s.
+   * Let the process end although the connection is open. A connection that is being made still keeps it
+   * alive.
+   */
+  unref(): this {
+    this.#channel.setRef(false);
+    return this;
+  }
+
+  /**
+   * End both directions, and destroy the socket when everything has been written. Bytes that have not reached
+   * a slow or busy peer then go on to it: the connection and the process wait a minute for the peer's end,
+   * `close` 2 s.
    */
   destroySoon(): void {
     this.#endsBoth = true;
@@ -270,51 +500,60 @@ export class RdmaSocket extends Duplex {
     return this.destroy();
   }
 
-  // ------------------------------------------------------------------------------------------------- mapped buffers
+  // ------------------------------------------------------------------------------------------ mapped buffers
 
   /**
-   * Let the peer write directly into `memory` (riomap). The peer addresses its octets by offsets that begin at `offset`. The peer must have room for the
-   * mapping (`iomapSize`), which it announces when it connects. Data written after this call arrives after the mapping. With the engine in a worker the
-   * memory has to be over a SharedArrayBuffer.
+   * Let the peer write directly into `memory` (riomap). The peer addresses its bytes by offsets that begin
+   * at `offset`. The peer must have room for the mapping (`iomapSize`), which it announces when it connects.
+   * Data written after this call arrives after the mapping. With the engine in a worker the memory has to be
+   * over a SharedArrayBuffer.
    *
    * @throws ERR_NOT_SHARED, ERR_INVALID_STATE before `connect`, ERR_LIMIT if the peer has no room
    */
   mapMemory(memory: ArrayBufferView, offset: bigint | number): void {
     const bytes = checkBytes('memory', memory);
     const from = BigInt(checkU64('offset', offset));
-    this.#checkConnected();
-    this.#channel.map(bytes, from);
+    this.#mapped().map(bytes, from);
   }
 
   /**
-   * End a mapping of {@link RdmaSocket.mapMemory}. The peer must have stopped writing there. The end of the connection ends the mapping too: after it
-   * this call does nothing.
+   * End a mapping of {@link RdmaSocket.mapMemory}. The peer must have stopped writing there. The end of the
+   * connection ends the mapping too: after it this call does nothing.
    *
    * @throws ERR_INVALID_REGION if `memory` is not mapped
    */
   unmapMemory(memory: ArrayBufferView): void {
-    this.#channel.unmap(checkBytes('memory', memory));
+    const bytes = checkBytes('memory', memory);
+    if (this.#channel.mapped !== undefined) this.#channel.mapped.unmap(bytes);
+    else throw new IwarpError('ERR_INVALID_REGION', 'this memory is not mapped');
   }
 
   /**
-   * Write into memory that the peer has mapped (riowrite). Resolves when all octets have been taken. The peer gets no notice. When `signal` is aborted,
-   * the wait for room ends: octets that were taken are written, the others are not, and the stream goes on.
+   * Write into memory that the peer has mapped (riowrite). Resolves when all bytes have been taken. The peer
+   * gets no notice. When `signal` is aborted, the wait for room ends: bytes that were taken are written, the
+   * others are not, and the stream goes on.
    *
-   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_INVALID_STATE before `connect`, ERR_INVALID_REGION if the memory was transferred
-   * away while it waited, ERR_CONNECTION_CLOSED, ERR_ABORTED
+   * @throws ERR_OUT_OF_RANGE if the peer has mapped nothing there, ERR_INVALID_STATE before `connect`,
+   *   ERR_INVALID_REGION if the memory was transferred away while it waited, ERR_CONNECTION_CLOSED,
+   *   ERR_ABORTED
    */
-  async writeMapped(data: ArrayBufferView, offset: bigint | number, options: WaitOptions = {}): Promise<void> {
+  async writeMapped(
+    data: ArrayBufferView,
+    offset: bigint | number,
+    options: WaitOptions = {},
+  ): Promise<void> {
     const bytes = checkBytes('data', data);
     const { length } = bytes;
     const from = BigInt(checkU64('offset', offset));
     const signal = signalOf(options);
     if (signal?.aborted === true) throw abortError(signal);
-    this.#checkConnected();
+    const mapped = this.#mapped();
     let at = 0;
     while (at < length) {
       if (bytes.length !== length) throw goneError('data');
-      if (this.destroyed || this.#channel.state !== 'open') throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
-      const taken = this.#channel.writeMapped(bytes.subarray(at), from + BigInt(at));
+      if (this.destroyed || this.#channel.state !== 'open')
+        throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
+      const taken = mapped.writeMapped(bytes.subarray(at), from + BigInt(at));
       at += taken;
       this.#sent += taken;
       if (taken === 0) await this.#mappedWaiters.wait(signal);
@@ -322,16 +561,30 @@ export class RdmaSocket extends Duplex {
     this.#idle.active();
   }
 
-  #checkConnected(): void {
-    if (this.connecting) throw new IwarpError('ERR_INVALID_STATE', 'the socket is not connected yet');
+  #mapped(): MappedMemory {
+    const { mapped, state } = this.#channel;
+    if (mapped === undefined || (state === 'opening' && !this.destroyed))
+      throw new IwarpError('ERR_INVALID_STATE', 'the socket is not connected yet');
+    return mapped;
   }
 
-  // ---------------------------------------------------------------------------------------------------------- Duplex
+  // -------------------------------------------------------------------------------------------------- Duplex
 
   /** @internal */
   override _read(): void {
     this.#wanted = true;
-    this.#fill();
+    // With `onread`, pieces are given when they arrive, and after `resume` and `read`; never inside a call.
+    if (this.#onread === null) this.#fill();
+  }
+
+  /** Read, as with `net.Socket`: with `onread`, a call restarts reading that was paused. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  override read(octets?: number): any {
+    if (this.#onread !== null && !this.#reading) {
+      this.#reading = true;
+      process.nextTick(() => this.#fill());
+    }
+    return super.read(octets) as unknown;
   }
 
   /** Stop reading, as with `net.Socket`. */
@@ -343,20 +596,22 @@ export class RdmaSocket extends Duplex {
   /** Go on reading. */
   override resume(): this {
     this.#reading = true;
-    // As in node:net, not from inside the call.
+    super.resume();
+    // As in node:net, not from inside the call; and after the stream has had its turn, in which it calls
+    // `read`.
     if (this.#onread !== null) process.nextTick(() => this.#fill());
-    return super.resume();
+    return this;
   }
 
   #fill(): void {
     if (this.#onread === null) this.#fillStream();
     else this.#fillPlaces(this.#onread);
-    // With `onread` the end too is heard of by those who read.
+    // With `onread`, a paused reader learns of the end only when it reads on.
     if (this.#onread !== null && (this.#giving || !this.#reading)) return;
     if (this.#channel.drained && !this.#endGiven && !this.destroyed) {
       this.#endGiven = true;
       this.push(null);
-      // As in node:net: an end that nobody listens for is still an end.
+      // As in node:net, the stream ends even without a listener for its end.
       if (this.readableLength === 0) this.read(0);
     }
   }
@@ -376,17 +631,26 @@ export class RdmaSocket extends Duplex {
     if (this.#giving) return;
     this.#giving = true;
     try {
-      while (this.#reading && this.#channel.readable && !this.destroyed) {
-        const place = this.#placeOf(onread);
-        if (place === null) return;
-        const octets = this.#channel.readInto(place);
-        this.bytesRead += octets;
+      for (let next = this.#nextPiece(onread); next !== undefined; next = this.#nextPiece(onread)) {
+        this.bytesRead += next.octets;
         this.#idle.active();
-        if (onread.callback(octets, place) === false) this.#reading = false;
+        if (onread.callback(next.octets, next.place) === false) this.#reading = false;
       }
     } finally {
       this.#giving = false;
     }
+  }
+
+  #nextPiece(onread: OnReadOptions): { readonly place: Uint8Array; readonly octets: number } | undefined {
+    const { owned } = this.#channel;
+    if (!this.#reading || this.destroyed) return undefined;
+    if (owned?.takesPlaces === true) {
+      this.#posted ??= new PostedPlaces(owned, onread, () => this.#placeOf(onread));
+      if (!this.#channel.drained) this.#posted.post();
+      return this.#posted.take();
+    }
+    const place = this.#channel.readable ? this.#placeOf(onread) : null;
+    return place === null ? undefined : { place, octets: this.#channel.readInto(place) };
   }
 
   #placeOf(onread: OnReadOptions): Uint8Array | null {
@@ -399,19 +663,185 @@ export class RdmaSocket extends Duplex {
   }
 
   /** @internal */
-  override _write(chunk: Uint8Array, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
+  override _write(
+    chunk: Uint8Array,
+    _encoding: BufferEncoding,
+    callback: (error?: Error | null) => void,
+  ): void {
     this.#begin([chunk], callback);
   }
 
-  /** @internal What was written in many pieces while the socket was corked or had no room leaves in few transfers. */
+  /**
+   * @internal Bytes written in many pieces while the socket was corked or had no room leave in few transfers.
+   */
   override _writev(chunks: { chunk: Uint8Array }[], callback: (error?: Error | null) => void): void {
-    this.#begin(chunks.map(({ chunk }) => chunk), callback);
+    this.#begin(
+      chunks.map(({ chunk }) => chunk),
+      callback,
+    );
   }
 
   #begin(list: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
+    if (!this.#begun) {
+      callback(Object.assign(new Error('Socket is closed'), { code: 'ERR_SOCKET_CLOSED' })); // as node:net
+      return;
+    }
+    if (this.#channel.state === 'opening' && this.#options.protocol === 'sdp') {
+      // Whether it stays where it lies can be said once the peer is known.
+      this.#callback = callback;
+      this.#early = list;
+      return;
+    }
+    const { owned } = this.#channel;
+    if (
+      owned !== undefined &&
+      (this.#lent.size > 0 || list.some(({ length }) => length >= owned.threshold))
+    ) {
+      this.#giveAll(owned, list, callback);
+      return;
+    }
     this.#pieces = new Pieces(list);
     this.#callback = callback;
     this.#pump();
+  }
+
+  /** Each chunk stays where it lies until the peer has it. */
+  #giveAll(owned: OwnedMemory, list: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
+    let left = list.length;
+    let failed = false;
+    const settle = (moved: boolean): void => {
+      failed ||= !moved;
+      if (--left > 0) return;
+      // Why the connection has ended is said first.
+      if (failed) process.nextTick(callback, systemError(closedError(), 'write'));
+      else callback(null);
+    };
+    for (const chunk of list) this.#give(owned, chunk, settle);
+  }
+
+  #give(owned: OwnedMemory, chunk: Uint8Array, settle: (moved: boolean) => void): void {
+    const { length } = chunk;
+    const lease = this.#lent.get(chunk);
+    this.#lent.delete(chunk);
+    if (lease === undefined) {
+      owned.give(chunk, (moved) => {
+        if (moved) this.#sent += length;
+        settle(moved);
+      });
+      return;
+    }
+    if (lease.gone) {
+      lease.settle(false);
+      this.destroy(goneError('data'));
+      return;
+    }
+    // The lease waits for the peer; the stream goes on, unless much is under way.
+    let waits = false;
+    const write = owned.give(lease.bytes, (moved) => {
+      if (moved) this.#sent += length;
+      lease.settle(moved);
+      if (waits) settle(true);
+    });
+    lease.begin(owned, write);
+    waits = owned.crowded && write.state !== 'done';
+    if (!waits) process.nextTick(settle, true);
+  }
+
+  /**
+   * Give `data` away: it is detached at once, leaves from where it lies, and the promise returns its buffer,
+   * attached again, when the peer has it. Memory that cannot be detached (a view of a part of its buffer, a
+   * pooled Buffer, shared or WebAssembly memory) is copied, and its own buffer is returned. Only over streams
+   * with `protocol: 'sdp'`.
+   *
+   * @throws ERR_NOT_SUPPORTED over another protocol, ERR_CONNECTION_CLOSED
+   *
+   * @example
+   * let buffer: ArrayBufferLike = new ArrayBuffer(1 << 20);
+   * buffer = await socket.writeOwned(buffer);
+   */
+  async writeOwned(data: ArrayBufferLike | Uint8Array): Promise<ArrayBufferLike> {
+    this.#checkOwned();
+    const { bytes, back } = takeOver(data);
+    await this.#lendView(bytes).done;
+    return back;
+  }
+
+  /**
+   * Lend `data`, which stays readable: it must not be changed before `done` of the lease, or `touch` of it.
+   * With `guard` a change is found, and `done` rejects with ERR_LENT_CHANGED. Only over streams with
+   * `protocol: 'sdp'`.
+   *
+   * @throws ERR_NOT_SUPPORTED over another protocol, ERR_INVALID_ARGUMENT
+   *
+   * @example
+   * const lease = socket.lend(frame);
+   * await lease.touch('block');
+   * frame.fill(0);
+   */
+  lend(data: Uint8Array, options: LendOptions = {}): Lease {
+    this.#checkOwned();
+    return this.#lendView(checkBytes('data', data), options);
+  }
+
+  #lendView(bytes: Uint8Array, options: LendOptions = {}): Lease {
+    // A Buffer made here names the write in the queue of the stream, which would wrap a plain Uint8Array.
+    const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    const lease = new Lease(view, options, this.#touches);
+    this.#lent.set(view, lease);
+    this.write(view, (error) => {
+      if (error != null) lease.settle(false);
+    });
+    return lease;
+  }
+
+  #checkOwned(): void {
+    if ((this.#options.protocol ?? 'rsocket') !== 'sdp')
+      throw new IwarpError('ERR_NOT_SUPPORTED', "memory is lent over streams with protocol: 'sdp' only");
+  }
+
+  /**
+   * Post memory for the bytes that come next, in place of the stream's readable side: use either. Resolves
+   * with their number, 0 at the end of the stream. Several places may be posted. With the modes `sink` and
+   * `auto` they are advertised, and the peer writes straight into them. Only over streams with `protocol:
+   * 'sdp'`.
+   *
+   * @throws ERR_NOT_SUPPORTED over another protocol, ERR_INVALID_STATE before `connect`, ERR_ABORTED
+   *
+   * @example
+   * const place = new Uint8Array(1 << 20);
+   * const count = await socket.receiveInto(place);
+   */
+  async receiveInto(memory: Uint8Array, options: WaitOptions = {}): Promise<number> {
+    this.#checkOwned();
+    const place = checkBytes('memory', memory);
+    if (place.length === 0) throw new IwarpError('ERR_INVALID_ARGUMENT', 'memory must not be empty');
+    const signal = signalOf(options);
+    if (signal?.aborted === true) throw abortError(signal);
+    const { owned } = this.#channel;
+    if (owned === undefined || this.connecting)
+      throw new IwarpError('ERR_INVALID_STATE', 'the socket is not connected yet');
+    // Also behind the end of the connection there may be bytes that have not been read.
+    if (this.#channel.drained) return this.#endOfPlaces();
+    return new Promise<number>((resolve, reject) => {
+      let stop = (): void => undefined;
+      const withdraw = owned.post(place, (octets) => {
+        stop();
+        this.bytesRead += octets;
+        this.#idle.active();
+        if (octets === 0 && signal?.aborted === true) reject(abortError(signal));
+        else resolve(octets === 0 ? this.#endOfPlaces() : octets);
+      });
+      if (signal !== undefined) stop = whenAborted(signal, withdraw);
+    });
+  }
+
+  /** The end of the stream, which the readable side reports as well. */
+  #endOfPlaces(): number {
+    process.nextTick(() => {
+      this.#fill();
+      if (this.#endGiven && !this.destroyed) this.resume();
+    });
+    return 0;
   }
 
   #pump(): void {
@@ -419,7 +849,8 @@ export class RdmaSocket extends Duplex {
     const pieces = this.#pieces;
     if (pieces !== null) {
       if (this.#channel.refused) {
-        this.#settleWrite(new IwarpError('ERR_CONNECTION_CLOSED', 'the peer has closed the connection and takes no more'));
+        const closed = new IwarpError('ERR_CONNECTION_CLOSED', 'the peer has closed the connection');
+        this.#settleWrite(systemError(closed, 'write'));
         return;
       }
       const taken = this.#take(pieces);
@@ -428,14 +859,21 @@ export class RdmaSocket extends Duplex {
       if (taken > 0) this.#idle.active();
       if (pieces.left === 0 && this.#channel.state !== 'opening') this.#settleWrite(null);
     }
-    if (this.#final !== null && this.#pieces === null && this.#channel.state !== 'opening') {
+    if (
+      this.#final !== null &&
+      this.#pieces === null &&
+      this.#early === null &&
+      this.#channel.state !== 'opening'
+    ) {
       const final = this.#final;
       this.#final = null;
       final();
     }
   }
 
-  /** What there is room for; -1 if the write has ended because its memory is not there any more. */
+  /**
+   * Sends the bytes that there is room for; returns -1 if the write has ended because its memory is gone.
+   */
   #take(pieces: Pieces): number {
     try {
       return this.#channel.write(pieces);
@@ -445,7 +883,7 @@ export class RdmaSocket extends Duplex {
     }
   }
 
-  /** Those who wait look again, each once. */
+  /** Lets each call that waits for a mapped buffer look again, once. */
   #wakeMapped(): void {
     for (let { size } = this.#mappedWaiters; size > 0; size--) this.#mappedWaiters.next(undefined);
   }
@@ -459,7 +897,8 @@ export class RdmaSocket extends Duplex {
 
   /** @internal */
   override _final(callback: (error?: Error | null) => void): void {
-    this.#final = () => this.#channel.finish(this.#endsBoth || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
+    this.#final = () =>
+      this.#channel.finish(this.#endsBoth || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
     this.#pump();
   }
 
@@ -470,24 +909,27 @@ export class RdmaSocket extends Duplex {
     this.#keepAlive.stop();
     this.#wanted = false;
     const channel = this.#channel;
-    if (this.#callback !== null) this.#settleWrite(error ?? new IwarpError('ERR_DESTROYED', 'the socket was destroyed'));
+    if (this.#callback !== null)
+      this.#settleWrite(error ?? new IwarpError('ERR_DESTROYED', 'the socket was destroyed'));
     this.#wakeMapped();
     if (channel.state === 'closed') {
       callback(error);
       return;
     }
-    // Also with an error, which is the program's: what was written before it arrives, as with node:net.
+    // Also with an error, which is the program's: bytes written before it arrive, as with node:net.
+    this.#stopAgreeing?.();
     if (channel.state === 'opening') channel.abort();
     else channel.close();
-    if (error !== null) callback(error); // a peer that answers nothing keeps nobody waiting for it
+    if (error !== null)
+      callback(error); // a peer that does not answer delays no caller
     else this.#onGone = () => callback(null);
     this.#wait.set(CLOSE_MS, () => {
-      if (!this.writableFinished) this.#channel.connection?.unref();
+      if (!this.writableFinished) this.#channel.setRef(false);
       this.#tellGone();
     });
   }
 
-  /** False if nobody waits to hear that the connection is gone. */
+  /** False if no call waits for the end of the connection. */
   #tellGone(): boolean {
     const gone = this.#onGone;
     this.#onGone = null;
@@ -495,20 +937,33 @@ export class RdmaSocket extends Duplex {
     return gone !== null;
   }
 
-  /** `close` says, as with `net.Socket`, whether there was an error. A write that was cut short by `destroy()` has one, the socket has not. */
+  /**
+   * `close` says, as with `net.Socket`, whether there was an error. A write that was cut short by `destroy()`
+   * has one, the socket has not.
+   */
   override emit(event: string | symbol, ...values: unknown[]): boolean {
-    return event === 'close' && values.length === 0 ? super.emit(event, this.#hadError) : super.emit(event, ...values);
+    return event === 'close' && values.length === 0
+      ? super.emit(event, this.#hadError)
+      : super.emit(event, ...values);
   }
 
-  // --------------------------------------------------------------------------------------------------------- channel
+  // ------------------------------------------------------------------------------------------------- channel
 
-  #opened(options: RdmaSocketOptions): void {
-    const { localAddress, remoteAddress } = this.#channel.connection!;
+  #opened(): void {
+    const { localAddress, remoteAddress } = this.#channel;
     this.#addresses = { local: localAddress!, remote: remoteAddress! };
-    if (options.keepAlive === true) this.setKeepAlive(true, options.keepAliveInitialDelay ?? 0);
+    if (this.#keepAliveMs !== null) this.#setProbes();
     this.#idle.active();
     this.emit('connect');
     this.emit('ready');
+    if (this.#onread !== null) this.#fill();
+    const early = this.#early;
+    const callback = this.#callback;
+    this.#early = null;
+    if (early !== null && callback !== null) {
+      this.#callback = null;
+      this.#begin(early, callback);
+    }
     this.#pump();
   }
 
@@ -516,10 +971,60 @@ export class RdmaSocket extends Duplex {
     this.#wait.stop();
     if (this.#tellGone()) return;
     if (error !== undefined) {
-      this.destroy(error);
+      if (this.#addresses === null && this.#tryNext()) return;
+      this.destroy(
+        this.#addresses === null ? systemError(error, 'connect', this.#place()) : systemError(error, 'read'),
+      );
     } else {
       this.#fill();
       this.#pump();
     }
   }
+
+  /** The next address of the name. False if there is none, or nothing waits for it. */
+  #tryNext(): boolean {
+    const [next, ...rest] = this.#untried;
+    if (next === undefined || this.destroyed) return false;
+    this.#untried = rest;
+    this.#attempt(next.address);
+    return true;
+  }
+
+  #place(): { address?: string; port?: number } {
+    const target = this.#plan?.target;
+    if (target === undefined) return {};
+    return target.path === undefined ? { address: target.host, port: target.port } : { address: target.path };
+  }
+}
+
+function closedError(): IwarpError {
+  return new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
+}
+
+/** Milliseconds as `node:net` takes them here: anything that is no positive number is 0. */
+function probeDelay(delay: unknown): number {
+  const ms = Number(delay);
+  return ms > 0 && Number.isFinite(ms) ? ms : 0;
+}
+
+/**
+ * Connect: `connect(options, listener)`, or `connect(port, host, listener)` as in `node:net`. If connecting
+ * fails (no TCP connection, a rejection, a peer that speaks another protocol), an `error` event follows.
+ *
+ * @throws ERR_INVALID_ARGUMENT
+ *
+ * @example
+ * const socket = connect({ host: '10.0.0.2', port: 7471 });
+ * socket.write('hello');
+ * for await (const chunk of socket) console.log(String(chunk));
+ */
+export function connect(options: ConnectOptions | PathOptions, listener?: () => void): RdmaSocket;
+/** Connect to a port of a host, as `net.connect` does. */
+export function connect(port: number | string, host?: string | null, listener?: () => void): RdmaSocket;
+/** Connect to a port of this machine, or to the Unix socket at a path. */
+export function connect(portOrPath: number | string, listener?: () => void): RdmaSocket;
+export function connect(...given: ConnectArguments): RdmaSocket {
+  const { options, listener } = connectArguments(given);
+  // A mistake throws before anything is made.
+  return RdmaSocket.to(options, planConnect(options), listener);
 }

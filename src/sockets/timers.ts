@@ -2,11 +2,16 @@
 import { Alarm } from '../base/alarm.ts';
 import type { Scheduler } from '../base/clock.ts';
 
-/** Tells when there have been no octets for a time. One timer for all that happens: when it fires it looks how long ago the last of that was. */
+/**
+ * Calls a function when there have been no bytes for a time. It uses one timer for all activity: when that
+ * fires, the timer looks how long ago the last bytes were.
+ */
 export class IdleTimer {
   readonly #alarm: Alarm;
   readonly #idle: () => void;
   #ms = 0;
+  /** The time that the program has asked for last; undefined before that. */
+  given: number | undefined = undefined;
   #lastActive = 0;
   #ended = false;
 
@@ -15,7 +20,7 @@ export class IdleTimer {
     this.#idle = idle;
   }
 
-  /** How long; 0 for never. */
+  /** The idle time in milliseconds; 0 for never. */
   get ms(): number {
     return this.#ms;
   }
@@ -23,18 +28,19 @@ export class IdleTimer {
   /** Begin again, with this time. */
   set(ms: number): void {
     this.#ms = ms;
+    this.given = ms;
     this.#alarm.stop();
     this.active();
   }
 
-  /** Octets have come, or have gone. */
+  /** Bytes have come, or have gone. */
   active(): void {
     if (this.#ms === 0 || this.#ended) return;
     this.#lastActive = this.#alarm.now();
     if (!this.#alarm.isSet) this.#from(this.#lastActive);
   }
 
-  /** Nothing is told any more. */
+  /** Stops the timer for good: the function is not called again. */
   end(): void {
     this.#ended = true;
     this.#alarm.stop();

@@ -1,6 +1,6 @@
 /**
- * Middleware that tells when octets have arrived and been dealt with. An RDMA Write gives its target no completion; stock tools spin on
- * memory, and we look at it whenever something has come instead.
+ * Middleware that reports when bytes have arrived and been handled. An RDMA Write gives its target no
+ * completion; stock tools spin on memory, and we look at it whenever something has come instead.
  */
 import { PassingPort, type PortMiddleware } from './middleware.ts';
 import type { Port } from './port.ts';

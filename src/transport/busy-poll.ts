@@ -1,46 +1,59 @@
 /**
- * Staying awake for what comes next. A thread that sleeps has to be woken, by whoever sends to it: on a virtual machine that takes 20 to 60
- * us of the receiver's time and several of the sender's, ten times what handling a small message takes. So when something has come, the
- * event loop goes round without sleeping for some microseconds more, as RDMA programs poll their completion queues, and Linux its network
- * cards (SO_BUSY_POLL) and its idle processors (haltpoll).
+ * Staying awake for the next arrival. A thread that sleeps has to be woken by the sending thread: on a
+ * virtual machine that takes 20 to 60 us of the receiver's time and several of the sender's, ten times what
+ * handling a small message takes (`latency` of bench/micro/datapath.ts, never polling). So when something has
+ * come, the event loop goes round without sleeping for some microseconds more, as RDMA programs poll their
+ * completion queues, and Linux its network cards (SO_BUSY_POLL) and its idle processors (haltpoll).
  *
- * It has to pay: what comes within the window is a hit, a window in which nothing comes is a miss and costs its length in processor time.
- * After two misses in a row, or one in four, polling rests for a number of arrivals, twice as many each time, until a trial hits again. Many
- * octets count as many arrivals: a stream of large messages moves twice as much while its receiver is awake, and should not wait long for a trial.
+ * Polling has to pay: an arrival within the window is a hit, a window in which nothing comes is a miss and
+ * costs its length in processor time. After two misses in a row, or one in four, polling rests for a number
+ * of arrivals, twice as many each time, until a trial hits again. Many bytes count as many arrivals: a stream
+ * of large messages moves twice as much while its receiver is awake, and should not wait long for a trial.
  *
- * Octets take the peer's time too: what answers a large message comes later than what answers a small one, for it has to be read, checked and placed
- * first, and the answer to be written. So octets of either direction lengthen the window, by what moving them takes at an ordinary rate. Without that a round
- * trip of 64 KiB, in which either side has more than the window to do, goes to sleep twice and takes twice as long.
+ * Bytes take the peer's time too: what answers a large message comes later than what answers a small one,
+ * for it has to be read, checked and placed first, and the answer to be written. So bytes of either
+ * direction lengthen the window, by what moving them takes at an ordinary rate. Without that a round trip of
+ * 64 KiB, in which either side has more than the window to do, goes to sleep twice and takes twice as long.
  *
- * The sender may wait for the very processor on which this thread is looking out for it: two threads that wake each other in turn are kept on one
- * processor, and nothing can come within the window. So after longer rests a trial lasts for milliseconds, in which the system finds that
- * two want to run, and moves one of them.
+ * The sender may wait for the very processor on which this thread is looking out for it: two threads that
+ * wake each other in turn are kept on one processor, and nothing can come within the window. So after longer
+ * rests a trial lasts for milliseconds, in which the system finds that two want to run, and moves one of
+ * them.
  */
+import { environmentVariable } from '../base/environment.ts';
 import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
-// Held here: somebody who replaces the global timers for a test must not leave a ring without its reader, or a connection without its next turn.
+// Imported, not global: a test that replaces the global timers must not leave a ring without its reader, or
+// a connection without its next turn.
 import { setImmediate } from 'node:timers';
 import { checkInteger } from '../base/errors.ts';
 
-/** Long enough for a peer that reads, answers and is awake itself; three quarters of what a wake-up costs where it is dear. */
+/**
+ * Long enough for a peer that reads, answers and is awake itself; three quarters of the cost of a wake-up
+ * where it is dear.
+ */
 const DEFAULT_US = 50;
 const MAX_US = 10_000;
-/** How much longer the window is for octets that came or went: a gigabyte a second. */
+/** How much longer the window is for bytes that came or went: a gigabyte a second. */
 const MS_PER_OCTET = 1e-6;
-/** At most so many windows: what is behind that many octets is answered while others still come. */
+/** Windows at most: bytes beyond this many are handled while others still arrive. */
 const MOST_WINDOWS = 5;
 /**
- * A hit earns one, up to so many, a miss takes several: a hit saves the wake-up, half a window, while a miss costs a window, and where several
- * threads want one processor another thread's time too. With none left polling rests.
+ * A hit earns one, up to a limit, a miss takes several: a hit saves the wake-up, half a window, while a miss
+ * costs a window, and where several threads want one processor another thread's time too. With none left
+ * polling rests.
  */
 const CREDIT = 8;
 const MISS = 4;
 /** Arrivals to let pass: the first time, and at most. */
 const FIRST_REST = 8;
 const LONGEST_REST = 16_384;
-/** Each KiB of octets counts as one more. */
+/** Each KiB of bytes counts as one more. */
 const ARRIVAL_BITS = 10;
-/** After a rest of at least so many arrivals a trial lasts so many milliseconds at least, in which the system's scheduler looks around. */
+/**
+ * After a rest of at least this number of arrivals a trial lasts this number of milliseconds, in which the
+ * system's scheduler looks around.
+ */
 const LONG_TRIAL_FROM = 64;
 const LONG_TRIAL_MS = 2;
 
@@ -52,11 +65,14 @@ interface BusyPollClock {
 
 const REAL: BusyPollClock = { now: () => performance.now(), soon: (task) => void setImmediate(task) };
 
-/** What cannot wake the event loop by itself without being told to: asked in each turn while the loop is kept awake. */
+/**
+ * A source that cannot wake the event loop without being asked to. It is polled in each turn while the loop
+ * is kept awake.
+ */
 export interface PolledSource {
-  /** Take what is there; true if there was something. */
+  /** Take the input that is ready; true if there was some. */
   look(): boolean;
-  /** Nobody looks any more: ask to be woken. */
+  /** The loop stops looking: ask to be woken. */
   rest(): void;
 }
 
@@ -69,9 +85,11 @@ export class BusyPoll {
   #awake = false;
   /** Something has come in this turn. */
   #seen = false;
-  /** Octets of both directions since the last turn in which something had come. */
+  /** Bytes of both directions since the last turn in which something had come. */
   #octets = 0;
-  /** Milliseconds that the peer may have to do with them; they pass while this end waits, not while it works. */
+  /**
+   * Milliseconds that the peer may have to do with them; they pass while this end waits, not while it works.
+   */
   #grace = 0;
   #lastTurn = 0;
   #until = 0;
@@ -92,7 +110,10 @@ export class BusyPoll {
     return this.#awake;
   }
 
-  /** Something has come from outside, so many octets of it where it is octets. True if the event loop is {@link awake} now. */
+  /**
+   * Input has come from outside, `octets` bytes or a message of no size. True if the event loop is
+   * {@link awake} now.
+   */
   arrived(octets = 0): boolean {
     this.#seen = true;
     if (this.#awake) {
@@ -107,12 +128,13 @@ export class BusyPoll {
     this.#awake = true;
     this.#octets = octets;
     this.#grace = 0;
-    this.#until = Number.POSITIVE_INFINITY; // the window begins with the first turn: what this arrival causes may take its time
+    // the window begins with the first turn: the work that this arrival causes may take its time
+    this.#until = Number.POSITIVE_INFINITY;
     this.#clock.soon(this.#turn);
     return true;
   }
 
-  /** So many octets go out, which the peer has to read before it answers. */
+  /** Bytes go out, which the peer has to read before it answers. */
   sent(octets: number): void {
     if (this.#awake) this.#octets += octets;
   }
@@ -126,7 +148,10 @@ export class BusyPoll {
     this.#sources.delete(source);
   }
 
-  /** What a source throws in a turn costs that turn, and no more: as long as this says that it is awake nobody rings. */
+  /**
+   * An error that a source throws in a turn costs only that turn: the next turn is still scheduled, since
+   * nothing rings while this claims to be awake.
+   */
   readonly #turn = (): void => {
     let goOn = true;
     try {
@@ -175,14 +200,15 @@ export class BusyPoll {
 }
 
 /**
- * How long to poll if this is asked for, in microseconds: IWARP_BUSY_POLL decides where nothing is. With one processor never by default: whoever we
- * look out for would need it.
+ * How long to poll if this is asked for, in microseconds: IWARP_BUSY_POLL decides where nothing is. With one
+ * processor never by default: the sender would need it.
  *
  * @throws ERR_INVALID_ARGUMENT for anything but an integer from 0 to 10,000
  */
 export function resolveBusyPoll(asked?: number): number {
   if (asked !== undefined) return checkInteger('options.busyPoll', asked, 0, MAX_US);
-  const word = process.env['IWARP_BUSY_POLL'];
-  if (word !== undefined && word !== '') return checkInteger('IWARP_BUSY_POLL', /^\d{1,9}$/.test(word) ? Number(word) : word, 0, MAX_US);
+  const word = environmentVariable('IWARP_BUSY_POLL');
+  if (word !== undefined && word !== '')
+    return checkInteger('IWARP_BUSY_POLL', /^\d{1,9}$/.test(word) ? Number(word) : word, 0, MAX_US);
   return availableParallelism() > 1 ? DEFAULT_US : 0;
 }

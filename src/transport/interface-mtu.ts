@@ -1,6 +1,6 @@
 /**
- * MTU of the interface that has a local address, where the operating system tells it without privileges or a helper: on Linux, in sysfs.
- * Read first: RFC 5044 5.1 (why the size of a TCP segment matters to FPDUs).
+ * MTU of the interface that has a local address, where the operating system gives it without privileges or a
+ * helper: on Linux, in sysfs. Read first: RFC 5044 5.1 (why the size of a TCP segment matters to FPDUs).
  */
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
@@ -10,7 +10,7 @@ const KEEP_MS = 10_000;
 
 const kept = new Map<string, { readonly mtu: number | undefined; readonly until: number }>();
 
-/** The MTU, octets; undefined where it cannot be known. */
+/** The MTU, bytes; undefined where it cannot be known. */
 export function interfaceMtu(address: string): number | undefined {
   const now = performance.now();
   const known = kept.get(address);
@@ -23,7 +23,9 @@ export function interfaceMtu(address: string): number | undefined {
 
 function interfaceOf(address: string): string | undefined {
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/, '').split('%')[0];
-  return Object.entries(networkInterfaces()).find(([, list]) => list?.some((one) => one.address === plain))?.[0];
+  return Object.entries(networkInterfaces()).find(([, list]) =>
+    list?.some((one) => one.address === plain),
+  )?.[0];
 }
 
 function readMtu(address: string): number | undefined {
@@ -33,6 +35,6 @@ function readMtu(address: string): number | undefined {
     const mtu = Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'));
     return Number.isInteger(mtu) && mtu > 0 ? mtu : undefined;
   } catch {
-    return undefined; // no sysfs in this container, or a sandbox that does not tell the interfaces
+    return undefined; // no sysfs in this container, or a sandbox that hides the interfaces
   }
 }

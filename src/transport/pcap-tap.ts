@@ -1,10 +1,11 @@
 /**
- * A tap that writes capture files, with made-up TCP/IP headers around the octets that really passed, so that ordinary dissectors can read
- * what we send and receive, in memory as over a network.
+ * A tap that writes capture files, with made-up TCP/IP headers around the bytes that really passed, so that
+ * ordinary dissectors can read sent and received bytes, in memory as over a network.
  *
- * Read first: RFC 9293 sections 3.1 (header) and 3.4 (sequence numbers), RFC 791 section 3.1, RFC 8200 sections 3 and 8.1 (pseudo-header),
- * RFC 1071 (checksum). The file is classic pcap with nanosecond times and link type RAW: packets begin with the IP header, so no link
- * layer has to be invented, and every common reader knows it.
+ * Read first: RFC 9293 sections 3.1 (header) and 3.4 (sequence numbers), RFC 791 section 3.1, RFC 8200
+ * sections 3 and 8.1 (pseudo-header), RFC 1071 (checksum). The file is classic pcap with nanosecond times and
+ * link type RAW: packets begin with the IP header, so no link layer has to be invented, and every common
+ * reader knows it.
  */
 
 import { closeSync, openSync, writeSync } from 'node:fs';
@@ -13,6 +14,7 @@ import { mappedIpv6, ipOctets } from './ip-address.ts';
 import type { PortMiddleware } from './middleware.ts';
 import type { PortAddress } from './port.ts';
 import { realScheduler } from './scheduler.ts';
+import type { DatagramTarget } from './datagram.ts';
 import { tap, type TapDirection, type TapInfo, type TapSink } from './tap.ts';
 
 const MAGIC_NANOSECONDS = 0xa1b2_3c4d;
@@ -26,10 +28,14 @@ const IPV6_HEADER_OCTETS = 40;
 const TCP_HEADER_OCTETS = 20;
 /** Maximum segment size and window scale, padded to words. */
 const SYN_OPTION_OCTETS = 8;
-/** What fits into an IPv4 packet of 65535 octets. */
+/** The largest segment that fits into an IPv4 packet of 65535 bytes. */
 const MAX_SEGMENT = 65_535 - IPV4_HEADER_OCTETS - TCP_HEADER_OCTETS;
 const PROTOCOL_TCP = 6;
-/** The largest scale of RFC 7323, so that no dissector ever sees a full window: we do not know the true ones. */
+const PROTOCOL_UDP = 17;
+const UDP_HEADER_OCTETS = 8;
+/**
+ * The largest scale of RFC 7323, so that no dissector ever sees a full window: we do not know the true ones.
+ */
 const WINDOW_SCALE = 14;
 const FIN = 0x01;
 const SYN = 0x02;
@@ -41,22 +47,27 @@ const ACK = 0x10;
 export interface PcapTapOptions {
   /** Longest TCP payload. Default and maximum 65495; longer pieces are split. */
   readonly mss?: number | undefined;
-  /** Milliseconds since 1970 at the scheduler's time 0. Default 0: the times of a virtual clock are written unchanged. */
+  /**
+   * Milliseconds since 1970 at the scheduler's time 0. Default 0: the times of a virtual clock are written
+   * unchanged.
+   */
   readonly epoch?: number | undefined;
   /** First sequence numbers of the connecting and of the accepting end. Default 0x10000000 and 0x20000000. */
   readonly firstSequence?: readonly [active: number, passive: number] | undefined;
   /**
-   * Where the segment that starts at `start` ends, `end` at most. Default: at `end`. For dissectors that need one protocol data unit
-   * in each segment, where several were written at once.
+   * Where the segment that starts at `start` ends, `end` at most. Default: at `end`. For dissectors that need
+   * one protocol data unit in each segment, where several were written at once.
    */
-  readonly cut?: ((direction: TapDirection, bytes: Uint8Array, start: number, end: number) => number) | undefined;
+  readonly cut?:
+    | ((direction: TapDirection, bytes: Uint8Array, start: number, end: number) => number)
+    | undefined;
 }
 
 const OPTIONS: Names<PcapTapOptions> = { mss: true, epoch: true, firstSequence: true, cut: true };
 
 /**
- * Make tap sinks that all write to one capture; its header is written at once. Put the tap on one end of a connection only: with both
- * ends every packet is written twice.
+ * Make tap sinks that all write to one capture; its header is written at once. Put the tap on one end of a
+ * connection only: with both ends every packet is written twice.
  *
  * @throws ERR_INVALID_ARGUMENT
  *
@@ -66,7 +77,10 @@ const OPTIONS: Names<PcapTapOptions> = { mss: true, epoch: true, firstSequence: 
  * // … and at the end
  * file.close();
  */
-export function pcapTap(output: (bytes: Uint8Array) => void, options: PcapTapOptions = {}): (info: TapInfo) => TapSink {
+export function pcapTap(
+  output: (bytes: Uint8Array) => void,
+  options: PcapTapOptions = {},
+): (info: TapInfo) => TapSink {
   checkFunction('output', output);
   checkOptions('options', options, OPTIONS);
   const mss = checkInteger('options.mss', options.mss ?? MAX_SEGMENT, 1, MAX_SEGMENT);
@@ -76,13 +90,16 @@ export function pcapTap(output: (bytes: Uint8Array) => void, options: PcapTapOpt
 
 /** An open capture file. */
 export interface PcapFile {
-  /** Append octets. Does nothing after `close()`. */
+  /** Append bytes. Does nothing after `close()`. */
   output(bytes: Uint8Array): void;
   /** Close the file. */
   close(): void;
 }
 
-/** Open a capture file for {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in the file. Throws the system's error if it cannot be opened. */
+/**
+ * Open a capture file for {@link pcapTap}. Writes are synchronous, so that what happened before a crash is in
+ * the file. Throws the system's error if it cannot be opened.
+ */
 export function openPcapFile(path: string): PcapFile {
   const file = openSync(path, 'w');
   let state: 'open' | 'closed' = 'open';
@@ -99,17 +116,26 @@ export function openPcapFile(path: string): PcapFile {
   };
 }
 
-/** @internal A capture that is being written: what makes a sink for each connection, and its end. */
+/**
+ * @internal A capture that is being written: `sink` makes a sink for each connection, and `close` ends it.
+ */
 export interface CaptureFile {
   readonly sink: (info: TapInfo) => TapSink;
+  /** Write one datagram; `time` is the scheduler's. */
+  datagram(from: DatagramTarget, to: DatagramTarget, bytes: Uint8Array, time: number): void;
   close(): void;
 }
 
 /**
- * @internal A capture that must not take along what it looks at: where the file cannot be written any more (the disk is full), it is closed, `ended` is told
- * once, and what passes goes on without it. Throws the system's error if the file cannot be opened, or not even its header can be written.
+ * @internal A capture that must not disturb the traffic it records: where the file can no longer be written
+ *   (the disk is full), it is closed, `ended` is called once, and the traffic goes on without it. Throws the
+ *   system's error if the file cannot be opened, or not even its header can be written.
  */
-export function openCapture(path: string, ended: (error: Error) => void, options?: PcapTapOptions): CaptureFile {
+export function openCapture(
+  path: string,
+  ended: (error: Error) => void,
+  options?: PcapTapOptions,
+): CaptureFile {
   const file = openPcapFile(path);
   const output = (bytes: Uint8Array): void => {
     try {
@@ -123,7 +149,12 @@ export function openCapture(path: string, ended: (error: Error) => void, options
   let begun = false;
   const sink = pcapTap(output, options);
   begun = true;
-  return { sink, close: file.close };
+  const { epoch = 0 } = options ?? {};
+  return {
+    sink,
+    datagram: (from, to, bytes, time) => output(record(udpPacket(from, to, bytes), epoch + time)),
+    close: file.close,
+  };
 }
 
 /** @internal The same at the times of the day, for {@link pcapLayer}. */
@@ -136,9 +167,12 @@ export function pcapLayer(capture: CaptureFile): PortMiddleware {
   return tap(realScheduler, capture.sink);
 }
 
-/** @internal Where nobody else hears of it: a warning of type `IwarpWarning`. */
+/** @internal Report the end of a capture by a warning of type `IwarpWarning`. */
 export function warnCaptureEnded(path: string, error: Error): void {
-  process.emitWarning(`${path}: the capture ends here: ${error.message}`, { type: 'IwarpWarning', code: 'ERR_ACCESS' });
+  process.emitWarning(`${path}: the capture ends here: ${error.message}`, {
+    type: 'IwarpWarning',
+    code: 'ERR_ACCESS',
+  });
 }
 
 function fileHeader(): Uint8Array {
@@ -170,7 +204,7 @@ class PcapSink implements TapSink {
   readonly #cut: PcapTapOptions['cut'];
   readonly #out: Flow;
   readonly #in: Flow;
-  /** Which directions have ended; after a reset nothing follows. */
+  /** Directions that have ended; after a reset nothing follows. */
   readonly #ended = new Set<TapDirection>();
 
   constructor(output: (bytes: Uint8Array) => void, info: TapInfo, mss: number, options: PcapTapOptions) {
@@ -179,7 +213,7 @@ class PcapSink implements TapSink {
     this.#epoch = options.epoch ?? 0;
     this.#cut = options.cut;
     const [active, passive] = options.firstSequence ?? [0x1000_0000, 0x2000_0000];
-    const { localAddress: local, remoteAddress: remote } = info;
+    const [local, remote] = wireEnds(info);
     const first = info.role === 'active' ? [active, passive] : [passive, active];
     this.#out = flow(local, remote, first[0] ?? 0);
     this.#in = flow(remote, local, first[1] ?? 0);
@@ -218,7 +252,14 @@ class PcapSink implements TapSink {
     if (error !== undefined) this.#packet(direction, RST | ACK, time);
   }
 
-  #packet(direction: TapDirection, flags: number, time: number, bytes?: Uint8Array, start = 0, end = 0): void {
+  #packet(
+    direction: TapDirection,
+    flags: number,
+    time: number,
+    bytes?: Uint8Array,
+    start = 0,
+    end = 0,
+  ): void {
     const [flow, back] = direction === 'out' ? [this.#out, this.#in] : [this.#in, this.#out];
     const acknowledged = (flags & ACK) === 0 ? 0 : back.sequence;
     const segment = tcpSegment(flow, flags, acknowledged, bytes?.subarray(start, end));
@@ -234,9 +275,31 @@ function other(direction: TapDirection): TapDirection {
   return direction === 'out' ? 'in' : 'out';
 }
 
+/** Numbers for the connections over Unix sockets in captures. */
+let unixConnections = 0;
+
+/**
+ * The ends as packets can name them. A Unix socket has no address of IP: the end with the path becomes port
+ * 1 of loopback, and the other one a port for each connection.
+ */
+function wireEnds({ localAddress, remoteAddress, role }: TapInfo): [PortAddress, PortAddress] {
+  if (localAddress.family !== 'Unix') return [localAddress, remoteAddress];
+  const loopback = { address: '127.0.0.1', family: 'IPv4' } as const;
+  const listening = { ...loopback, port: 1 };
+  const calling = { ...loopback, port: 1024 + (unixConnections++ % 64_512) };
+  return role === 'active' ? [calling, listening] : [listening, calling];
+}
+
 function flow(from: PortAddress, to: PortAddress, sequence: number): Flow {
   const [source, destination] = wireAddresses(from.address, to.address);
-  return { source, destination, sourcePort: from.port, destinationPort: to.port, sequence: sequence >>> 0, identification: 1 };
+  return {
+    source,
+    destination,
+    sourcePort: from.port,
+    destinationPort: to.port,
+    sequence: sequence >>> 0,
+    identification: 1,
+  };
 }
 
 /** Both addresses in one family: mapped IPv4 is IPv4 on the wire. */
@@ -264,7 +327,12 @@ function record(packet: Uint8Array, milliseconds: number): Uint8Array {
   return bytes;
 }
 
-function tcpSegment(flow: Flow, flags: number, acknowledged: number, payload: Uint8Array | undefined): Uint8Array {
+function tcpSegment(
+  flow: Flow,
+  flags: number,
+  acknowledged: number,
+  payload: Uint8Array | undefined,
+): Uint8Array {
   const isSyn = (flags & SYN) !== 0;
   const headerOctets = TCP_HEADER_OCTETS + (isSyn ? SYN_OPTION_OCTETS : 0);
   const bytes = new Uint8Array(headerOctets + (payload?.length ?? 0));
@@ -286,7 +354,26 @@ function tcpSegment(flow: Flow, flags: number, acknowledged: number, payload: Ui
   return bytes;
 }
 
-function ipv4Packet(flow: Flow, segment: Uint8Array): Uint8Array {
+/** A datagram as an IP packet. */
+function udpPacket(from: DatagramTarget, to: DatagramTarget, payload: Uint8Array): Uint8Array {
+  const [source, destination] = wireAddresses(from.address, to.address);
+  const bytes = new Uint8Array(UDP_HEADER_OCTETS + payload.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, from.port);
+  view.setUint16(2, to.port);
+  view.setUint16(4, bytes.length);
+  bytes.set(payload, UDP_HEADER_OCTETS);
+  const pseudo = PROTOCOL_UDP + bytes.length;
+  view.setUint16(6, finish(sum(bytes, sum(destination, sum(source, pseudo)))) || 0xffff);
+  const addresses = { source, destination, identification: 0 };
+  return source.length === 4
+    ? ipv4Packet(addresses, bytes, PROTOCOL_UDP)
+    : ipv6Packet(addresses, bytes, PROTOCOL_UDP);
+}
+
+type Addresses = Pick<Flow, 'source' | 'destination' | 'identification'>;
+
+function ipv4Packet(flow: Addresses, segment: Uint8Array, protocol = PROTOCOL_TCP): Uint8Array {
   const bytes = new Uint8Array(IPV4_HEADER_OCTETS + segment.length);
   const view = new DataView(bytes.buffer);
   view.setUint8(0, 0x45);
@@ -294,7 +381,7 @@ function ipv4Packet(flow: Flow, segment: Uint8Array): Uint8Array {
   view.setUint16(4, flow.identification);
   view.setUint16(6, 0x4000);
   view.setUint8(8, 64);
-  view.setUint8(9, PROTOCOL_TCP);
+  view.setUint8(9, protocol);
   bytes.set(flow.source, 12);
   bytes.set(flow.destination, 16);
   view.setUint16(10, finish(sum(bytes.subarray(0, IPV4_HEADER_OCTETS), 0)));
@@ -302,12 +389,12 @@ function ipv4Packet(flow: Flow, segment: Uint8Array): Uint8Array {
   return bytes;
 }
 
-function ipv6Packet(flow: Flow, segment: Uint8Array): Uint8Array {
+function ipv6Packet(flow: Addresses, segment: Uint8Array, protocol = PROTOCOL_TCP): Uint8Array {
   const bytes = new Uint8Array(IPV6_HEADER_OCTETS + segment.length);
   const view = new DataView(bytes.buffer);
   view.setUint8(0, 0x60);
   view.setUint16(4, segment.length);
-  view.setUint8(6, PROTOCOL_TCP);
+  view.setUint8(6, protocol);
   view.setUint8(7, 64);
   bytes.set(flow.source, 8);
   bytes.set(flow.destination, 24);

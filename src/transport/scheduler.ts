@@ -15,17 +15,21 @@ const LONGEST_DELAY = 0x7fff_ffff;
 /**
  * The process's monotonic clock.
  *
- * `at`: timers are unreferenced, so that a pending time-out never keeps a process alive whose sockets have all closed. libuv counts
- * whole milliseconds from the start of the loop's turn, and may therefore fire a fraction early by `performance.now()`. Such a timer
- * is armed again, because the interface promises "at or after".
+ * `at`: timers are unreferenced, so that a pending time-out never keeps a process alive whose sockets have
+ * all closed. libuv counts whole milliseconds from the start of the loop's turn, and may therefore fire a
+ * fraction early by `performance.now()`. Such a timer is armed again, because the interface promises "at or
+ * after".
  *
- * libuv looks at timers before sockets. After a turn that took long, or when a stopped process goes on, a time-out would strike although what it
- * waits for has arrived in time and only has not been read. So a task runs at the end of the turn in which its timer fires: what has arrived comes first.
+ * libuv looks at timers before sockets. After a turn that took long, or when a stopped process goes on, a
+ * time-out would strike although the bytes that it waits for have arrived in time and only have not been
+ * read. So a task runs at the end of the turn in which its timer fires, after the data that has arrived.
  *
- * `defer` uses `process.nextTick` and not `queueMicrotask`. Posts made by several promise continuations of one turn should share one
- * flush: the tick queue runs when the microtask queue is empty, a microtask would run in the middle of it. It is also cheaper
- * in Node, where `queueMicrotask` makes an AsyncResource for each call. All tasks deferred in one turn, and those that they defer,
- * share one tick: separate ticks for a completion handler and for the flush of what it posts cost half a microsecond of each round trip.
+ * `defer` uses `process.nextTick` and not `queueMicrotask`. Posts made by several promise continuations of
+ * one turn should share one flush: the tick queue runs when the microtask queue is empty, a microtask would
+ * run in the middle of it. It is also cheaper in Node, where `queueMicrotask` makes an AsyncResource for each
+ * call. All tasks deferred in one turn, and those that they defer, share one tick: separate ticks for a
+ * completion handler and for the flush of its requests cost half a microsecond of each round trip (`latency`
+ * of bench/micro/datapath.ts).
  */
 export const realScheduler: Scheduler = {
   now: () => performance.now(),
@@ -39,7 +43,10 @@ export const realScheduler: Scheduler = {
 };
 
 const nothing = (): void => undefined;
-/** What is deferred, `deferred[0..count)`. It is not emptied by its length: that would throw away what holds it, once a turn. */
+/**
+ * Deferred tasks, `deferred[0..count)`. It is not emptied by its length: that would throw away what holds
+ * it, once a turn.
+ */
 const deferred: (() => void)[] = [];
 let count = 0;
 /** Places kept for the next turns. */

@@ -10,7 +10,7 @@ import { PassingPort } from './middleware.ts';
 import type { PortMiddleware, PortRole } from './middleware.ts';
 import type { Port, PortAddress, WriteDone } from './port.ts';
 
-/** Direction as seen from the tapped port: what arrives, what is sent. */
+/** Direction as seen from the tapped port: arriving or sent. */
 export type TapDirection = 'in' | 'out';
 
 /** The connection that is observed. */
@@ -19,7 +19,7 @@ export interface TapInfo {
   readonly localAddress: PortAddress;
   /** The peer's end. */
   readonly remoteAddress: PortAddress;
-  /** Which side connected. */
+  /** The side of the connection that the tapped port is. */
   readonly role: PortRole;
   /** When the tap was attached, on the scheduler's clock. */
   readonly time: number;
@@ -30,18 +30,21 @@ export interface TapSink {
   /** First call. */
   open(info: TapInfo): void;
   /**
-   * `bytes[start..end)` has arrived, or was given to the port. Borrowed: a sink that keeps them must copy them. One write of several
-   * chunks is one call, so that octets sent together are seen together.
+   * `bytes[start..end)` has arrived, or was given to the port. Borrowed: a sink that keeps them must copy
+   * them. One write of several chunks is one call, so that bytes sent together are seen together.
    */
   data(direction: TapDirection, bytes: Uint8Array, start: number, end: number, time: number): void;
   /** One direction has ended (FIN). */
   end(direction: TapDirection, time: number): void;
-  /** Last call. With an error the connection was broken off, by our side (`out`) or by the peer or the network (`in`). */
+  /**
+   * Last call. With an error the connection was broken off, by our side (`out`) or by the peer or the network
+   * (`in`).
+   */
   close(error: Error | undefined, time: number, direction: TapDirection): void;
 }
 
 /**
- * Middleware that shows each connection to a sink of its own.
+ * Middleware that shows each connection to its own sink.
  *
  * @throws ERR_INVALID_ARGUMENT
  *
@@ -56,7 +59,12 @@ export interface TapSink {
 export function tap(scheduler: Scheduler, makeSink: (info: TapInfo) => TapSink): PortMiddleware {
   checkFunction('makeSink', makeSink);
   return (port, role) => {
-    const info: TapInfo = { localAddress: port.localAddress, remoteAddress: port.remoteAddress, role, time: scheduler.now() };
+    const info: TapInfo = {
+      localAddress: port.localAddress,
+      remoteAddress: port.remoteAddress,
+      role,
+      time: scheduler.now(),
+    };
     return new TapPort(port, scheduler, makeSink(info), info);
   };
 }

@@ -1,14 +1,16 @@
 /**
- * One TCP connection of `node:net` as a port: its reads, writes and ends, and what keeps one connection from starving the others.
+ * One TCP connection of `node:net` as a port: its reads, writes and ends, and what keeps one connection from
+ * starving the others.
  *
- * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork; one chunk is one write.
+ * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork;
+ * one chunk is one write.
  */
 import type { OnReadOpts, Socket } from 'node:net';
 // Held here, as in `busy-poll.ts`.
 import { setImmediate } from 'node:timers';
 import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
-import { LastEqual } from '../base/last-equal.ts';
+import { Interned } from '../base/interned.ts';
 import { readInto } from './adopt.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { interfaceMtu } from './interface-mtu.ts';
@@ -16,14 +18,16 @@ import type { Port, PortAddress, PortHandler, WriteDone } from './port.ts';
 import { warmHeap } from './warm-heap.ts';
 
 /**
- * Writes that may end, one after the other, before the event loop gets a turn. While the peer reads, the system takes every write at
- * once and Node calls back without leaving the tick queue; a user who writes from the callback would never let anything be read again.
+ * Writes that may end, one after the other, before the event loop gets a turn. While the peer reads, the
+ * system takes every write at once and Node calls back without leaving the tick queue; a program that writes
+ * from the callback would never let anything be read again.
  */
 const WRITES_A_TURN = 16;
 
 /**
- * Microseconds that full reads of one socket may take before the event loop gets a turn. libuv reads a socket that keeps up to 32 times in a
- * row; where the peer fills those reads with the smallest messages there are, that is tens of milliseconds in which other connections wait.
+ * Microseconds that full reads of one socket may take before the event loop gets a turn. libuv reads a socket
+ * that keeps up to 32 times in a row; where the peer fills those reads with the smallest messages there are,
+ * that is tens of milliseconds in which other connections wait.
  */
 const READING_US = 500;
 
@@ -32,20 +36,21 @@ function addressOf(address: string | undefined, port: number | undefined): PortA
   return { address, port, family: address.includes(':') ? 'IPv6' : 'IPv4' };
 }
 
-/** What the ports of a transport share for their reads. */
+/** State that the ports of a transport share for their reads. */
 interface Reading {
   readonly poll: BusyPoll;
-  /** Where octets go that a handler has no place for. */
+  /** Where bytes go that a handler has no place for. */
   readonly memory: Uint8Array;
 }
 
 /** Connections of one listener in a row mostly have the same address here. */
-const lastLocal = new LastEqual<PortAddress>();
+const lastLocal = new Interned<PortAddress>();
 
 /**
- * The port that was read last, and the memory for its next read. What the program throws in the tick behind a read, where its listeners run, makes Node
- * lose the memory that `onread` has named: the system would write into the one before, of which Node and we know nothing any more. A program that has
- * a listener for 'uncaughtException' goes on after that, and so must its connections.
+ * The port that was read last, and the memory for its next read. What the program throws in the tick behind a
+ * read, where its listeners run, makes Node lose the memory that `onread` has named: the system would write
+ * into the one before, of which Node and this module have no record left. A program that has a listener for
+ * 'uncaughtException' goes on after that, and so must its connections.
  */
 let reader: TcpPort | null = null;
 let readerMemory: Uint8Array = NO_BYTES;
@@ -59,7 +64,7 @@ function readsNext(port: TcpPort, memory: Uint8Array): Uint8Array {
 function watchThrows(): void {
   if (watching) return;
   watching = true;
-  // It only listens: what happens to a throw is decided as without it.
+  // This monitor only listens: a throw is treated as without it.
   process.on('uncaughtExceptionMonitor', () => {
     const last = reader;
     reader = null;
@@ -72,24 +77,28 @@ const PORT = Symbol('port');
 type PortSocket = Socket & { [PORT]: TcpPort };
 
 /**
- * One connection. The port is made before its socket, which wants to be told at birth where octets go; `open` brings them together. What
- * stands here stands in every idle connection: no closure where a function of the module will do, and nothing that the socket knows itself.
+ * One connection. The port is made before its socket, which needs to know at once where bytes go; `open`
+ * brings them together. What stands here stands in every idle connection: no closure where a function of the
+ * module will do, and nothing that the socket knows itself.
  */
 export class TcpPort implements Port {
   readonly #reading: Reading;
   #socket!: Socket;
-  /** Our end. A closed socket does not tell it any more. */
+  /** Our end. A closed socket no longer has it. */
   #local!: PortAddress;
   #handler: PortHandler | undefined;
   #state: 'open' | 'ended' | 'resetting' | 'closed' = 'open';
-  /** What the user asked for; the socket itself is also paused before `attach`. */
+  /** Whether the user has paused the port; the socket itself is also paused before `attach`. */
   #paused = false;
-  /** The peer's FIN: not seen, being told from a reset, waiting for the handler, told to it. */
-  #peerEnd: 'none' | 'probed' | 'held' | 'told' = 'none';
+  /** The peer's FIN: not seen, checked against a reset, waiting for the handler, reported to it. */
+  #peerEnd: 'none' | 'probed' | 'held' | 'reported' = 'none';
   /** The socket closed in order while the peer's FIN was held back. */
   #closeHeld = false;
   #error: Error | undefined;
-  /** Callbacks of writes under way, the oldest two, which are all that a stream has; and those after them, from `#firstDone` on. */
+  /**
+   * Callbacks of writes under way, the oldest two, which are all that a stream has; and those after them,
+   * from `#firstDone` on.
+   */
   #done: WriteDone | null = null;
   #nextDone: WriteDone | null = null;
   #dones: WriteDone[] | null = null;
@@ -97,22 +106,36 @@ export class TcpPort implements Port {
   /** Writes that have ended in this turn, and those of them whose callback waits for the next one. */
   #burst = 0;
   #late = 0;
-  /** Microseconds, whole ones, spent on full reads since the event loop had its turn: a fraction would be a number object of its own. */
+  /**
+   * Microseconds, whole ones, spent on full reads since the event loop had its turn: a fraction would be a
+   * separate number object.
+   */
   #spent = 0;
   /** Node has asked for a read buffer. */
   asked = false;
+  /** The system reads into this, although Node thinks otherwise. */
+  #instead: Uint8Array | null = null;
 
   constructor(reading: Reading) {
     this.#reading = reading;
   }
 
-  /** False if the socket has lost its peer already. Our own end is not asked for where it is `known`: a socket that was asked keeps its answer. */
+  /**
+   * False if the socket has lost its peer already. Our own end is not asked for where it is `known`: a socket
+   * that was asked keeps its answer.
+   */
   open(socket: Socket, known: PortAddress | null): boolean {
     const local = known ?? addressOf(socket.localAddress, socket.localPort);
-    if (local === undefined || socket.remoteAddress === undefined || socket.remotePort === undefined) return false;
-    this.#socket = socket;
-    this.#local = known ?? lastLocal.of(local);
+    if (local === undefined || socket.remoteAddress === undefined || socket.remotePort === undefined)
+      return false;
+    this.begin(socket, known ?? lastLocal.of(local));
     return true;
+  }
+
+  /** The socket, and our end of it. */
+  protected begin(socket: Socket, local: PortAddress): void {
+    this.#socket = socket;
+    this.#local = local;
   }
 
   get localAddress(): PortAddress {
@@ -146,6 +169,7 @@ export class TcpPort implements Port {
 
   #memory(): Uint8Array {
     this.asked = true;
+    this.#instead = null;
     return readsNext(this, this.#handler?.readTarget?.() ?? this.#reading.memory);
   }
 
@@ -155,8 +179,21 @@ export class TcpPort implements Port {
     if ((this.#socket as Socket | undefined)?.destroyed === false) readInto(this.#socket, memory);
   }
 
+  /**
+   * The system cannot be left without memory, and the handler's is not to be used: the next read goes to the
+   * memory that it names now.
+   */
+  retarget(): void {
+    if (!this.asked || this.#socket.destroyed) return;
+    const memory = this.#handler?.readTarget?.() ?? this.#reading.memory;
+    if (!readInto(this.#socket, memory)) return;
+    this.#instead = memory;
+    if (reader === this) readerMemory = memory;
+  }
+
   /** False if the socket shall not be read again in this turn. */
-  received(octets: number, bytes: Uint8Array): boolean {
+  received(octets: number, given: Uint8Array): boolean {
+    const bytes = this.#instead ?? given;
     this.#burst = 0;
     this.#reading.poll.arrived(octets);
     if (this.#state !== 'open' && this.#state !== 'ended') return true;
@@ -179,7 +216,8 @@ export class TcpPort implements Port {
   }
 
   attach(handler: PortHandler): void {
-    if (this.#handler !== undefined) throw new IwarpError('ERR_INVALID_STATE', 'the port has a handler already');
+    if (this.#handler !== undefined)
+      throw new IwarpError('ERR_INVALID_STATE', 'the port has a handler already');
     this.#handler = handler;
     if (this.#state === 'closed') process.nextTick(() => handler.onClose(this.#closeError()));
     else if (!this.#paused) this.#start();
@@ -212,7 +250,8 @@ export class TcpPort implements Port {
       socket.uncork();
     }
     this.#reading.poll.sent(octets);
-    // The system has taken all there was, though Node calls back a tick later; or it has failed, and nobody reads the octets any more.
+    // The system has taken all there was, though Node calls back a tick later; or it has failed, and nothing
+    // reads the bytes.
     return socket.writableLength === 0;
   }
 
@@ -228,10 +267,16 @@ export class TcpPort implements Port {
     const socket = this.#socket;
     if (this.#closeHeld) process.nextTick(() => this.closed());
     this.#error ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side');
-    // libuv refuses to reset a handle while a shutdown is under way, and Node would then leave the handle open for ever.
+    // libuv refuses to reset a handle while a shutdown is under way, and Node would then leave the handle
+    // open for ever.
     const shuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
     if (shuttingDown || socket.destroyed) socket.destroy();
-    else socket.resetAndDestroy();
+    else this.drop(socket);
+  }
+
+  /** End the connection so that the peer can tell it from an orderly end. */
+  protected drop(socket: Socket): void {
+    socket.resetAndDestroy();
   }
 
   pause(): void {
@@ -258,7 +303,15 @@ export class TcpPort implements Port {
     else this.#socket.unref();
   }
 
-  /** Node calls back in the order of the writes; one function for all of them saves a closure per write. Bound, which is half the memory of a closure with its context. */
+  setKeepAlive(on: boolean, delay: number): boolean {
+    this.#socket.setKeepAlive(on, delay);
+    return true;
+  }
+
+  /**
+   * Node calls back in the order of the writes; one function for all of them saves a closure per write.
+   * Bound, which is half the memory of a closure with its context.
+   */
   readonly #written: (error?: Error | null) => void = this.#settleWritten.bind(this);
 
   #settleWritten(error?: Error | null): void {
@@ -298,10 +351,10 @@ export class TcpPort implements Port {
   }
 
   /**
-   * The socket says that the peer has finished. libuv says so too when a reset finds data that has not been read yet: it delivers the
-   * data and then an end of stream. A write of no octets tells the two apart, for the system answers it with the error it has kept.
-   * Where the probe cannot be made it is not needed as much: writes under way meet the error themselves, and after our own FIN
-   * there is nothing left to lose.
+   * The socket says that the peer has finished. libuv says so too when a reset finds data that has not been
+   * read yet: it delivers the data and then an end of stream. A write of no bytes shows which it is, for
+   * the system answers it with the error it has kept. Where the probe cannot be made it is not needed as
+   * much: writes under way meet the error themselves, and after our own FIN there is nothing left to lose.
    */
   ended(): void {
     if (this.#peerEnd !== 'none') return;
@@ -319,11 +372,13 @@ export class TcpPort implements Port {
     });
   }
 
-  /** Tells the handler of the peer's FIN, and of a close that waited behind it, unless delivery is paused. */
+  /**
+   * Reports the peer's FIN to the handler, and of a close that waited behind it, unless delivery is paused.
+   */
   #tellEnd(): void {
     if (this.#peerEnd !== 'held' || this.#paused || this.#handler === undefined) return;
     if (this.#state !== 'open' && this.#state !== 'ended') return;
-    this.#peerEnd = 'told';
+    this.#peerEnd = 'reported';
     this.#handler.onEnd();
     if (this.#closeHeld) this.closed();
   }
@@ -337,13 +392,17 @@ export class TcpPort implements Port {
   }
 
   closed(): void {
-    if (this.#state === 'ended' && this.#error === undefined && (this.#peerEnd === 'held' || this.#peerEnd === 'probed')) {
+    if (
+      this.#state === 'ended' &&
+      this.#error === undefined &&
+      (this.#peerEnd === 'held' || this.#peerEnd === 'probed')
+    ) {
       this.#peerEnd = 'held';
       this.#closeHeld = true;
       this.#tellEnd();
       return;
     }
-    const orderly = this.#state === 'ended' && this.#peerEnd === 'told';
+    const orderly = this.#state === 'ended' && this.#peerEnd === 'reported';
     if (!orderly) this.#error ??= new IwarpError('ERR_CONNECTION_CLOSED', 'the connection was closed');
     this.#state = 'closed';
     if (reader === this) reader = null;
@@ -390,11 +449,15 @@ function nextTurn(port: TcpPort): void {
 
 function streamError(cause: Error): IwarpError {
   if (cause instanceof IwarpError) return cause;
-  if (codeOf(cause) === 'ETIMEDOUT') return new IwarpError('ERR_TIMEOUT', 'the peer stopped answering', { cause });
+  if (codeOf(cause) === 'ETIMEDOUT')
+    return new IwarpError('ERR_TIMEOUT', 'the peer stopped answering', { cause });
   return new IwarpError('ERR_CONNECTION_RESET', `the connection was lost (${codeOf(cause)})`, { cause });
 }
 
-/** The system's name for an error; an attempt at several addresses fails with a list of which the first says why. */
+/**
+ * The system's name for an error; an attempt at several addresses fails with a list of which the first says
+ * why.
+ */
 export function codeOf(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;
   return code ?? error.message;

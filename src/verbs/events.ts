@@ -1,6 +1,7 @@
 /** Asynchronous events: those that no completion reports (verbs draft 8.3.3, figure 37). */
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { CompletionQueue } from './cq.ts';
+import type { DatagramQueuePair } from './datagram-qp.ts';
 import type { Device } from './device.ts';
 import type { QueuePair } from './qp.ts';
 import type { SharedReceiveQueue } from './srq.ts';
@@ -23,10 +24,17 @@ export type AsyncEvent =
   | { readonly type: 'llp-connection-reset'; readonly qp: QueuePair; readonly error: Error | undefined }
   /** The completion queue was full, so a completion was lost (VERBS-010). */
   | { readonly type: 'cq-overflow'; readonly cq: CompletionQueue; readonly qp: QueuePair }
+  /** The completion queue was full, so a completion of a datagram queue pair was lost. */
+  | { readonly type: 'datagram-cq-overflow'; readonly cq: CompletionQueue; readonly qp: DatagramQueuePair }
   /** Fewer entries than the armed limit are left (VERBS-133). */
   | { readonly type: 'srq-limit'; readonly srq: SharedReceiveQueue }
   /** The shared receive queue has failed (VERBS-137). */
   | { readonly type: 'srq-catastrophic'; readonly srq: SharedReceiveQueue }
+  /**
+   * A queue pair with a shared receive queue has ended: it takes no further receive, and the completions of
+   * those that it has taken are in its completion queue (IBV_EVENT_QP_LAST_WQE_REACHED).
+   */
+  | { readonly type: 'last-wqe-reached'; readonly qp: QueuePair }
   /** More receives than the armed limit are taken by messages and not polled (VERBS-134). */
   | { readonly type: 'rq-limit'; readonly qp: QueuePair }
   /** The device has failed, and every stream has been ended (VERBS-177). */

@@ -1,10 +1,19 @@
 /** Protection domains: verbs draft 5.2. */
 import { checkBoolean, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
-import { LastEqual } from '../base/last-equal.ts';
+import { Interned } from '../base/interned.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
 import { REMOTE_ACCESS } from '../ddp/stag-table.ts';
+import { DatagramQueuePair, type DatagramQpOptions } from './datagram-qp.ts';
 import type { Device } from './device.ts';
-import { checkAccess, checkMemory, checkRegister, fillEntry, MemoryRegion, type FastRegionOptions, type RegisterOptions } from './memory.ts';
+import {
+  checkAccess,
+  checkMemory,
+  checkRegister,
+  fillEntry,
+  MemoryRegion,
+  type FastRegionOptions,
+  type RegisterOptions,
+} from './memory.ts';
 import { QueuePair } from './qp.ts';
 import type { CheckedQpOptions } from './qp-options.ts';
 import type { QueuePairOptions } from './qp-types.ts';
@@ -26,7 +35,7 @@ export class ProtectionDomain {
   /** Unique on the device (VERBS-002). */
   readonly handle: number;
   /** @internal */
-  readonly qpOptions: LastEqual<CheckedQpOptions> = new LastEqual();
+  readonly qpOptions: Interned<CheckedQpOptions> = new Interned();
   #users = 0;
   #deallocated = false;
   #abandoned = false;
@@ -53,7 +62,7 @@ export class ProtectionDomain {
     if (count === 0 && this.#abandoned) this.deallocate();
   }
 
-  /** @internal Whoever has made the domain is done with it: it goes with the last object in it. */
+  /** @internal The maker of the domain no longer needs it: it goes with the last object in it. */
   abandon(): void {
     this.#abandoned = true;
     if (this.#users === 0) this.deallocate();
@@ -61,15 +70,17 @@ export class ProtectionDomain {
 
   /** @internal */
   use(): void {
-    if (this.#deallocated) throw new IwarpError('ERR_DESTROYED', 'the protection domain has been deallocated');
+    if (this.#deallocated)
+      throw new IwarpError('ERR_DESTROYED', 'the protection domain has been deallocated');
     this.users++;
   }
 
   /**
-   * Register memory: any ArrayBufferView, over shared memory too. Do not detach its buffer while it is registered. A buffer may grow; what it grows by is
-   * not registered. Overlapping regions are independent of each other (VERBS-145).
+   * Register memory: any ArrayBufferView, over shared memory too. Do not detach its buffer while it is
+   * registered. A buffer may grow; its new bytes are not registered. Overlapping regions are independent of
+   * each other (VERBS-145).
    *
-   * @param memory the octets to register; nothing is copied
+   * @param memory the bytes to register; nothing is copied
    * @param access a union of {@link ACCESS}; REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (VERBS-141)
    * @throws ERR_INVALID_ARGUMENT, ERR_NOT_SHARED, ERR_LIMIT, ERR_WRONG_PD, ERR_DESTROYED
    *
@@ -80,22 +91,30 @@ export class ProtectionDomain {
   registerMemory(memory: ArrayBufferView, access: number, options: RegisterOptions = {}): MemoryRegion {
     const bytes = checkMemory('memory', memory);
     checkAccess('access', access);
-    const { iova, key, shared, qp } = checkRegister(this, options);
+    const { iova, key, shared, qp, use } = checkRegister(this, options);
     this.device.checkMemory('memory', bytes);
     return this.#withUse(() => {
       const entry = this.device.stags.allocate('region', this.handle, key);
       fillEntry(entry, bytes, access, iova);
       entry.qp = qp;
       entry.shared = shared;
-      const region = new MemoryRegion(this, entry, options.iova === undefined, bytes.length, (access & REMOTE_ACCESS) !== 0);
-      this.device.mirror?.put(entry);
+      entry.use = use;
+      const region = new MemoryRegion(
+        this,
+        entry,
+        options.iova === undefined,
+        bytes.length,
+        (access & REMOTE_ACCESS) !== 0,
+      );
+      this.device.mirror.put(entry);
       return region;
     });
   }
 
   /**
-   * Allocate a region without memory. A `reg-mr` request on a queue pair gives it memory of up to `maxOctets` octets; `local-invalidate` or
-   * the peer's Send with Invalidate takes the memory away. That can be repeated, each time with another key.
+   * Allocate a region without memory. A `reg-mr` request on a queue pair gives it memory of up to `maxOctets`
+   * bytes; `local-invalidate` or the peer's Send with Invalidate takes the memory away. That can be
+   * repeated, each time with another key.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
    *
@@ -114,7 +133,7 @@ export class ProtectionDomain {
       const entry = this.device.stags.allocate('region', this.handle);
       entry.valid = false;
       const region = new MemoryRegion(this, entry, true, maxOctets, remote);
-      this.device.mirror?.put(entry);
+      this.device.mirror.put(entry);
       return region;
     });
   }
@@ -129,7 +148,7 @@ export class ProtectionDomain {
       const entry = this.device.stags.allocate('window', this.handle);
       entry.valid = false;
       const window = new MemoryWindow(this, entry);
-      this.device.mirror?.put(entry);
+      this.device.mirror.put(entry);
       return window;
     });
   }
@@ -157,6 +176,25 @@ export class ProtectionDomain {
   }
 
   /**
+   * Create a datagram queue pair (UDP), on a device with the wire `qpip`. Its socket is in the calling
+   * thread, whatever the engine.
+   *
+   * @throws ERR_NOT_SUPPORTED with another wire, ERR_INVALID_ARGUMENT, ERR_WRONG_PD, ERR_LIMIT, ERR_DESTROYED
+   *
+   * @example
+   * const dqp = pd.createDatagramQp({ sendCq: cq, recvCq: cq, maxRecvWr: 256 });
+   * const { port } = await dqp.bind({ host: '127.0.0.1' });
+   */
+  createDatagramQp(options: DatagramQpOptions): DatagramQueuePair {
+    if (this.device.datagrams === null)
+      throw new IwarpError(
+        'ERR_NOT_SUPPORTED',
+        `the wire ${this.device.wire} of this device has no datagrams; openRnic({ wire: 'qpip' }) has`,
+      );
+    return new DatagramQueuePair(this, options);
+  }
+
+  /**
    * Create a receive queue that several queue pairs share.
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_LIMIT, ERR_DESTROYED
@@ -168,9 +206,12 @@ export class ProtectionDomain {
     return new SharedReceiveQueue(this, options);
   }
 
-  /** Deallocate the domain. ERR_IN_USE while anything belongs to it (VERBS-003). A second call does nothing. */
+  /**
+   * Deallocate the domain. ERR_IN_USE while anything belongs to it (VERBS-003). A second call does nothing.
+   */
   deallocate(): void {
-    if (this.users > 0) throw new IwarpError('ERR_IN_USE', `the protection domain still has ${this.users} objects`);
+    if (this.users > 0)
+      throw new IwarpError('ERR_IN_USE', `the protection domain still has ${this.users} objects`);
     if (this.#deallocated) return;
     this.#deallocated = true;
     this.device.forget('pd', this);

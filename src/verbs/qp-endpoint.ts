@@ -1,16 +1,18 @@
 /**
- * What a queue pair was made for and with: its options, its queues, and the view of them that a stream has (`StreamEndpoint`). It is the base
- * of {@link QueuePair} and no object beside it, for each idle connection has one.
+ * The fixed parts of a queue pair: its options, its queues, and the view of them that a stream has
+ * (`StreamEndpoint`). It is the base of {@link QueuePair} and no object beside it, for each idle connection
+ * has one.
  */
 import type { StagTable } from '../ddp/stag-table.ts';
-import type { InboundRights } from '../rdmap/receiver.ts';
-import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../rdmap/work.ts';
+import { ReceiveQueue, SendQueue, type ReceiveWqe, type SendWqe, type WorkOwner } from '../queues/work.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { ProtectionDomain } from './pd.ts';
 import type { PostLimits } from './post.ts';
 import type { CheckedQpOptions } from './qp-options.ts';
 import type { SharedReceiveQueue } from './srq.ts';
+import type { InboundRights } from '../queues/endpoint.ts';
 
+/** The parts of a {@link QueuePair} that do not change: its domain, number and queues. */
 export abstract class QpEndpoint {
   // A StreamEndpoint and a WorkOwner to the stream.
   /** The protection domain; its regions and windows can be used here. */

@@ -3,10 +3,22 @@
  */
 import type { MachineTable } from '../base/fsm.ts';
 
+// The union is written out for the API reference, as in queues/completion.ts.
 /** States of the verbs draft (6.2). */
+export const QP_STATES: readonly QpState[] = ['idle', 'rts', 'closing', 'terminate', 'error'];
+/** State of a queue pair. */
 export type QpState = 'idle' | 'rts' | 'closing' | 'terminate' | 'error';
-export type QpInput =
-  | 'attach' | 'llp-close' | 'terminate' | 'fail' | 'llp-closed' | 'reset' | 'modify-error';
+export const QP_INPUTS = [
+  'attach',
+  'llp-close',
+  'terminate',
+  'fail',
+  'llp-closed',
+  'reset',
+  'modify-error',
+] as const;
+/** One of `QP_INPUTS`. */
+export type QpInput = (typeof QP_INPUTS)[number];
 
 /** Verbs draft 6.2, with Modify and network events as inputs. */
 export const QP_TABLE: MachineTable<QpState, QpInput> = {
@@ -21,9 +33,6 @@ export const QP_TABLE: MachineTable<QpState, QpInput> = {
     error: { fail: 'error', reset: 'idle' },
   },
 };
-
-/** Names of the states, for checks. */
-export const QP_STATES: readonly QpState[] = ['idle', 'rts', 'closing', 'terminate', 'error'];
 
 /** Where Modify may lead from each state (VERBS-022): the state itself means attributes only. */
 export const MODIFY_TABLE: Readonly<Record<QpState, readonly QpState[]>> = {

@@ -1,6 +1,6 @@
-/** What a queue pair is made from, asked for and answers: options, changes, attributes; and what it asks of its connection. */
+/** Types of a queue pair: its options, changes and attributes; and the interface of its connection. */
 import type { Negotiated } from '../mpa/policy.ts';
-import type { StreamCounters } from '../rdmap/stream-types.ts';
+import type { StreamCounters } from '../stream/types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { QpState } from './qp-states.ts';
@@ -14,42 +14,60 @@ export interface QueuePairOptions {
   readonly recvCq: CompletionQueue;
   /** Entries of the send queue. Default 128. */
   readonly maxSendWr?: number | undefined;
-  /** Entries of the receive queue. Default 128. Not used with `srq` (VERBS-127). */
+  /**
+   * Entries of the receive queue. Default 128; 0 for a queue pair that never receives. Ignored with `srq`
+   * (VERBS-127).
+   */
   readonly maxRecvWr?: number | undefined;
   /** Scatter/gather elements of a Send or Write. Default 4. */
   readonly maxSendSge?: number | undefined;
-  /** Scatter/gather elements of a receive. Default 4. */
+  /** Scatter/gather elements of a receive. Default 4. Ignored with `srq`. */
   readonly maxRecvSge?: number | undefined;
-  /** Largest inline data, octets. Default 256. */
+  /** Largest inline data, bytes. Default 256. */
   readonly maxInline?: number | undefined;
   /** Take receives from this shared receive queue. */
   readonly srq?: SharedReceiveQueue | undefined;
   /** Whether requests without `signaled` report success with a completion. Default true. */
   readonly signalAll?: boolean | undefined;
-  /** Whether the peer may write (VERBS-142). Default true: regions grant access, queue pairs can only forbid it. */
+  /**
+   * Whether the peer may write (VERBS-142). Default true: regions grant access, queue pairs can only forbid
+   * it.
+   */
   readonly inboundWrite?: boolean | undefined;
   /** Whether the peer may read. Default true. */
   readonly inboundRead?: boolean | undefined;
   /** Accept RFC 7306 opcodes. Default true. */
   readonly extensions?: boolean | undefined;
-  /** Reads and atomics that the peer may have outstanding here (IRD); start-up may negotiate less. Default: the device's limit (VERBS-018). */
+  /**
+   * Reads and atomics that the peer may have outstanding here (IRD); start-up may negotiate less. Default:
+   * the device's limit (VERBS-018).
+   */
   readonly ird?: number | undefined;
-  /** Reads and atomics that we may have outstanding at the peer (ORD); start-up may negotiate less. Default: the device's limit. */
+  /**
+   * Reads and atomics that we may have outstanding at the peer (ORD); start-up may negotiate less. Default:
+   * the device's limit.
+   */
   readonly ord?: number | undefined;
   /** Whether memory windows may be bound through this queue pair. Default true. */
   readonly allowBind?: boolean | undefined;
   /** Whether regions may be registered through this queue pair. Default true. */
   readonly allowFastRegister?: boolean | undefined;
   /**
-   * Right that the sink of a Read needs. The verbs draft wants `remote-write`, because a Read Response is placed like a Write (VERBS-087).
-   * With the default, `local-write`, the sink need not be open to the peer's Writes.
+   * Right that the sink of a Read needs. The verbs draft wants `remote-write`, because a Read Response is
+   * placed like a Write (VERBS-087). With the default, `local-write`, the sink need not be open to the peer's
+   * Writes.
    */
   readonly readSink?: 'local-write' | 'remote-write' | undefined;
-  /** Raise one `rq-limit` event when more receives than this are taken by messages and not polled. Default 0: never (VERBS-134). */
+  /**
+   * Raise one `rq-limit` event when more receives than this are taken by messages and not polled. Default 0:
+   * never (VERBS-134).
+   */
   readonly rqLimit?: number | undefined;
+  /** Anything the program wants to find at the queue pair again (qp_context). */
+  readonly context?: unknown;
 }
 
-/** What {@link QueuePair.modify} changes. */
+/** Changes by {@link QueuePair.modify}. */
 export interface QpChange {
   /** New state. `rts` is only accepted in RTS: connecting or accepting leads there. */
   readonly state?: QpState | undefined;
@@ -63,17 +81,15 @@ export interface QpChange {
   readonly rqLimit?: number | undefined;
 }
 
-/** What a queue pair asks of the connection that carries it. */
+/** The functions that a queue pair calls on the connection that carries it. */
 export interface QpController {
-  /** Something was posted, with so many Reads and atomics among it. */
+  /** Requests were posted, `requests` Reads and atomics among them. */
   kick(requests: number): void;
   close(): void;
   terminate(code: number): void;
   abort(): void;
   readonly ord: number;
   setOrd(ord: number): void;
-  /** Another thread works the queues off: only it may flush them as long as the connection lives. */
-  readonly elsewhere: boolean;
   counters(): StreamCounters;
 }
 
@@ -91,7 +107,7 @@ export interface QpAttributes {
   readonly maxSendSge: number;
   /** Scatter/gather elements of a receive. */
   readonly maxRecvSge: number;
-  /** Largest inline data, octets. */
+  /** Largest inline data, bytes. */
   readonly maxInline: number;
   /** Reads and atomics that the peer may have outstanding here (IRD). */
   readonly ird: number;
@@ -103,7 +119,7 @@ export interface QpAttributes {
   readonly recvPosted: number;
   /** Receives that messages of this queue pair have taken since it was made (SEC-027). */
   readonly recvTaken: number;
-  /** Those of `recvTaken` whose completion has not been polled yet. */
+  /** Receives of `recvTaken` whose completion has not been polled yet. */
   readonly recvInProgress: number;
   /** The armed receive limit; 0 if it has fired or none is set. */
   readonly rqLimit: number;
@@ -115,12 +131,12 @@ export interface QpAttributes {
   readonly inboundRead: boolean;
   /** Whether RFC 7306 opcodes are accepted. */
   readonly extensions: boolean;
-  /** Whether the peer supports RFC 7306, as far as {@link QueuePair.setPeerExtensions} was told. */
+  /** Whether the peer supports RFC 7306, as set by {@link QueuePair.setPeerExtensions}. */
   readonly peerExtensions: boolean | undefined;
   /** Number of memory windows bound through it. */
   readonly boundWindows: number;
   /** The Terminate sent or received, in states Terminate and Error (VERBS-029). */
   readonly terminate: TerminateInfo | undefined;
-  /** What start-up negotiated; undefined without a connection. */
+  /** Results of start-up; undefined without a connection. */
   readonly negotiated: Negotiated | undefined;
 }

@@ -1,16 +1,23 @@
 /**
- * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in `qp-states.ts`.
+ * Queue pairs: verbs draft 6 (states), 8.1 and 8.2 (posting, order), 9.2.5. The state table is in
+ * `qp-states.ts`.
  */
 import { signalOf, type WaitOptions } from '../base/abort.ts';
-import { checkBoolean, checkInteger, checkOneOf, checkOptions, IwarpError, type Names } from '../base/errors.ts';
+import {
+  checkBoolean,
+  checkInteger,
+  checkOneOf,
+  checkOptions,
+  IwarpError,
+  type Names,
+} from '../base/errors.ts';
 import { nextState } from '../base/fsm.ts';
 import { TERM } from '../base/terminate-codes.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { Negotiated } from '../mpa/policy.ts';
-import { flushReceives } from '../rdmap/receiver.ts';
-import type { StreamCounters, StreamEvent } from '../rdmap/stream-types.ts';
+import type { StreamCounters, StreamEvent } from '../stream/types.ts';
 import type { TerminateInfo } from '../rdmap/terminate.ts';
-import { isRequest, type ReceiveWqe, type SendWqe } from '../rdmap/work.ts';
+import { flushReceives, flushSends, isRequest, type ReceiveWqe, type SendWqe } from '../queues/work.ts';
 import type { CompletionQueue } from './cq.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, fillSend, postList, type ReceiveWorkRequest, type SendWorkRequest } from './post.ts';
@@ -32,9 +39,13 @@ export class QueuePair extends QpEndpoint {
   // A WindowBinder to the windows bound through it.
   /** @internal False if the peer is known to lack RFC 7306. */
   peerExtensions: boolean | undefined = undefined;
+  /** The program's own value, from the options; the stack does not use it. */
+  context: unknown;
   #state: QpState = QP_TABLE.initial;
   #controller: QpController | null = null;
   #flushing = false;
+  /** The connection has closed in order, and the events raised before that are still to be delivered. */
+  #ending = false;
   #terminate: TerminateInfo | undefined;
   #negotiated: Negotiated | undefined;
   #destroyed = false;
@@ -45,13 +56,18 @@ export class QueuePair extends QpEndpoint {
   /** Receives: taken by messages, taken and not polled, posted and completed on this queue pair. */
   #recvTaken = 0;
   #recvInProgress = 0;
-  /** A message has taken a receive and is not whole yet. */
-  #receiving = false;
   #recvPosted = 0;
   /** Reads and atomics that the present call has posted. */
   #requests = 0;
   #recvCompleted = 0;
   #drains: Waiters<void> | null = null;
+  /**
+   * @internal A message has taken a receive, and `left` are posted. Where the stream runs in this thread, a
+   *   receive that is posted in the call serves the next message.
+   */
+  onReceiveTaken: ((left: number) => void) | null = null;
+  /** @internal The protocol above it, for `iwarp stat`; null for the program's own. */
+  carries: 'messages' | 'rsocket' | 'sdp' | null = null;
   /** @internal Memory windows bound through this queue pair. */
   boundWindows = 0;
 
@@ -59,6 +75,7 @@ export class QueuePair extends QpEndpoint {
   constructor(pd: ProtectionDomain, options: QueuePairOptions) {
     const checked = pd.qpOptions.of(checkQpOptions(pd, options));
     super(pd, checked, takeNumber(pd));
+    this.context = options.context;
     this.maxOrd = checked.ord;
     this.#rqLimit = checked.rqLimit;
     this.sendCq.users++;
@@ -67,9 +84,13 @@ export class QueuePair extends QpEndpoint {
     pd.device.objects.qp.add(this);
   }
 
-  /** State (verbs draft 6.2): `idle` before and after a connection, `rts` with one. */
+  /**
+   * State (verbs draft 6.2): `idle` before and after a connection, `rts` with one. After an orderly close it
+   * stays `closing` until the events raised before have been delivered, so that a handler that posts never
+   * finds a queue pair whose connection has ended without a report.
+   */
   get state(): QpState {
-    return this.#state;
+    return this.#ending ? 'closing' : this.#state;
   }
 
   #step(input: QpInput): void {
@@ -80,40 +101,54 @@ export class QueuePair extends QpEndpoint {
     return QP_TABLE.transitions[this.#state][input] !== undefined;
   }
 
-  // ------------------------------------------------------------------------------------------------------- posting
+  // ------------------------------------------------------------------------------------------------- posting
 
   /**
-   * Post one request or several, in order, and return how many. The first mistake throws a {@link PostError}; requests before it in the list
-   * stay posted, and its `posted` counts them (VERBS-090). Returns at once; the memory belongs to the stack until completion (VERBS-093).
+   * Post one request or several, in order, and return how many. The first mistake throws a {@link PostError};
+   * requests before it in the list stay posted, and its `posted` counts them (VERBS-090). Returns at once;
+   * the memory belongs to the stack until completion (VERBS-093).
    *
-   * In state Idle requests wait for the connection (VERBS-031). In Closing, Terminate and Error they complete as flushed (VERBS-058).
+   * In state Idle requests wait for the connection (VERBS-031). In Closing, Terminate and Error they complete
+   * as flushed (VERBS-058).
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_ACCESS, ERR_WRONG_PD, ERR_INVALID_REGION, ERR_INVALID_STATE, ERR_TOO_LARGE,
-   * ERR_QUEUE_FULL, ERR_NOT_SUPPORTED, ERR_DESTROYED
+   * @throws ERR_INVALID_ARGUMENT, ERR_OUT_OF_RANGE, ERR_ACCESS, ERR_WRONG_PD, ERR_INVALID_REGION,
+   *   ERR_INVALID_STATE, ERR_TOO_LARGE, ERR_QUEUE_FULL, ERR_NOT_SUPPORTED, ERR_DESTROYED
    *
    * @example
-   * qp.postSend({ wrId: 1, opcode: 'rdma-write', sges: [{ mr, length: 64 }], rkey, remoteAddr: 0n, immediate: 7n });
+   * qp.postSend({ wrId: 1, opcode: 'rdma-write', sges: [{ mr, length: 64 }], rkey, remoteAddr: 0n, immediate:
+   * 7n });
    */
   postSend(requests: SendWorkRequest | readonly SendWorkRequest[]): number {
     this.#checkAlive();
-    if (!Array.isArray(requests)) return this.#postAll('request', [requests as SendWorkRequest], this.#postOneSend);
+    if (!Array.isArray(requests))
+      return this.#postAll('request', [requests as SendWorkRequest], this.#postOneSend);
     return this.#postAll('requests', requests as readonly SendWorkRequest[], this.#postOneSend);
   }
 
   /**
-   * Post receives, in order (VERBS-095). Errors as in {@link postSend}; ERR_INVALID_STATE with a shared receive queue (VERBS-126).
+   * Post receives, in order (VERBS-095). Errors as in {@link postSend}; ERR_INVALID_STATE with a shared
+   * receive queue (VERBS-126).
    *
    * @example
    * qp.postRecv([{ wrId: 1, sges: [{ mr, length: 4096 }] }, { wrId: 2, sges: [{ mr, offset: 4096 }] }]);
    */
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
     this.#checkAlive();
-    if (this.srq !== null) throw new IwarpError('ERR_INVALID_STATE', 'receives of this queue pair are posted to its shared receive queue');
-    if (!Array.isArray(requests)) return this.#postAll('request', [requests as ReceiveWorkRequest], this.#postOneReceive);
+    if (this.srq !== null)
+      throw new IwarpError(
+        'ERR_INVALID_STATE',
+        'receives of this queue pair are posted to its shared receive queue',
+      );
+    if (!Array.isArray(requests))
+      return this.#postAll('request', [requests as ReceiveWorkRequest], this.#postOneReceive);
     return this.#postAll('requests', requests as readonly ReceiveWorkRequest[], this.#postOneReceive);
   }
 
-  #postAll<T>(name: string, list: readonly T[], post: (this: QueuePair, name: string, request: T) => void): number {
+  #postAll<T>(
+    name: string,
+    list: readonly T[],
+    post: (this: QueuePair, name: string, request: T) => void,
+  ): number {
     const posted = postList(this, name, list, post, this.#afterPost);
     this.#afterPost();
     return posted;
@@ -121,7 +156,11 @@ export class QueuePair extends QpEndpoint {
 
   #postOneSend(name: string, request: SendWorkRequest): void {
     const wqe = this.sq.peekFree();
-    if (wqe === null) throw new IwarpError('ERR_QUEUE_FULL', `${name}: the send queue has its ${this.sq.depth} entries in use`); // VERBS-091
+    if (wqe === null)
+      throw new IwarpError(
+        'ERR_QUEUE_FULL',
+        `${name}: the send queue has its ${this.sq.depth} entries in use`,
+      ); // VERBS-091
     fillSend(name, request, wqe, this);
     this.sq.push();
     if (isRequest(wqe)) this.#requests++;
@@ -132,26 +171,28 @@ export class QueuePair extends QpEndpoint {
     this.#recvPosted++;
   }
 
-  /** In Idle posts wait; with a connection the sender is told; without one, in Error, they are flushed. */
+  /**
+   * In Idle, posts wait. With a connection they go to its engine; in Closing the stream still finishes
+   * earlier requests, so receives stay posted until it has closed (VERBS-042). Without a connection, in Error
+   * and until the end of a connection has been reported, posts are flushed at once.
+   */
   #afterPost(): void {
     const { state } = this;
     if (this.#controller !== null) {
       this.#controller.kick(this.#requests);
       this.#requests = 0;
-      // VERBS-042: the receive queue has been flushed already when a close is under way.
-      // With a message half received they wait for its end, after which they complete (RDMAP-087).
-      if (state === 'closing' && this.srq === null && !this.#receiving && !this.#controller.elsewhere) flushReceives(this.rq, this);
-    } else if (state === 'error') {
+    } else if (state === 'error' || this.#ending) {
       this.#flushAll();
     }
   }
 
-  // ------------------------------------------------------------------------------------------------ modify and query
+  // ---------------------------------------------------------------------------------------- modify and query
 
   /**
-   * Modify the queue pair (VERBS-022). States: `closing` finishes the posted work and closes; `terminate` sends the peer a Terminate 0/0/00 and
-   * closes; `error` resets the connection; `idle` makes a queue pair in Error usable again. A refused change changes nothing (VERBS-021). In Closing
-   * and Terminate every change is refused (VERBS-023).
+   * Modify the queue pair (VERBS-022). States: `closing` finishes the posted work and closes; `terminate`
+   * sends the peer a Terminate 0/0/00 and closes; `error` resets the connection; `idle` makes a queue pair in
+   * Error usable again. A refused change changes nothing (VERBS-021). In Closing and Terminate every change
+   * is refused (VERBS-023).
    *
    * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE, ERR_IN_USE, ERR_DESTROYED
    *
@@ -180,8 +221,10 @@ export class QueuePair extends QpEndpoint {
   #checkTransition(target: QpState): void {
     const { state } = this;
     const legal = MODIFY_TABLE[state].includes(target);
-    const flushing = state === 'error' && target === 'idle' && (this.#flushing || this.#controller !== null); // VERBS-059
-    if (!legal || flushing) throw new IwarpError('ERR_INVALID_STATE', `change.state: ${state} to ${target} is not allowed`);
+    // VERBS-059
+    const flushing = state === 'error' && target === 'idle' && (this.#flushing || this.#controller !== null);
+    if (!legal || flushing)
+      throw new IwarpError('ERR_INVALID_STATE', `change.state: ${state} to ${target} is not allowed`);
   }
 
   #enter(target: QpState): void {
@@ -210,11 +253,17 @@ export class QueuePair extends QpEndpoint {
     }
     const before = this.sq.depth;
     if (send !== undefined && !this.sq.resize(send)) {
-      throw new IwarpError('ERR_IN_USE', `change.maxSendWr: more than ${send} entries of the send queue are in use`);
+      throw new IwarpError(
+        'ERR_IN_USE',
+        `change.maxSendWr: more than ${send} entries of the send queue are in use`,
+      );
     }
     if (receive === undefined || this.rq.resize(receive)) return;
     this.sq.resize(before);
-    throw new IwarpError('ERR_IN_USE', `change.maxRecvWr: more than ${receive} entries of the receive queue are in use`);
+    throw new IwarpError(
+      'ERR_IN_USE',
+      `change.maxRecvWr: more than ${receive} entries of the receive queue are in use`,
+    );
   }
 
   /** @internal Reads and atomics of the peer that it was made for; the device's limit if nothing was said. */
@@ -227,13 +276,16 @@ export class QueuePair extends QpEndpoint {
     else this.#controller.setOrd(ord);
   }
 
-  /** Say whether the peer supports RFC 7306, once the two programs know. With `false` those operations throw ERR_NOT_SUPPORTED when posted. */
+  /**
+   * Say whether the peer supports RFC 7306, once the two programs know. With `false` those operations throw
+   * ERR_NOT_SUPPORTED when posted.
+   */
   setPeerExtensions(supported: boolean | undefined): void {
     if (supported !== undefined) checkBoolean('supported', supported);
     this.peerExtensions = supported;
   }
 
-  /** Attributes, queue contents, and what the connection negotiated (VERBS-029). */
+  /** Attributes, queue contents, and the results of the connection's start-up (VERBS-029). */
   query(): QpAttributes {
     return {
       number: this.number,
@@ -262,8 +314,9 @@ export class QueuePair extends QpEndpoint {
   }
 
   /**
-   * Resolves when every send-side request posted so far has completed or been flushed. Its completions may still have to be polled. Posting
-   * can go on meanwhile. For requests posted in Idle that takes a connection, or Error.
+   * Resolves when every send-side request posted so far has completed or been flushed. Its completions may
+   * still have to be polled. Posting can go on meanwhile. For requests posted in Idle that takes a
+   * connection, or Error.
    */
   drainSend(options: WaitOptions = {}): Promise<void> {
     this.#checkAlive();
@@ -272,8 +325,8 @@ export class QueuePair extends QpEndpoint {
   }
 
   /**
-   * Resolves when every receive posted so far has completed or been flushed. With a shared receive queue: when the connection has ended, so that no
-   * message can take another receive.
+   * Resolves when every receive posted so far has completed or been flushed. With a shared receive queue:
+   * when the connection has ended, so that no message can take another receive.
    */
   drainRecv(options: WaitOptions = {}): Promise<void> {
     this.#checkAlive();
@@ -293,12 +346,16 @@ export class QueuePair extends QpEndpoint {
   }
 
   /**
-   * Destroy the queue pair, in any state. A connection is reset, and no further completion is produced (VERBS-026, VERBS-027).
-   * ERR_IN_USE while memory windows are bound through it.
+   * Destroy the queue pair, in any state. A connection is reset, and no further completion is produced
+   * (VERBS-026, VERBS-027). ERR_IN_USE while memory windows are bound through it.
    */
   destroy(): void {
     if (this.#destroyed) return;
-    if (this.boundWindows > 0) throw new IwarpError('ERR_IN_USE', `${this.boundWindows} memory windows are bound through the queue pair`);
+    if (this.boundWindows > 0)
+      throw new IwarpError(
+        'ERR_IN_USE',
+        `${this.boundWindows} memory windows are bound through the queue pair`,
+      );
     this.#destroyed = true;
     const controller = this.#controller;
     if (controller === null) {
@@ -306,7 +363,7 @@ export class QueuePair extends QpEndpoint {
     } else {
       controller.abort();
       // From the return of this call on the memory of its receives is the caller's.
-      if (controller.elsewhere) this.pd.device.mirror?.settle();
+      this.pd.device.mirror.settle();
     }
     this.sendCq.users--;
     this.recvCq.users--;
@@ -320,13 +377,18 @@ export class QueuePair extends QpEndpoint {
     return this.#destroyed;
   }
 
-  // --------------------------------------------------------------------------------------- for the connection manager
+  // ------------------------------------------------------------------------------ for the connection manager
 
-  /** @internal The connection that will carry this queue pair; ERR_INVALID_STATE if it has one or is not Idle. */
+  /**
+   * @internal The connection that will carry this queue pair; ERR_INVALID_STATE if it has one or is not Idle.
+   */
   attach(controller: QpController): void {
     this.#checkAlive();
     if (this.#controller !== null || this.state !== 'idle') {
-      throw new IwarpError('ERR_INVALID_STATE', `qp is ${this.#controller === null ? `in state ${this.state}` : 'already used by a connection'}`);
+      throw new IwarpError(
+        'ERR_INVALID_STATE',
+        `qp is ${this.#controller === null ? `in state ${this.state}` : 'already used by a connection'}`,
+      );
     }
     this.#controller = controller;
     this.peerExtensions = undefined;
@@ -339,7 +401,10 @@ export class QueuePair extends QpEndpoint {
     this.#drains?.settle();
   }
 
-  /** @internal A call has asked another thread for this: the state changes with the call (VERBS-023), the events follow when it is done. */
+  /**
+   * @internal A call has asked another thread for this: the state changes with the call (VERBS-023), the
+   * events follow when it is done.
+   */
   anticipate(input: 'llp-close' | 'terminate'): void {
     if (this.#state === 'rts') this.#step(input);
   }
@@ -350,7 +415,8 @@ export class QueuePair extends QpEndpoint {
     switch (event.type) {
       case 'established':
         this.#negotiated = event.negotiated;
-        // In Error, where Modify has led meanwhile, the reset is on its way: what `closed` finds is flushed then.
+        // In Error, where Modify has led meanwhile, the reset is on its way: what `closed` finds is flushed
+        // then.
         if (this.#accepts('attach')) this.#step('attach');
         break;
       case 'terminate':
@@ -381,33 +447,34 @@ export class QueuePair extends QpEndpoint {
     this.peerExtensions = undefined;
     if (cause === 'graceful' && this.#accepts('llp-closed')) {
       this.#step('llp-closed');
+      this.#ending = true;
+      device.defer(() => {
+        this.#ending = false;
+      });
       device.raise({ type: 'llp-close-complete', qp: this });
     } else {
       const closing = this.state === 'closing';
       this.#step('fail');
       if (cause === 'bad-close') device.raise({ type: 'bad-close', qp: this });
       else if (cause === 'reset' && !closing) device.raise({ type: 'llp-connection-reset', qp: this, error });
-      else if (cause === 'reset' || cause === 'lost' || cause === 'timeout') device.raise({ type: 'llp-connection-lost', qp: this, error }); // VERBS-044
+      else if (cause === 'reset' || cause === 'lost' || cause === 'timeout')
+        device.raise({ type: 'llp-connection-lost', qp: this, error }); // VERBS-044
     }
     this.#negotiated = undefined;
     this.#flushAll();
+    if (this.srq !== null) device.raise({ type: 'last-wqe-reached', qp: this });
   }
 
   /** Complete everything that is left in the queues as flushed (VERBS-037, VERBS-056). */
   #flushAll(): void {
     this.#flushing = true;
-    while (this.sq.tail !== this.sq.head) {
-      const wqe = this.sq.slot(this.sq.tail);
-      if (wqe.status === 'success') wqe.status = 'flushed';
-      if (this.sq.next === this.sq.tail) this.sq.next++;
-      this.sendCompleted(wqe);
-    }
+    flushSends(this.sq, this);
     if (this.srq === null) flushReceives(this.rq, this);
     this.#flushing = false;
     this.#drains?.settle();
   }
 
-  // ------------------------------------------------------------------------------------------------ for the stream
+  // ------------------------------------------------------------------------------------------ for the stream
 
   /** @internal */
   override sendCompleted(wqe: SendWqe): void {
@@ -428,7 +495,7 @@ export class QueuePair extends QpEndpoint {
   override receiveTaken(): void {
     this.#recvTaken++;
     this.#recvInProgress++;
-    this.#receiving = true;
+    if (this.onReceiveTaken !== null) this.onReceiveTaken(this.rq.posted);
     if (this.#rqLimit === 0 || this.#recvInProgress <= this.#rqLimit) return;
     this.#rqLimit = 0; // one-shot (VERBS-134)
     this.pd.device.raise({ type: 'rq-limit', qp: this });
@@ -437,7 +504,6 @@ export class QueuePair extends QpEndpoint {
   /** @internal */
   override receiveCompleted(wqe: ReceiveWqe): void {
     this.#recvCompleted++;
-    if (wqe.taken) this.#receiving = false;
     if (this.#destroyed) {
       wqe.queue.release(wqe);
     } else if (!this.recvCq.push(wqe, this)) {
@@ -446,6 +512,12 @@ export class QueuePair extends QpEndpoint {
       this.#overflow(this.recvCq);
     }
     this.#drains?.settle();
+  }
+
+  /** @internal The last Terminate, packed as in TERM; 0 if there was none. */
+  get terminateCode(): number {
+    const info = this.#terminate;
+    return info === undefined ? 0 : (info.layer << 12) | (info.type << 8) | info.code;
   }
 
   /** @internal Its completion has been polled, or lost. */

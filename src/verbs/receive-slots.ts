@@ -1,4 +1,7 @@
-/** Receives of one length, side by side in one region, for who posts each again when its message has been read. */
+/**
+ * Receives of one length, side by side in one region, for programs that repost each when its message is
+ * read.
+ */
 import type { MemoryRegion, Sge } from './memory.ts';
 import type { ReceiveWorkRequest } from './post.ts';
 import type { QueuePair } from './qp.ts';
@@ -6,8 +9,8 @@ import type { QueuePair } from './qp.ts';
 type Changing<T> = { -readonly [K in keyof T]: T[K] };
 
 /**
- * One request serves for all slots, as what it says is taken from it when it is posted. A request for each slot would be four objects, kept by an idle
- * connection or left behind by each message.
+ * One request serves for all slots, as its fields are copied when it is posted. A request for each slot would
+ * be four objects, kept by an idle connection or left behind by each message.
  *
  * @internal
  */

@@ -1,6 +1,6 @@
 /** Shared receive queues: verbs draft 6.3. */
 import { checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
-import { ReceiveQueue, type ReceiveWqe } from '../rdmap/work.ts';
+import { ReceiveQueue, type ReceiveWqe } from '../queues/work.ts';
 import type { ProtectionDomain } from './pd.ts';
 import { fillReceive, postList, type ReceiveWorkRequest } from './post.ts';
 
@@ -60,7 +60,12 @@ export class SharedReceiveQueue {
     const { limits } = pd.device;
     checkOptions('options', options, OPTIONS);
     const maxWr = checkInteger('options.maxWr', options.maxWr, 1, limits.maxSrqWr);
-    this.maxSge = checkInteger('options.maxSge', options.maxSge ?? Math.min(DEFAULT_SGE, limits.maxSge), 1, limits.maxSge);
+    this.maxSge = checkInteger(
+      'options.maxSge',
+      options.maxSge ?? Math.min(DEFAULT_SGE, limits.maxSge),
+      1,
+      limits.maxSge,
+    );
     this.#limit = checkInteger('options.limit', options.limit ?? 0, 0, maxWr); // VERBS-135
     pd.use();
     try {
@@ -101,7 +106,10 @@ export class SharedReceiveQueue {
     if (maxWr !== undefined) checkInteger('change.maxWr', maxWr, 1, this.pd.device.limits.maxSrqWr);
     if (limit !== undefined) checkInteger('change.limit', limit, 0, maxWr ?? this.maxWr); // VERBS-135
     if (maxWr !== undefined && !this.queue.resize(maxWr)) {
-      throw new IwarpError('ERR_IN_USE', `change.maxWr: more than ${maxWr} entries of the shared receive queue are in use`);
+      throw new IwarpError(
+        'ERR_IN_USE',
+        `change.maxWr: more than ${maxWr} entries of the shared receive queue are in use`,
+      );
     }
     if (limit !== undefined) this.#limit = limit;
   }
@@ -122,7 +130,10 @@ export class SharedReceiveQueue {
     this.#limit = checkInteger('limit', limit, 0, this.maxWr);
   }
 
-  /** @internal Fault injection: the queue fails, and each queue pair that next wants an entry is terminated with 0/2/07 (VERBS-137). */
+  /**
+   * @internal Fault injection: the queue fails, and each queue pair that next wants an entry is terminated
+   * with 0/2/07 (VERBS-137).
+   */
   fail(): void {
     this.queue.failed = true;
     this.pd.device.raise({ type: 'srq-catastrophic', srq: this });
@@ -131,8 +142,16 @@ export class SharedReceiveQueue {
   /** Post receives; see {@link QueuePair.postRecv}. */
   postRecv(requests: ReceiveWorkRequest | readonly ReceiveWorkRequest[]): number {
     this.#checkAlive();
-    const list = Array.isArray(requests) ? (requests as readonly ReceiveWorkRequest[]) : [requests as ReceiveWorkRequest];
-    const posted = postList(this, Array.isArray(requests) ? 'requests' : 'request', list, this.#postOne, this.#afterPost);
+    const list = Array.isArray(requests)
+      ? (requests as readonly ReceiveWorkRequest[])
+      : [requests as ReceiveWorkRequest];
+    const posted = postList(
+      this,
+      Array.isArray(requests) ? 'requests' : 'request',
+      list,
+      this.#postOne,
+      this.#afterPost,
+    );
     this.#afterPost();
     return posted;
   }
@@ -151,7 +170,8 @@ export class SharedReceiveQueue {
 
   /** ERR_IN_USE while queue pairs are attached; posted entries do not matter (VERBS-136). */
   destroy(): void {
-    if (this.users > 0) throw new IwarpError('ERR_IN_USE', `${this.users} queue pairs use the shared receive queue`);
+    if (this.users > 0)
+      throw new IwarpError('ERR_IN_USE', `${this.users} queue pairs use the shared receive queue`);
     if (this.#destroyed) return;
     this.#destroyed = true;
     this.queue.forwarder?.destroyed();
@@ -166,7 +186,7 @@ export class SharedReceiveQueue {
   }
 }
 
-/** A receive queue that tells how many entries are left after each take. */
+/** A receive queue that reports how many entries are left after each take. */
 class LimitedQueue extends ReceiveQueue {
   readonly #taken: (posted: number) => void;
 

@@ -1,11 +1,14 @@
 /**
- * Memory windows (type 2): verbs draft 7.10. A window gives remote access to part of a region, through the queue pair that bound it.
- * Binding and invalidating cost no system call and send nothing.
+ * Memory windows (type 2): verbs draft 7.10. A window gives remote access to part of a region, through the
+ * queue pair that bound it. Binding and invalidating cost no system call and send nothing.
  */
+import { brand } from '../base/brand.ts';
 import { IwarpError } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
+import { endEntry } from './memory.ts';
 import type { ProtectionDomain } from './pd.ts';
+import type { ProjectedMemory } from './projected-memory.ts';
 
 /** Result of {@link MemoryWindow.query}. */
 export interface WindowAttributes {
@@ -21,7 +24,7 @@ export interface WindowAttributes {
   readonly pd: number;
   /** Tagged offset of the first octet: u64. */
   readonly addr: bigint;
-  /** Octets bound; 0 while unbound. */
+  /** Bytes bound; 0 while unbound. */
   readonly length: number;
   /** STag of the region that it is bound to; undefined while unbound. */
   readonly region: number | undefined;
@@ -40,14 +43,16 @@ export interface WindowAttributes {
  * qp.postSend({ opcode: 'local-invalidate', target: mw });
  */
 export class MemoryWindow {
-  // PostedMemory to the work that is queued for it.
+  static {
+    brand(this, 'MemoryWindow');
+  }
+
   /** The protection domain that the window, its region and the queue pair share. */
   readonly pd: ProtectionDomain;
   /** @internal */
   readonly entry: StagEntry;
   /** @internal STag and base that queued binds will give; null with none queued. */
-  posted: { stag: number; baseHi: number; baseLo: number } | null = null;
-  #queued = 0;
+  projected: ProjectedMemory | null = null;
   #gone = false;
 
   /** @internal */
@@ -57,18 +62,21 @@ export class MemoryWindow {
     pd.device.objects.mw.add(this);
   }
 
-  /** The STag, for peers. While a bind is queued it is the STag that the bind will give, so that a later message can advertise it. */
+  /**
+   * The STag, for peers. While a bind is queued it is the STag that the bind will give, so that a later
+   * message can advertise it.
+   */
   get rkey(): number {
-    return (this.posted ?? this.entry).stag;
+    return (this.projected ?? this.entry).stag;
   }
 
-  /** Tagged offset of the first octet. */
+  /** Tagged offset of the first byte. */
   get addr(): bigint {
-    const { baseHi, baseLo } = this.posted ?? this.entry;
+    const { baseHi, baseLo } = this.projected ?? this.entry;
     return toBigInt(baseHi, baseLo);
   }
 
-  /** Octets bound; 0 while unbound. */
+  /** Bytes bound; 0 while unbound. */
   get length(): number {
     return this.entry.bytes.length;
   }
@@ -83,7 +91,9 @@ export class MemoryWindow {
     return this.#gone;
   }
 
-  /** The window as it is now, without the effect of queued requests. ERR_INVALID_REGION after `deallocate()`. */
+  /**
+   * The window as it is now, without the effect of queued requests. ERR_INVALID_REGION after `deallocate()`.
+   */
   query(): WindowAttributes {
     this.checkAlive('the memory window');
     const { entry } = this;
@@ -101,36 +111,22 @@ export class MemoryWindow {
   }
 
   /**
-   * Deallocate the window, bound or not. From the return of this call on no access through it succeeds (VERBS-167).
+   * Deallocate the window, bound or not. No access through it begins after this call (VERBS-167).
    *
+   * @returns settles when no write reads the memory through it, as with {@link MemoryRegion.deregister}
    * @throws ERR_INVALID_REGION the second time
    */
-  deallocate(): void {
+  deallocate(): PromiseLike<void> {
     this.checkAlive('the memory window');
     this.#gone = true;
-    this.posted = null;
-    this.pd.device.mirror?.drop(this.entry);
-    this.pd.device.stags.free(this.entry);
-    this.pd.users--;
+    this.projected = null;
+    const returned = endEntry(this.pd, this.entry);
     this.pd.device.objects.mw.delete(this);
+    return returned;
   }
 
   /** @internal */
   checkAlive(name: string): void {
     if (this.#gone) throw new IwarpError('ERR_INVALID_REGION', `${name} has been deallocated`);
-  }
-
-  /** @internal Work that changes the window has been queued. */
-  queue(): { stag: number; baseHi: number; baseLo: number } {
-    const { stag, baseHi, baseLo } = this.entry;
-    this.posted ??= { stag, baseHi, baseLo };
-    this.#queued++;
-    return this.posted;
-  }
-
-  /** @internal One such work request is through, done or flushed. */
-  settled(): void {
-    this.#queued--;
-    if (this.#queued === 0) this.posted = null;
   }
 }

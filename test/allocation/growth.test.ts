@@ -1,4 +1,7 @@
-/** What an FPDU costs the heap in steady state. The octets stand for sender and receiver together, Node's sockets included. */
+/**
+ * What an FPDU costs the heap in steady state. The octets stand for sender and receiver together, Node's
+ * sockets included.
+ */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -8,7 +11,14 @@ import type { Growth } from '../../bench/micro/growth.ts';
 const CHILD = fileURLToPath(new URL('../../bench/micro/growth.ts', import.meta.url));
 
 async function measure(...args: readonly string[]): Promise<Growth> {
-  const node = ['--expose-gc', '--max-semi-space-size=128', '--min-semi-space-size=128', '--import', 'tsx', CHILD];
+  const node = [
+    '--expose-gc',
+    '--max-semi-space-size=128',
+    '--min-semi-space-size=128',
+    '--import',
+    'tsx',
+    CHILD,
+  ];
   const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args], { timeout: 50_000 });
   return JSON.parse(stdout) as Growth;
 }
@@ -27,7 +37,8 @@ describe('heap growth over loopback TCP', () => {
   ])('%s keep nothing, and little garbage', async (_name, size, stretch, markers, garbage) => {
     const growth = await measure(String(size), String(stretch), markers, String(STRETCHES));
     expect(growth.fpdus).toBeGreaterThanOrEqual(STRETCHES * stretch);
-    // On a busy machine the compiler is late, and keeps and drops things for a while; a leak is in every stretch.
+    // On a busy machine the compiler is late, and keeps and drops things for a while; a leak is in every
+    // stretch.
     expect(ascending(growth.kept)[1]).toBeLessThan(LEAK);
     expect(ascending(growth.garbage)[growth.garbage.length >> 1]).toBeLessThan(garbage);
   });

@@ -1,14 +1,23 @@
 /**
- * What an FPDU costs the heap in the stack itself: two queue pairs joined by ports that make no objects, messages posted in lists that exist
- * already, completions polled into entries that do. Tells the octets of garbage for each FPDU, for each stretch, as JSON on standard output. Needs
+ * What an FPDU costs the heap in the stack itself: two queue pairs joined by ports that make no objects,
+ * messages posted in lists that exist already, completions polled into entries that do. Prints the octets of
+ * garbage for each FPDU, for each stretch, as JSON on standard output. Needs
  * --expose-gc and a young generation large enough for one stretch.
  *
- *     node --expose-gc --max-semi-space-size=128 --min-semi-space-size=128 --import tsx protocol.child.ts send|write OCTETS LISTS crc|off|markers
+ *     node --expose-gc --max-semi-space-size=128 --min-semi-space-size=128 --import tsx protocol.child.ts
+ * send|write OCTETS LISTS crc|off|markers
  */
 import type { Scheduler } from '../../src/base/clock.ts';
-import { ConnectionManager } from '../../src/cm/index.ts';
+import { ConnectionManager, InlineEngine } from '../../src/cm/index.ts';
 import type { Port, PortAddress, PortHandler, Transport, WriteDone } from '../../src/transport/port.ts';
-import { ACCESS, createWorkCompletion, Device, type QueuePair, type ReceiveWorkRequest, type SendWorkRequest } from '../../src/verbs/index.ts';
+import {
+  ACCESS,
+  createWorkCompletion,
+  Device,
+  type QueuePair,
+  type ReceiveWorkRequest,
+  type SendWorkRequest,
+} from '../../src/verbs/index.ts';
 
 /** Messages of a list, all of them posted by one call. */
 const LIST = 256;
@@ -45,7 +54,10 @@ class Turns implements Scheduler {
 
 const ADDRESS: PortAddress = { address: '127.0.0.1', port: 1, family: 'IPv4' };
 
-/** One end, which reads into memory of the CRC engine, as sockets do. A view for a whole read is shared by all its FPDUs. */
+/**
+ * One end, which reads into memory of the CRC engine, as sockets do. A view for a whole read is shared by all
+ * its FPDUs.
+ */
 class Pipe implements Port {
   readonly localAddress: PortAddress = ADDRESS;
   readonly remoteAddress: PortAddress = ADDRESS;
@@ -74,7 +86,7 @@ class Pipe implements Port {
     return true;
   }
 
-  /** Deliver what is on the way from here; false if there is nothing. */
+  /** Delivers the messages on the way from here; false if there is none. */
   deliver(): boolean {
     const writes = this.#writes;
     if (writes === 0) return false;
@@ -111,10 +123,18 @@ class Pipe implements Port {
 
 async function main([kind, octets, lists, how]: readonly string[]): Promise<void> {
   const turns = new Turns();
-  // STags above 2^31, as every second one is: V8 makes an object of such a number where it cannot keep it in a register.
+  // STags above 2^31, as every second one is: V8 makes an object of such a number where it cannot keep it in
+  // a register.
   let drawn = 0xf000_0000;
-  const device = new Device({ crc32c: 'auto', defer: (task) => turns.defer(task), random: () => (drawn += 0x1_0101) });
-  const [a, b] = [new Pipe(device.resources.crc.allocate(READ_OCTETS)), new Pipe(device.resources.crc.allocate(READ_OCTETS))];
+  const device = new Device({
+    crc32c: 'auto',
+    defer: (task) => turns.defer(task),
+    random: () => (drawn += 0x1_0101),
+  });
+  const [a, b] = [
+    new Pipe(device.resources.crc.allocate(READ_OCTETS)),
+    new Pipe(device.resources.crc.allocate(READ_OCTETS)),
+  ];
   [a.peer, b.peer] = [b, a];
   let accept: (port: Port) => void;
   const transport: Transport = {
@@ -127,7 +147,7 @@ async function main([kind, octets, lists, how]: readonly string[]): Promise<void
       turns.defer(() => ready({ address: ADDRESS, close: () => undefined }));
     },
   };
-  const cm = new ConnectionManager(device, transport, turns);
+  const cm = new ConnectionManager(device, new InlineEngine(transport, turns, device));
   const pd = device.allocatePd();
   const cq = device.createCq(4 * LIST);
   const make = (): QueuePair => pd.createQp({ sendCq: cq, recvCq: cq, maxSendWr: LIST, maxRecvWr: LIST });
@@ -135,8 +155,14 @@ async function main([kind, octets, lists, how]: readonly string[]): Promise<void
   const all = (): void => {
     for (let busy = true; busy; ) busy = [turns.run(), a.deliver(), b.deliver()].includes(true);
   };
-  const policy = { crc: how === 'off' ? 'off' : 'preferred', markers: how === 'markers', silentPeerNudge: 0 } as const;
-  const listening = cm.listen({ host: '127.0.0.1', port: 1, policy }, (connection) => connection.accept(server));
+  const policy = {
+    crc: how === 'off' ? 'off' : 'preferred',
+    markers: how === 'markers',
+    silentPeerNudge: 0,
+  } as const;
+  const listening = cm.listen({ host: '127.0.0.1', port: 1, policy }, (connection) =>
+    connection.accept(server),
+  );
   all();
   await listening;
   cm.connect(client, { host: '127.0.0.1', port: 1, policy });
@@ -145,13 +171,16 @@ async function main([kind, octets, lists, how]: readonly string[]): Promise<void
   const length = Number(octets);
   const mr = pd.registerMemory(new Uint8Array(1 << 20), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE);
   const sges = [{ mr, length }];
-  // Each to a place of its own, so that each FPDU has another CRC.
-  const request = (i: number): SendWorkRequest => (kind === 'send' ? { opcode: 'send', sges } : { opcode: 'rdma-write', sges, rkey: mr.rkey, remoteAddr: 64 * i });
+  // Each goes to another place, so that each FPDU has another CRC.
+  const request = (i: number): SendWorkRequest =>
+    kind === 'send'
+      ? { opcode: 'send', sges }
+      : { opcode: 'rdma-write', sges, rkey: mr.rkey, remoteAddr: 64 * i };
   const sends = Array.from({ length: LIST }, (_, i) => request(i));
   const receives = Array.from({ length: LIST }, (): ReceiveWorkRequest => ({ sges: [{ mr }] }));
   const out = Array.from({ length: LIST }, createWorkCompletion);
   const wanted = kind === 'send' ? 2 * LIST : LIST;
-  /** Everything without an object of its own, as far as the language lets. */
+  /** Everything without a separate object, as far as the language lets. */
   const list = (): void => {
     if (kind === 'send') server.postRecv(receives);
     client.postSend(sends);
@@ -166,7 +195,8 @@ async function main([kind, octets, lists, how]: readonly string[]): Promise<void
   };
   const stretch = async (): Promise<void> => {
     for (let i = 0; i < Number(lists); i++) list();
-    await new Promise((resolve) => setImmediate(resolve)); // compilers in other threads hand over what they have made
+    // compilers in other threads hand over what they have made
+    await new Promise((resolve) => setImmediate(resolve));
   };
 
   const collect = (globalThis as unknown as { gc: () => void }).gc;

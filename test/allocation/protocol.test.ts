@@ -1,5 +1,6 @@
 /**
- * What an FPDU costs the heap in steady state, without sockets: nothing of its own up to 128 octets, above them a view at either end for its copies.
+ * What an FPDU costs the heap in steady state, without sockets: nothing up to 128 octets, above
+ * them a view at either end for its copies.
  */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -9,8 +10,17 @@ import { describe, expect, it } from 'vitest';
 const CHILD = fileURLToPath(new URL('protocol.child.ts', import.meta.url));
 
 async function garbage(...args: readonly (string | number)[]): Promise<number[]> {
-  const node = ['--expose-gc', '--max-semi-space-size=128', '--min-semi-space-size=128', '--import', 'tsx', CHILD];
-  const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args.map(String)], { timeout: 50_000 });
+  const node = [
+    '--expose-gc',
+    '--max-semi-space-size=128',
+    '--min-semi-space-size=128',
+    '--import',
+    'tsx',
+    CHILD,
+  ];
+  const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args.map(String)], {
+    timeout: 50_000,
+  });
   return JSON.parse(stdout) as number[];
 }
 

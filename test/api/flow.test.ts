@@ -1,4 +1,7 @@
-/** Order and flow: what is started in an order arrives in it, and no message is lost, however small queues and credits are. */
+/**
+ * Order and flow: operations arrive in the order of their start, and no message is lost, however small queues
+ * and credits are.
+ */
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
@@ -13,7 +16,11 @@ async function take(at: Connection, count: number, random: () => number, hold: n
   const held: (() => void)[] = [];
   for (let i = 0; i < count; i++) {
     const message = (await at.receive())!;
-    seen.push(message.immediate === undefined ? new DataView(message.data.buffer, message.data.byteOffset).getUint32(0, true) : Number(message.immediate));
+    seen.push(
+      message.immediate === undefined
+        ? new DataView(message.data.buffer, message.data.byteOffset).getUint32(0, true)
+        : Number(message.immediate),
+    );
     held.push(() => message.release());
     while (held.length > hold || (held.length > 0 && random() % 3 === 0)) held.shift()!();
     if (random() % 16 === 0) await turn();
@@ -23,7 +30,13 @@ async function take(at: Connection, count: number, random: () => number, hold: n
 }
 
 describe.each(WORLDS)('numbered messages over %s', (world: World) => {
-  it.each([[1, 1], [2, 1], [3, 2], [5, 7], [64, 256]])('both ways at once with receives %i and sends %i', async (receives, sends) => {
+  it.each([
+    [1, 1],
+    [2, 1],
+    [3, 2],
+    [5, 7],
+    [64, 256],
+  ])('both ways at once with receives %i and sends %i', async (receives, sends) => {
     const seed = receives * 1000 + sends;
     const random = seededRandom(seed);
     const COUNT = 300;
@@ -31,10 +44,19 @@ describe.each(WORLDS)('numbered messages over %s', (world: World) => {
     const { client, server } = await pair(world, options, options);
     const push = async (from: Connection): Promise<void> => {
       // All at once: the line keeps the order, whatever queue and credit allow.
-      await Promise.all(Array.from({ length: COUNT }, (_, i) => (i % 5 === 4 ? from.sendImmediate(BigInt(i)) : from.send(Uint32Array.of(i, 7)))));
+      await Promise.all(
+        Array.from({ length: COUNT }, (_, i) =>
+          i % 5 === 4 ? from.sendImmediate(BigInt(i)) : from.send(Uint32Array.of(i, 7)),
+        ),
+      );
     };
     const hold = receives - 1;
-    const [, , there, here] = await Promise.all([push(client), push(server), take(server, COUNT, random, hold), take(client, COUNT, random, hold)]);
+    const [, , there, here] = await Promise.all([
+      push(client),
+      push(server),
+      take(server, COUNT, random, hold),
+      take(client, COUNT, random, hold),
+    ]);
     const all = Array.from({ length: COUNT }, (_, i) => i);
     expect({ seed, there, here }).toEqual({ seed, there: all, here: all });
     expect([client.pending, server.pending]).toEqual([0, 0]);
@@ -52,8 +74,12 @@ describe.each(WORLDS)('numbered messages over %s', (world: World) => {
         message.release();
       }
     })();
-    // The Write in front of each message is in place when it comes; the next one is not there before it has been released.
-    const calls = Array.from({ length: 100 }, (_, i) => [client.write(Uint32Array.of(i), remote), client.send('written')]).flat();
+    // The Write in front of each message is in place when it comes; the next one is not there before it has
+    // been released.
+    const calls = Array.from({ length: 100 }, (_, i) => [
+      client.write(Uint32Array.of(i), remote),
+      client.send('written'),
+    ]).flat();
     await Promise.all(calls);
     await reading;
     for (const [i, value] of seen.entries()) expect(value).toBeGreaterThanOrEqual(i);
@@ -100,12 +126,12 @@ describe('the line', () => {
     stop.abort();
     await expect(reading).rejects.toMatchObject({ code: 'ERR_ABORTED' });
     await client.drain();
-    expect(await client.read(server.share(region))).toEqual(pattern(1 << 16));
+    expect(await client.read(server.share(region))).toEqual(Buffer.from(pattern(1 << 16)));
     // One more than there were: the registration that is kept for the next such call.
     expect(regions()).toBe(before + 1);
   });
 
-  it('one signal may be given to any number of operations: it has one listener, and none when they are over', async () => {
+  it('a signal given to any number of operations has one listener, and none at the end', async () => {
     const { client, server } = await pair('memory', {}, { receives: 1 });
     const { client: other } = await pair('memory');
     const stop = new AbortController();
@@ -119,10 +145,12 @@ describe('the line', () => {
     expect(listeners()).toBe(0);
     await client.send('takes the credit');
     const order: number[] = [];
-    const note = (i: number) => (error: unknown): void => {
-      expect(error).toMatchObject({ code: 'ERR_ABORTED', cause: signal.reason as Error });
-      order.push(i);
-    };
+    const note =
+      (i: number) =>
+      (error: unknown): void => {
+        expect(error).toMatchObject({ code: 'ERR_ABORTED', cause: signal.reason as Error });
+        order.push(i);
+      };
     const waiting = [
       ...Array.from({ length: 40 }, (_, i) => client.send('waits', { signal }).catch(note(i))),
       ...Array.from({ length: 40 }, (_, i) => other.receive({ signal }).catch(note(40 + i))),
@@ -138,7 +166,7 @@ describe('the line', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('close lets everything that was started finish, and refuses what comes after', async () => {
+  it('close lets everything that was started finish, and refuses later calls', async () => {
     const { client, server } = await pair('memory', { sends: 2 }, { receives: 2 });
     const sends = Array.from({ length: 20 }, (_, i) => client.send(Uint32Array.of(i)));
     const closing = client.close();
@@ -166,11 +194,13 @@ describe('the line', () => {
 describe('peers without RFC 7306', () => {
   it('are known before anything is tried, and take messages without credits', async () => {
     const { client, server } = await pair('memory', {}, { extensions: false, maxMessage: 100 });
-    expect(client.peer).toEqual({ maxMessage: 100, extensions: false });
+    expect(client.peer).toEqual({ maxMessageSize: 100, extensions: false });
     expect([client.flowControlled, server.flowControlled]).toEqual([false, false]);
     const remote = new RemoteBuffer(1, 0, 8);
     await expect(client.sendImmediate(1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
-    await expect(client.writeImmediate(new Uint8Array(1), remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    await expect(client.writeImmediate(new Uint8Array(1), remote, 1n)).rejects.toMatchObject({
+      code: 'ERR_NOT_SUPPORTED',
+    });
     await expect(client.fetchAdd(remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
     await expect(client.compareSwap(remote, 1n, 2n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
     await client.send('plain');
@@ -188,13 +218,21 @@ describe('peers without RFC 7306', () => {
     expect((await tried.server.receive())!.immediate).toBe(5n);
 
     const remote = new RemoteBuffer(1, 0, 8);
-    for (const options of [{ ...foreign, peerExtensions: false }, { ...foreign, preset: 'siw' as const }, { ...foreign, preset: 'intel' as const }]) {
+    for (const options of [
+      { ...foreign, peerExtensions: false },
+      { ...foreign, preset: 'siw' as const },
+      { ...foreign, preset: 'intel' as const },
+    ]) {
       const { client, server } = await pair('memory', options, foreign);
       expect([client.peer, client.peerExtensions]).toEqual([undefined, false]);
       await expect(client.sendImmediate(1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
-      await expect(client.writeImmediate(new Uint8Array(1), remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+      await expect(client.writeImmediate(new Uint8Array(1), remote, 1n)).rejects.toMatchObject({
+        code: 'ERR_NOT_SUPPORTED',
+      });
       await expect(client.fetchAdd(remote, 1n)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
-      expect(() => client.queuePair.postSend({ opcode: 'immediate', immediate: 1n })).toThrow(expect.objectContaining({ code: 'ERR_NOT_SUPPORTED' }));
+      expect(() => client.queuePair.postSend({ opcode: 'immediate', immediate: 1n })).toThrow(
+        expect.objectContaining({ code: 'ERR_NOT_SUPPORTED' }),
+      );
       expect(client.queuePair.query().peerExtensions).toBe(false);
       await client.send('plain'); // nothing was sent, and the connection lives
       expect((await server.receive())!.data).toHaveLength(5);
@@ -208,11 +246,16 @@ describe('peers without RFC 7306', () => {
     expect((await announced.server.receive())!.immediate).toBe(6n);
   });
 
-  it('a foreign one without them ends the connection with a Terminate that says unexpected opcode', async () => {
-    const { client, server } = await pair('memory', { credits: false }, { credits: false, extensions: false });
+  it('a foreign one without them ends the connection with Terminate unexpected opcode', async () => {
+    const { client, server } = await pair(
+      'memory',
+      { credits: false },
+      { credits: false, extensions: false },
+    );
     const region = server.allocate(8);
     await expect(client.fetchAdd(server.share(region), 1n)).rejects.toMatchObject({
-      code: 'ERR_WORK_COMPLETION', terminate: { origin: 'remote', layer: 0, type: 2 },
+      code: 'ERR_WORK_COMPLETION',
+      terminate: { origin: 'remote', layer: 0, type: 2 },
     });
     expect((await client.closed).cause).toBe('terminated');
     expect(new BigUint64Array(region.bytes.buffer)[0]).toBe(0n);

@@ -8,7 +8,12 @@ type Iteration = AsyncGenerator<Message, void, undefined>;
 type Make = (connection: Connection, options?: OperationOptions) => Iteration;
 
 async function* generator(connection: Connection, options: OperationOptions = {}): Iteration {
-  for (let message = await connection.receive(options); message !== null; message = await connection.receive(options)) yield message;
+  for (
+    let message = await connection.receive(options);
+    message !== null;
+    message = await connection.receive(options)
+  )
+    yield message;
 }
 
 /** The last says whether it takes a signal. */
@@ -33,7 +38,7 @@ const said = async (step: Promise<IteratorResult<Message, void>>): Promise<unkno
 };
 
 describe.each(KINDS)('%s', (_name, make) => {
-  it('gives what has come and what comes, in order, and is over when the peer has closed', async () => {
+  it('gives earlier and later messages, in order, and is over when the peer has closed', async () => {
     const { client, server } = await pair('memory');
     await Promise.all(['a', 'b'].map((each) => client.send(each)));
     const read: unknown[] = [];
@@ -57,7 +62,7 @@ describe.each(KINDS)('%s', (_name, make) => {
     expect(await steps).toEqual(['a', 'b', 'over', 'over']);
   });
 
-  it('leaves to others what comes after the loop is left', async () => {
+  it('leaves messages to others after the loop is left', async () => {
     const { client, server } = await pair('memory');
     for (const each of ['a', 'b']) await client.send(each);
     const iteration = make(server);
@@ -117,7 +122,9 @@ describe.each(KINDS.filter(([, , signal]) => signal))('%s', (_name, make) => {
 describe('messages()', () => {
   it('throws at once for wrong options, without a call of next', async () => {
     const { server } = await pair('memory');
-    expect(() => server.messages({ signal: 1 as never })).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }) as Error);
+    expect(() => server.messages({ signal: 1 as never })).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }) as Error,
+    );
   });
 
   it('can be given up by `await using`', async () => {

@@ -1,4 +1,7 @@
-/** A host that has no memory left is a limit, told as one: the length in a ticket may be whatever an untrusted peer has put there. */
+/**
+ * A host without free memory is a limit, reported as one: the length in a ticket may be whatever an untrusted
+ * peer has put there.
+ */
 import { expect, it, vi } from 'vitest';
 import { RemoteBuffer } from '../../src/index.ts';
 import { pair, WORLDS } from './support.ts';
@@ -23,14 +26,24 @@ function scarce<T>(call: () => T): T {
   }
 }
 
-const LIMIT = { name: 'IwarpError', code: 'ERR_LIMIT', message: `no memory for ${MOST + 1} octets`, cause: expect.any(RangeError) as unknown };
+const LIMIT = {
+  name: 'IwarpError',
+  code: 'ERR_LIMIT',
+  message: `no memory for ${MOST + 1} bytes`,
+  cause: expect.any(RangeError) as unknown,
+};
 
-it.each(WORLDS)('%s: a Read of a ticket that is larger than what is left, and memory to register', async (world) => {
-  const { client, rnic } = await pair(world);
-  const refused = scarce(() => client.read(new RemoteBuffer(1, 0n, MOST + 1)));
-  await expect(refused).rejects.toMatchObject(LIMIT);
-  expect(() => scarce(() => client.allocate(MOST + 1))).toThrow(expect.objectContaining(LIMIT));
-  expect(() => scarce(() => client.allocate(MOST + 1, 'read', { sharedMemory: true }))).toThrow(expect.objectContaining(LIMIT));
-  expect(() => scarce(() => rnic.device.newMemory(MOST + 1))).toThrow(expect.objectContaining(LIMIT));
-  expect(client.state).toBe('open');
-});
+it.each(WORLDS)(
+  '%s: a Read of a ticket that is larger than what is left, and memory to register',
+  async (world) => {
+    const { client, rnic } = await pair(world);
+    const refused = scarce(() => client.read(new RemoteBuffer(1, 0n, MOST + 1)));
+    await expect(refused).rejects.toMatchObject(LIMIT);
+    expect(() => scarce(() => client.allocate(MOST + 1))).toThrow(expect.objectContaining(LIMIT));
+    expect(() => scarce(() => client.allocate(MOST + 1, 'read', { sharedMemory: true }))).toThrow(
+      expect.objectContaining(LIMIT),
+    );
+    expect(() => scarce(() => rnic.device.allocateMemory(MOST + 1))).toThrow(expect.objectContaining(LIMIT));
+    expect(client.state).toBe('open');
+  },
+);

@@ -4,7 +4,11 @@ import { ACCESS, type Connection, type MemoryRegion, type MemoryWindow } from '.
 import type { BindRequest } from '../../src/verbs/index.ts';
 import { pair, pattern, WORLDS } from './support.ts';
 
-function windowOn(connection: Connection): { readonly region: MemoryRegion; readonly window: MemoryWindow; readonly bind: BindRequest } {
+function windowOn(connection: Connection): {
+  readonly region: MemoryRegion;
+  readonly window: MemoryWindow;
+  readonly bind: BindRequest;
+} {
   const region = connection.allocate(64, ACCESS.LOCAL_WRITE | ACCESS.MW_BIND, { iova: 0x1000n });
   const window = connection.pd.allocateMw();
   return { region, window, bind: { opcode: 'bind-mw', mw: window, mr: region, access: ACCESS.REMOTE_READ } };
@@ -18,7 +22,7 @@ describe.each(WORLDS)('requests of the program over %s', (world) => {
     const sent = Array.from({ length: 12 }, (_, i) => client.send(pattern(100 + i)));
     for (let i = 0; i < sent.length; i++) {
       const message = (await server.receive())!;
-      expect(message.data).toEqual(pattern(100 + i));
+      expect(message.data).toEqual(Buffer.from(pattern(100 + i)));
       message.release();
     }
     await Promise.all(sent);
@@ -32,27 +36,37 @@ describe.each(WORLDS)('requests of the program over %s', (world) => {
     expect(await client.receive()).toBeNull();
   });
 
-  it.each([true, false])('that have the last entries of the queue make the others wait, and no more (signaled: %s)', async (signaled) => {
-    const { client, server } = await pair(world, { receives: 2, sends: 1 });
-    const own = [windowOn(client), windowOn(client)];
-    // Stays at the head of the queue until it has been answered, and the first bind is behind it, in the entry for grants.
-    const reading = client.read(server.share(server.allocate(1 << 22)));
-    client.queuePair.postSend({ ...own[0]!.bind, signaled });
-    const sending = Array.from({ length: 10 }, (_, i) => server.send(pattern(1 + i)));
-    for (let i = 0; i < sending.length; i++) {
-      const message = (await client.receive())!;
-      expect(message.data).toEqual(pattern(1 + i));
-      message.release();
-    }
-    await Promise.all([reading, ...sending]);
-    // A last grant has its entry until its completion has been polled.
-    await expect.poll(() => client.queuePair.sq.room).toBe(2);
-    // Both entries are the program's: an operation waits for them, and so does the farewell.
-    client.queuePair.postSend([{ ...own[1]!.bind, signaled }, { opcode: 'local-invalidate', target: own[0]!.window, signaled }]);
-    await client.send('behind them');
-    expect(Buffer.from((await server.receive())!.data).toString()).toBe('behind them');
-    client.queuePair.postSend([{ opcode: 'local-invalidate', target: own[1]!.window, signaled }, { ...own[0]!.bind, signaled }]);
-    expect(await client.close()).toMatchObject({ cause: 'graceful' });
-    expect((await server.closed).cause).toBe('graceful');
-  });
+  it.each([true, false])(
+    'that have the last entries of the queue make the others wait, and no more (signaled: %s)',
+    async (signaled) => {
+      const { client, server } = await pair(world, { receives: 2, sends: 1 });
+      const own = [windowOn(client), windowOn(client)];
+      // Stays at the head of the queue until it has been answered, and the first bind is behind it, in the
+      // entry for grants.
+      const reading = client.read(server.share(server.allocate(1 << 22)));
+      client.queuePair.postSend({ ...own[0]!.bind, signaled });
+      const sending = Array.from({ length: 10 }, (_, i) => server.send(pattern(1 + i)));
+      for (let i = 0; i < sending.length; i++) {
+        const message = (await client.receive())!;
+        expect(message.data).toEqual(Buffer.from(pattern(1 + i)));
+        message.release();
+      }
+      await Promise.all([reading, ...sending]);
+      // A last grant has its entry until its completion has been polled.
+      await expect.poll(() => client.queuePair.sq.room).toBe(2);
+      // Both entries are the program's: an operation waits for them, and so does the farewell.
+      client.queuePair.postSend([
+        { ...own[1]!.bind, signaled },
+        { opcode: 'local-invalidate', target: own[0]!.window, signaled },
+      ]);
+      await client.send('behind them');
+      expect(Buffer.from((await server.receive())!.data).toString()).toBe('behind them');
+      client.queuePair.postSend([
+        { opcode: 'local-invalidate', target: own[1]!.window, signaled },
+        { ...own[0]!.bind, signaled },
+      ]);
+      expect(await client.close()).toMatchObject({ cause: 'graceful' });
+      expect((await server.closed).cause).toBe('graceful');
+    },
+  );
 });

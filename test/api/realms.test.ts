@@ -1,7 +1,17 @@
-// Memory of another realm: a context of node:vm, in which test runners run their tests, has classes of its own that `instanceof` does not know.
+// Memory of another realm: a context of node:vm, in which test runners run their tests, has separate classes
+// that `instanceof` does not know.
 import { createContext, runInContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { connect, createServer, openRnic, RemoteBuffer, type Connection, type EngineKind, type Rnic, type Server } from '../../src/index.ts';
+import {
+  connect,
+  createServer,
+  openRnic,
+  RemoteBuffer,
+  type Connection,
+  type EngineKind,
+  type Rnic,
+  type Server,
+} from '../../src/index.ts';
 import { executeAtomic } from '../../src/rdmap/atomics.ts';
 import * as sockets from '../../src/sockets/index.ts';
 
@@ -10,14 +20,19 @@ const there = <T>(code: string): T => runInContext(code, other) as T;
 
 it('the other realm is another one', () => {
   expect(there<Uint8Array>('new Uint8Array(1)')).not.toBeInstanceOf(Uint8Array);
-  expect(there<Uint8Array>('new Uint8Array(new SharedArrayBuffer(1))').buffer).not.toBeInstanceOf(SharedArrayBuffer);
+  expect(there<Uint8Array>('new Uint8Array(new SharedArrayBuffer(1))').buffer).not.toBeInstanceOf(
+    SharedArrayBuffer,
+  );
 });
 
 it('an atomic on memory that threads share is one for them, whichever realm it is of', () => {
   const exchange = vi.spyOn(Atomics, 'compareExchange');
   try {
     const five = { add: true, data: 5n, mask: 0n, compare: 0n, compareMask: 0n };
-    for (const [memory, calls] of [['new SharedArrayBuffer(8)', 1], ['new ArrayBuffer(8)', 0]] as const) {
+    for (const [memory, calls] of [
+      ['new SharedArrayBuffer(8)', 1],
+      ['new ArrayBuffer(8)', 0],
+    ] as const) {
       exchange.mockClear();
       expect(executeAtomic(there<Uint8Array>(`new Uint8Array(${memory})`), 0, five)).toBe(0n);
       expect(exchange).toHaveBeenCalledTimes(calls);
@@ -42,7 +57,7 @@ describe.each<EngineKind>(['thread', 'worker'])('with the engine %s', (engine) =
       }
     });
     await server.listen({ host: '127.0.0.1', port: 0 });
-    connection = await connect({ rnic, host: '127.0.0.1', port: server.address.port });
+    connection = await connect({ rnic, host: '127.0.0.1', port: server.address().port });
     const ticket = await connection.receive();
     remote = RemoteBuffer.fromBytes(ticket!.data);
     ticket!.release();
@@ -73,17 +88,26 @@ describe.each<EngineKind>(['thread', 'worker'])('with the engine %s', (engine) =
     region.deregister();
   });
 
-  it.each(['new Uint8Array(100)', '() => new Uint8Array(100)'])('a byte stream reads into %s', async (code) => {
-    const listener = sockets.createServer({ rnic }, (socket) => void socket.end('of another realm'));
-    await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
-    let text = '';
-    const onread = {
-      buffer: there<Uint8Array>(code),
-      callback: (octets: number, bytes: Uint8Array): void => void (text += Buffer.from(bytes.buffer, bytes.byteOffset, octets).toString()),
-    };
-    const socket = sockets.connect({ rnic, port: (listener.address() as { port: number }).port, host: '127.0.0.1', onread });
-    await new Promise((resolve, reject) => socket.on('error', reject).on('close', resolve));
-    await new Promise((resolve) => listener.close(resolve));
-    expect(text).toBe('of another realm');
-  });
+  it.each(['new Uint8Array(100)', '() => new Uint8Array(100)'])(
+    'a byte stream reads into %s',
+    async (code) => {
+      const listener = sockets.createServer({ rnic }, (socket) => void socket.end('of another realm'));
+      await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
+      let text = '';
+      const onread = {
+        buffer: there<Uint8Array>(code),
+        callback: (octets: number, bytes: Uint8Array): void =>
+          void (text += Buffer.from(bytes.buffer, bytes.byteOffset, octets).toString()),
+      };
+      const socket = sockets.connect({
+        rnic,
+        port: (listener.address() as { port: number }).port,
+        host: '127.0.0.1',
+        onread,
+      });
+      await new Promise((resolve, reject) => socket.on('error', reject).on('close', resolve));
+      await new Promise((resolve) => listener.close(resolve));
+      expect(text).toBe('of another realm');
+    },
+  );
 });

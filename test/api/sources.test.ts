@@ -1,4 +1,5 @@
-// Where the octets of a Send or Write come from: any view, a region or part of one, and what becomes of memory that is taken away meanwhile.
+// Where the octets of a Send or Write come from: any view, a region or part of one, and what becomes of
+// memory that is taken away meanwhile.
 import { describe, expect, it } from 'vitest';
 import type { Connection, LocalMemory } from '../../src/index.ts';
 import { pair, pattern, registered, WORLDS, type World } from './support.ts';
@@ -20,7 +21,14 @@ const KINDS: readonly (readonly [string, (connection: Connection, octets: Uint8A
   ['a DataView', (_connection, octets) => new DataView(inside(octets).buffer, 8, octets.length)],
   ['a view of shared memory', (_connection, octets) => inside(octets, true)],
   ['a region', (connection, octets) => registered(connection, octets)],
-  ['part of a region', (connection, octets) => ({ mr: registered(connection, Uint8Array.of(...[0, 0], ...octets)), offset: 2, length: octets.length })],
+  [
+    'part of a region',
+    (connection, octets) => ({
+      mr: registered(connection, Uint8Array.of(...[0, 0], ...octets)),
+      offset: 2,
+      length: octets.length,
+    }),
+  ],
 ];
 
 function transfer(bytes: Uint8Array): void {
@@ -52,7 +60,8 @@ describe.each(WORLDS)('over %s', (world: World) => {
   it('a view is registered for no operation, and nothing of it is left behind', async () => {
     const { client, server } = await pair(world);
     const remote = server.share(server.allocate(65_536));
-    await client.write(pattern(65_536), remote); // a worker's device keeps pieces of shared memory from here on
+    // after this a worker's device keeps pieces of shared memory
+    await client.write(pattern(65_536), remote);
     const before = client.pd.device.query().inUse.mr;
     for (let i = 0; i < 20; i++) await client.write(pattern(65_536), remote);
     expect(client.pd.device.query().inUse.mr).toBe(before);
@@ -63,7 +72,10 @@ describe.each(WORLDS)('over %s', (world: World) => {
     const { client, server } = await pair(world, {}, { receives: 1 });
     const bytes = new Uint8Array(octets).fill(0x61);
     await client.send('first');
-    const middle = client.send(bytes).then(() => 'sent', (error: { code: string }) => error.code);
+    const middle = client.send(bytes).then(
+      () => 'sent',
+      (error: { code: string }) => error.code,
+    );
     const last = client.send('last');
     transfer(bytes);
     const got: string[] = [];
@@ -80,18 +92,25 @@ describe.each(WORLDS)('over %s', (world: World) => {
     expect(await transferInLine(40)).toEqual({ outcome: 'ERR_INVALID_REGION', got: ['first', 'last'] });
   });
 
-  it(world === 'worker' ? 'long memory is copied for a worker when the call is made' : 'so does long memory', async () => {
-    const expected = world === 'worker'
-      ? { outcome: 'sent', got: ['first', 'a'.repeat(4096), 'last'] }
-      : { outcome: 'ERR_INVALID_REGION', got: ['first', 'last'] };
-    expect(await transferInLine(4096)).toEqual(expected);
-  });
+  it(
+    world === 'worker' ? 'long memory is copied for a worker when the call is made' : 'so does long memory',
+    async () => {
+      const expected =
+        world === 'worker'
+          ? { outcome: 'sent', got: ['first', 'a'.repeat(4096), 'last'] }
+          : { outcome: 'ERR_INVALID_REGION', got: ['first', 'last'] };
+      expect(await transferInLine(4096)).toEqual(expected);
+    },
+  );
 
-  it('long memory that is transferred away once it is posted ends the connection, unless it has been copied', async () => {
+  it('long memory transferred away once posted ends the connection, unless it was copied', async () => {
     const { client, server } = await pair(world);
     const remote = server.share(server.allocate(65_536));
     const bytes = pattern(65_536);
-    const outcome = client.write(bytes, remote).then(() => 'written', (error: { code: string }) => error.code);
+    const outcome = client.write(bytes, remote).then(
+      () => 'written',
+      (error: { code: string }) => error.code,
+    );
     transfer(bytes);
     expect(await outcome).toBe(world === 'worker' ? 'written' : 'ERR_WORK_COMPLETION');
   });

@@ -1,19 +1,30 @@
 /** Connections of the promise layer over the in-memory network and over real sockets. */
 import { onTestFinished } from 'vitest';
-import { connect, createServer, openRnic, type Connection, type MemoryRegion, type PeerAccess, type Rnic, type ServerOptions } from '../../src/index.ts';
+import {
+  connect,
+  createServer,
+  openRnic,
+  type Connection,
+  type MemoryRegion,
+  type PeerAccess,
+  type Rnic,
+  type ServerOptions,
+} from '../../src/index.ts';
 import type { ConnectOptions } from '../../src/api/connect.ts';
-import { MemoryTransport } from '../../src/transport/memory.ts';
+import { MemoryTransport } from '../../src/simnet/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 
 /** Where the two ends live. The in-memory network runs on the real clock here, because promises do. */
-export type World = 'memory' | 'tcp, onread' | 'tcp, data' | 'worker';
+export type World = 'memory' | 'tcp, onread' | 'tcp, data' | 'worker' | 'shm' | 'trp';
 
 /** With IWARP_ENGINE=worker everything runs in worker threads, whatever world a test asks for. */
 const ALL_IN_WORKERS = process.env['IWARP_ENGINE'] === 'worker';
-export const WORLDS: readonly World[] = ALL_IN_WORKERS ? ['worker'] : ['memory', 'tcp, onread', 'tcp, data', 'worker'];
+export const WORLDS: readonly World[] = ALL_IN_WORKERS
+  ? ['worker']
+  : ['memory', 'tcp, onread', 'tcp, data', 'worker', 'shm', 'trp'];
 /** Worlds in this thread, whatever the environment says: for what shows only there. */
-export const THREAD_WORLDS = ['memory', 'tcp, onread', 'tcp, data'] as const;
+export const THREAD_WORLDS = ['memory', 'tcp, onread', 'tcp, data', 'shm', 'trp'] as const;
 
 /** One for all tests of a file: a thread takes its time to start. */
 let workers: Rnic | undefined;
@@ -27,6 +38,8 @@ export function rnicOf(world: World): Rnic {
 /** In this thread, whatever the environment says. */
 export function threadRnicOf(world: (typeof THREAD_WORLDS)[number]): Rnic {
   if (world === 'memory') return openRnic({ transport: new MemoryTransport(realScheduler) });
+  if (world === 'shm') return openRnic({ wire: 'shm' });
+  if (world === 'trp') return openRnic({ wire: 'trp', engine: 'thread' });
   return openRnic({ transport: new TcpTransport({ receive: world === 'tcp, data' ? 'data' : 'onread' }) });
 }
 
@@ -40,12 +53,14 @@ export interface Ends {
 
 /** A connected pair; the server's end is waited for. */
 export async function pairOf(
-  world: World, client: Partial<ConnectOptions> = {}, server: ServerOptions = {},
+  world: World,
+  client: Partial<ConnectOptions> = {},
+  server: ServerOptions = {},
 ): Promise<Ends> {
   const rnic = rnicOf(world);
   const listening = await createServer({ rnic, ...server }).listen({ host: '127.0.0.1', port: 0 });
   const accepted = listening[Symbol.asyncIterator]().next();
-  const active = await connect({ rnic, host: '127.0.0.1', port: listening.address.port, ...client });
+  const active = await connect({ rnic, host: '127.0.0.1', port: listening.address().port, ...client });
   const passive = (await accepted).value as Connection;
   return {
     rnic,

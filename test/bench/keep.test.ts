@@ -11,15 +11,29 @@ const folder = mkdtempSync(join(tmpdir(), 'iwarp-keep-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const BENCH = fileURLToPath(new URL('../../bench', import.meta.url));
-const kept = (): string[] => readdirSync(BENCH).filter((name) => name.endsWith('.json')).map((name) => readFileSync(join(BENCH, name), 'utf8'));
+const kept = (): string[] =>
+  readdirSync(BENCH)
+    .filter((name) => name.endsWith('.json'))
+    .map((name) => readFileSync(join(BENCH, name), 'utf8'));
 
 /** A run of some processor, as `--json` leaves it. */
 function runOf(CPU: string): string {
   const path = join(folder, 'run.json');
   const method = { rounds: 7, windows: 2, windowMs: 60 };
-  writeFileSync(path, JSON.stringify({
-    schema: 'iwarp-bench/2', mode: 'full', started: '2026-01-01T00:00:00.000Z', seconds: 1, machine: { CPU }, method, experiments: [], probes: [], durations: {},
-  }));
+  writeFileSync(
+    path,
+    JSON.stringify({
+      schema: 'iwarp-bench/2',
+      mode: 'full',
+      started: '2026-01-01T00:00:00.000Z',
+      seconds: 1,
+      machine: { CPU },
+      method,
+      experiments: [],
+      probes: [],
+      durations: {},
+    }),
+  );
   return path;
 }
 
@@ -28,7 +42,9 @@ describe('keeping a run', () => {
     const before = kept();
     const { status, said } = await bench('--from', runOf('3 x Another (x64)'), '--save-baseline');
     expect(status).toBe(1);
-    expect(said).toContain('no baseline is of this processor, 3 x Another (x64): name a file for it with --baseline');
+    expect(said).toContain(
+      'no baseline is of this processor, 3 x Another (x64): name a file for it with --baseline',
+    );
     expect(kept()).toEqual(before);
   });
 
@@ -36,7 +52,9 @@ describe('keeping a run', () => {
     const file = join(folder, 'own.json');
     const first = await bench('--from', runOf('3 x Another (x64)'), '--save-baseline', '--baseline', file);
     expect(first).toMatchObject({ status: 0 });
-    expect((JSON.parse(readFileSync(file, 'utf8')) as Baseline).run?.machine['CPU']).toBe('3 x Another (x64)');
+    expect((JSON.parse(readFileSync(file, 'utf8')) as Baseline).run?.machine['CPU']).toBe(
+      '3 x Another (x64)',
+    );
     const second = await bench('--from', runOf('3 x Another (x64)'), '--compare', '--baseline', file);
     expect(second.status).toBe(0);
     expect(second.said).not.toContain('another processor');

@@ -1,6 +1,14 @@
-/** `iwarp bench`: what is refused before anything is measured, how a run goes on, and how it ends early. */
+/** `iwarp bench`: refusals before anything is measured, how a run goes on, and how it ends early. */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -28,17 +36,48 @@ describe('before anything is measured', () => {
   const noRun = file('other.json', '{"schema":"other"}');
 
   it.each([
-    ['results that cannot be written', ['--only', 'micro', '--json', nowhere], `${nowhere}: no such file or directory`],
-    ['a report that cannot be written', ['--only', 'micro', '--html', folder], `${folder}: illegal operation on a directory`],
-    ['a baseline that cannot be written', ['--only', 'micro', '--save-baseline', '--baseline', nowhere], `${nowhere}: no such file or directory`],
-    ['a baseline that is not there', ['--only', 'micro', '--compare', '--baseline', nowhere], `there is no baseline at ${nowhere}`],
-    ['a baseline that is none', ['--only', 'micro', '--compare', '--baseline', noRun], `${noRun} holds no baseline of this program`],
-    ['an add-on that is not there', ['--only', 'micro', '--native-crc', nowhere], `--native-crc: ${nowhere} holds no module of Node`],
+    [
+      'results that cannot be written',
+      ['--only', 'micro', '--json', nowhere],
+      `${nowhere}: no such file or directory`,
+    ],
+    [
+      'a report that cannot be written',
+      ['--only', 'micro', '--html', folder],
+      `${folder}: illegal operation on a directory`,
+    ],
+    [
+      'a baseline that cannot be written',
+      ['--only', 'micro', '--save-baseline', '--baseline', nowhere],
+      `${nowhere}: no such file or directory`,
+    ],
+    [
+      'a baseline that is not there',
+      ['--only', 'micro', '--compare', '--baseline', nowhere],
+      `there is no baseline at ${nowhere}`,
+    ],
+    [
+      'a baseline that is none',
+      ['--only', 'micro', '--compare', '--baseline', noRun],
+      `${noRun} holds no baseline of this program`,
+    ],
+    [
+      'an add-on that is not there',
+      ['--only', 'micro', '--native-crc', nowhere],
+      `--native-crc: ${nowhere} holds no module of Node`,
+    ],
     ['an earlier run that is not there', ['--from', nowhere], `${nowhere}: no such file or directory`],
     ['an earlier run that is no JSON', ['--from', noJson], `${noJson} holds no results of this program`],
-    ['a run to go on with that is none', ['--only', 'micro', '--json', noRun, '--continue'], `${noRun} holds no results of this program`],
+    [
+      'a run to go on with that is none',
+      ['--only', 'micro', '--json', noRun, '--continue'],
+      `${noRun} holds no results of this program`,
+    ],
   ])('%s: is said', async (_what, args, reason) => {
-    expect(await bench(...args)).toEqual({ status: 1, said: expect.stringMatching(/^bench: .*\n$/) as string });
+    expect(await bench(...args)).toEqual({
+      status: 1,
+      said: expect.stringMatching(/^bench: .*\n$/) as string,
+    });
     expect((await bench(...args)).said).toContain(reason);
   });
 
@@ -52,7 +91,7 @@ describe('before anything is measured', () => {
   it('an option that is none is an error of two lines', async () => {
     const { status, said } = await bench('--nonsense');
     expect(status).toBe(2);
-    expect(said).toMatch(/^bench: .*--nonsense.*\n"iwarp bench --help" tells the options\.\n$/);
+    expect(said).toMatch(/^bench: .*--nonsense.*\n"iwarp bench --help" lists the options\.\n$/);
   });
 });
 
@@ -64,9 +103,32 @@ describe('going on with a run', () => {
     const path = join(folder, 'run.json');
     const empty = { title: '', about: '', missing: [] };
     const run = {
-      schema: 'iwarp-bench/2', mode: 'quick', started: '2026-01-01T00:00:00.000Z', seconds: 1, machine: { CPU }, method: { rounds: 7, windows: 2, windowMs: 60, latencyMs: 120 }, durations: {},
-      experiments: partNames().filter((id) => !probes.has(id)).map((id) => ({ ...empty, id, test: 'bw', axis: 'case', unit: 'GB/s', cases: [{ id: `${id}/x`, ratios: {} }] })),
-      probes: PROBES.map(({ id }) => ({ ...empty, id, columns: [], rows: [{ label: 'x', cells: [] }], charts: [], ratios: [], disturbed: false })),
+      schema: 'iwarp-bench/2',
+      mode: 'quick',
+      started: '2026-01-01T00:00:00.000Z',
+      seconds: 1,
+      machine: { CPU },
+      method: { rounds: 7, windows: 2, windowMs: 60, latencyMs: 120 },
+      durations: {},
+      experiments: partNames()
+        .filter((id) => !probes.has(id))
+        .map((id) => ({
+          ...empty,
+          id,
+          test: 'bw',
+          axis: 'case',
+          unit: 'GB/s',
+          cases: [{ id: `${id}/x`, ratios: {} }],
+        })),
+      probes: PROBES.map(({ id }) => ({
+        ...empty,
+        id,
+        columns: [],
+        rows: [{ label: 'x', cells: [] }],
+        charts: [],
+        ratios: [],
+        disturbed: false,
+      })),
     };
     writeFileSync(path, JSON.stringify(run));
     return path;
@@ -82,11 +144,14 @@ describe('going on with a run', () => {
 
   it('of another processor is refused', async () => {
     const path = complete('3 x Another (x64)');
-    expect(await bench('--full', '--json', path, '--continue')).toMatchObject({ status: 1, said: expect.stringContaining('is of another processor, 3 x Another (x64)') as string });
+    expect(await bench('--full', '--json', path, '--continue')).toMatchObject({
+      status: 1,
+      said: expect.stringContaining('is of another processor, 3 x Another (x64)') as string,
+    });
   });
 });
 
-/** Children of a process, where the system tells them. */
+/** Children of a process, where the system lists them. */
 function childrenOf(pid: number): number[] {
   const path = `/proc/${pid}/task/${pid}/children`;
   return existsSync(path) ? readFileSync(path, 'utf8').trim().split(' ').filter(Boolean).map(Number) : [];
@@ -105,12 +170,19 @@ describe('a run that is interrupted', () => {
   it('says what it has kept, and leaves no process and no folder', async () => {
     const temporary = join(folder, 'tmp');
     mkdirSync(temporary);
-    const code = `import(${JSON.stringify(pathToFileURL(join(ROOT, 'bench/main.ts')).href)}).then(({ run }) => run(['--test', 'bw', '--size', '64', '--rounds', '1000']))`;
-    const child = spawn(process.execPath, ['--import', 'tsx', '-e', code], { cwd: ROOT, stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, TMPDIR: temporary } });
+    const code =
+      `import(${JSON.stringify(pathToFileURL(join(ROOT, 'bench/main.ts')).href)}).then(({ run }) => ` +
+      "run(['--test', 'bw', '--size', '64', '--rounds', '1000']))";
+    const child = spawn(process.execPath, ['--import', 'tsx', '-e', code], {
+      cwd: ROOT,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, TMPDIR: temporary },
+    });
     let said = '';
     child.stderr.on('data', (text: Buffer) => (said += text.toString()));
     const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
-    while (!said.includes('] custom') || (existsSync('/proc/self/stat') && childrenOf(child.pid!).length < 2)) await new Promise((resolve) => setTimeout(resolve, 20));
+    while (!said.includes('] custom') || (existsSync('/proc/self/stat') && childrenOf(child.pid!).length < 2))
+      await new Promise((resolve) => setTimeout(resolve, 20));
     const children = childrenOf(child.pid!);
     child.kill('SIGINT');
     expect(await ended).toBe(130);

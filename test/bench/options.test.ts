@@ -1,4 +1,4 @@
-/** The benchmark's command line: what is refused, and what a wish turns into. */
+/** The benchmark's command line: refusals, and the experiment that a wish becomes. */
 import { describe, expect, it } from 'vitest';
 import { custom } from '../../bench/experiments.ts';
 import { parseBench, partNames } from '../../bench/options.ts';
@@ -29,8 +29,14 @@ describe('the options of iwarp bench', () => {
     [['--rounds', '0'], /--rounds/],
     [['--test', 'bw,lat'], /--test takes one of bw, lat/],
     [['--test', 'bw', '--size', '64,1048576', '--cq-mod', '100'], /--cq-mod .*1048576 octets, 16 under way/],
-    [['--test', 'bw', '--size', '64', '--connections', '64', '--cq-mod', '64'], /--cq-mod .*512 under way on 64 connections/],
-    [['--test', 'bw', '--connections', '4', '--in-flight', '3'], /--in-flight counts all connections together/],
+    [
+      ['--test', 'bw', '--size', '64', '--connections', '64', '--cq-mod', '64'],
+      /--cq-mod .*512 under way on 64 connections/,
+    ],
+    [
+      ['--test', 'bw', '--connections', '4', '--in-flight', '3'],
+      /--in-flight counts all connections together/,
+    ],
     [['--test', 'bw', '--connections', '2', '--against', 'tcp-onread,c'], /C program has one/],
     [['--test', 'bw', '--engines', '2'], /--engine worker/],
     [['--test', 'lat', '--engine', 'worker'], /--verb send or read/],
@@ -38,14 +44,34 @@ describe('the options of iwarp bench', () => {
     [['--from', 'run.json', '--full'], /--full has no place beside it/],
     [['--from', 'run.json', '--rounds', '3'], /--rounds has no place beside it/],
     [['--baseline', 'own.json'], /--compare or --save-baseline/],
+    [['--wire', 'udp'], /none of trp/],
+    [['--wire', 'trp', '--full'], /exclude/],
+    [['--wire', 'trp', '--json', 'run.json'], /--json has no place beside it/],
   ])('refuses %j', (args, reason) => {
     expect(() => parseBench(args)).toThrow(reason);
   });
 
-  it('takes a wish of one\'s own', () => {
-    const { mode, wish } = parseBench(['--test', 'bw', '--verb', 'write,send', '--size', '64,4096', '--crc', 'off', '--markers', '--fpdu', '1448']);
+  it("takes a wish of one's own", () => {
+    const { mode, wish } = parseBench([
+      '--test',
+      'bw',
+      '--verb',
+      'write,send',
+      '--size',
+      '64,4096',
+      '--crc',
+      'off',
+      '--markers',
+      '--fpdu',
+      '1448',
+    ]);
     expect(mode).toBe('custom');
-    expect(wish).toMatchObject({ test: 'bw', verbs: ['write', 'send'], sizes: [64, 4096], more: { crc: 'off', markers: true, fpdu: 1448 } });
+    expect(wish).toMatchObject({
+      test: 'bw',
+      verbs: ['write', 'send'],
+      sizes: [64, 4096],
+      more: { crc: 'off', markers: true, fpdu: 1448 },
+    });
   });
 
   it('is short by default', () => {
@@ -53,61 +79,144 @@ describe('the options of iwarp bench', () => {
   });
 
   it('takes parts of the full run, by their names or by the scenarios that need them', () => {
-    expect(parseBench(['--full', '--only', 'hostile,bulk'])).toMatchObject({ mode: 'only', parts: ['hostile', 'bulk'] });
-    expect(parseBench(['--scenario', 'perftest,gather'])).toMatchObject({ mode: 'scenario', parts: ['bandwidth', 'latency-size', 'gather'] });
+    expect(parseBench(['--full', '--only', 'hostile,bulk'])).toMatchObject({
+      mode: 'only',
+      parts: ['hostile', 'bulk'],
+    });
+    expect(parseBench(['--scenario', 'perftest,gather'])).toMatchObject({
+      mode: 'scenario',
+      parts: ['bandwidth', 'latency-size', 'gather'],
+    });
     expect(parseBench(['--scenario', 'all']).parts).toContain('hostile');
   });
 
   it('measures each verb with each engine that is wished for', () => {
-    const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--engine', 'thread,worker', '--size', '64']);
+    const { wish } = parseBench([
+      '--test',
+      'bw',
+      '--verb',
+      'write,read',
+      '--engine',
+      'thread,worker',
+      '--size',
+      '64',
+    ]);
     const series = custom(wish!).groups[0]!.cases.map((one) => [one.series, one.spec.engine]);
-    expect(series).toEqual([['TCP, onread', 'thread'], ['Write', 'thread'], ['Read', 'thread'], ['Write, worker', 'worker'], ['Read, worker', 'worker']]);
+    expect(series).toEqual([
+      ['TCP, onread', 'thread'],
+      ['Write', 'thread'],
+      ['Read', 'thread'],
+      ['Write, worker', 'worker'],
+      ['Read, worker', 'worker'],
+    ]);
   });
 
   it('measures each verb by each layer that is wished for; a byte stream has no verbs', () => {
-    const { wish } = parseBench(['--test', 'bw', '--verb', 'write,read', '--layer', 'verbs,promises,stream-onread', '--against', 'ws', '--size', '64']);
+    const { wish } = parseBench([
+      '--test',
+      'bw',
+      '--verb',
+      'write,read',
+      '--layer',
+      'verbs,promises,stream-onread',
+      '--against',
+      'ws',
+      '--size',
+      '64',
+    ]);
     const series = custom(wish!).groups[0]!.cases.map((one) => [one.series, one.spec.peer]);
     expect(series).toEqual([
-      ['ws', 'ws'], ['Write', 'verbs'], ['Read', 'verbs'], ['Promises, Write', 'promises'], ['Promises, Read', 'promises'], ['Byte stream, onread', 'stream-onread'],
+      ['ws', 'ws'],
+      ['Write', 'verbs'],
+      ['Read', 'verbs'],
+      ['Promises, Write', 'promises'],
+      ['Promises, Read', 'promises'],
+      ['Byte stream, onread', 'stream-onread'],
     ]);
   });
 });
 
-describe('an experiment of one\'s own', () => {
-  const wished = (...args: string[]): ReturnType<typeof custom> => custom(parseBench(['--test', 'bw', ...args]).wish!);
+describe("an experiment of one's own", () => {
+  const wished = (...args: string[]): ReturnType<typeof custom> =>
+    custom(parseBench(['--test', 'bw', ...args]).wish!);
 
   it('has as many connections, and as much under way, with those that it is compared with', () => {
-    const { groups } = wished('--connections', '16', '--in-flight', '32', '--size', '64', '--against', 'tcp-onread,tcp-data,ws,grpc');
-    expect(groups[0]!.cases.map(({ spec: { peer, connections, inFlight } }) => [peer, connections, inFlight])).toEqual(
-      ['tcp-onread', 'tcp-data', 'ws', 'grpc', 'verbs'].map((peer) => [peer, 16, 32]));
+    const { groups } = wished(
+      '--connections',
+      '16',
+      '--in-flight',
+      '32',
+      '--size',
+      '64',
+      '--against',
+      'tcp-onread,tcp-data,ws,grpc',
+    );
+    expect(
+      groups[0]!.cases.map(({ spec: { peer, connections, inFlight } }) => [peer, connections, inFlight]),
+    ).toEqual(['tcp-onread', 'tcp-data', 'ws', 'grpc', 'verbs'].map((peer) => [peer, 16, 32]));
   });
 
-  it('lets bare TCP write until it is told to stop, where nothing is said', () => {
-    expect(wished('--size', '64').groups[0]!.cases.map(({ spec: { inFlight } }) => inFlight)).toEqual([0, 512]);
+  it('lets bare TCP write until it is asked to pause, by default', () => {
+    expect(wished('--size', '64').groups[0]!.cases.map(({ spec: { inFlight } }) => inFlight)).toEqual([
+      0, 512,
+    ]);
   });
 
   it('has something under way on each connection', () => {
-    expect(wished('--size', '1048576', '--connections', '64', '--against', '').groups[0]!.cases[0]!.spec).toMatchObject({ connections: 64, inFlight: 64 });
+    expect(
+      wished('--size', '1048576', '--connections', '64', '--against', '').groups[0]!.cases[0]!.spec,
+    ).toMatchObject({ connections: 64, inFlight: 64 });
   });
 
   it('measures nothing twice', () => {
-    const { groups } = wished('--size', '64,64', '--verb', 'write,write', '--engine', 'thread,thread', '--against', 'ws,ws');
+    const { groups } = wished(
+      '--size',
+      '64,64',
+      '--verb',
+      'write,write',
+      '--engine',
+      'thread,thread',
+      '--against',
+      'ws,ws',
+    );
     expect(groups.map(({ cases }) => cases.map(({ series }) => series))).toEqual([['ws', 'Write']]);
   });
 
-  it('says what was asked for', () => {
-    expect(wished('--crc', 'js', '--markers', '--fpdu', '1448', '--connections', '4', '--in-flight', '8', '--cq-mod', '2', '--busy-poll', '0').about).toBe(
-      'As asked for on the command line: CRC32c by js, markers, FPDUs that fit 1448 octets of TCP payload, 4 connections, 8 messages under way in all, ' +
-      'a completion for 2 requests, the stack awake for 0 us after octets have come.');
-    expect(wished('--crc', 'off').about).toContain('no CRC, no markers, one connection, as many messages under way as usual for their size');
-    expect(custom(parseBench(['--test', 'lat', '--verb', 'send']).wish!).about).toBe('As asked for on the command line: CRC32c, no markers.');
+  it('names the settings asked for', () => {
+    expect(
+      wished(
+        '--crc',
+        'js',
+        '--markers',
+        '--fpdu',
+        '1448',
+        '--connections',
+        '4',
+        '--in-flight',
+        '8',
+        '--cq-mod',
+        '2',
+        '--busy-poll',
+        '0',
+      ).about,
+    ).toBe(
+      'As asked for on the command line: CRC32c by js, markers, FPDUs that fit 1448 octets of TCP ' +
+        'payload, 4 connections, 8 messages under way in all, ' +
+        'a completion for 2 requests, the stack awake for 0 us after octets have come.',
+    );
+    expect(wished('--crc', 'off').about).toContain(
+      'no CRC, no markers, one connection, as many messages under way as usual for their size',
+    );
+    expect(custom(parseBench(['--test', 'lat', '--verb', 'send']).wish!).about).toBe(
+      'As asked for on the command line: CRC32c, no markers.',
+    );
   });
 });
 
 describe('the experiments', () => {
   const { experiments: all, probes } = everything();
 
-  it('give every case an id of its own, and name only bases of the same group', () => {
+  it('give every case a separate id, and name only bases of the same group', () => {
     const groups = all.flatMap((experiment) => experiment.groups);
     const ids = groups.flatMap((group) => group.cases.map(({ id }) => id));
     expect(new Set(ids).size).toBe(ids.length);

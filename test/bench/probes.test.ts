@@ -1,4 +1,4 @@
-/** The hostile peers break no rule, and what is told of a run holds all its parts. */
+/** The hostile peers break no rule, and the report of a run holds all its parts. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,21 +26,31 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 describe('a hostile peer', () => {
   // What it sends without end goes on arriving: the server has found nothing to terminate it for.
-  it.each(ATTACKS.filter((kind) => !['unread', 'half', 'begun'].includes(kind)))('%s keeps to the rules', async (kind) => {
-    const verb = kind === 'empty-sends' ? 'send' : 'write';
-    const { place, side: server } = await serve({ ...spec('verbs', 'bw', 1 << 20, { verb }), inFlight: 16 }, new Tally());
-    const sent = new Tally();
-    const side = await attack(kind, 1, place, sent);
-    side.start();
-    const enough = kind === 'one-octet' ? 70_000 : 300_000;
-    while (sent.bytes() < enough) await turn();
-    side.stop();
-    side.close();
-    server.close();
-  }, 20_000);
+  it.each(ATTACKS.filter((kind) => !['unread', 'half', 'begun'].includes(kind)))(
+    '%s keeps to the rules',
+    async (kind) => {
+      const verb = kind === 'empty-sends' ? 'send' : 'write';
+      const { place, side: server } = await serve(
+        { ...spec('verbs', 'bw', 1 << 20, { verb }), inFlight: 16 },
+        new Tally(),
+      );
+      const sent = new Tally();
+      const side = await attack(kind, 1, place, sent);
+      side.start();
+      const enough = kind === 'one-octet' ? 70_000 : 300_000;
+      while (sent.bytes() < enough) await turn();
+      side.stop();
+      side.close();
+      server.close();
+    },
+    20_000,
+  );
 
   it.each(['half', 'begun', 'unread'] as const)('%s is sent once on each connection', async (kind) => {
-    const { place, side: server } = await serve({ ...spec('verbs', 'bw', 1 << 20, { verb: 'write' }), inFlight: 16 }, new Tally());
+    const { place, side: server } = await serve(
+      { ...spec('verbs', 'bw', 1 << 20, { verb: 'write' }), inFlight: 16 },
+      new Tally(),
+    );
     const sent = new Tally();
     const side = await attack(kind, 3, place, sent);
     side.start();
@@ -72,7 +82,7 @@ describe('a sender of small messages', () => {
     expect(tally.posts).toBe(writes);
   });
 
-  it('keeps as many under way as it is told, until it is stopped', async () => {
+  it('keeps the given number under way, until it is stopped', async () => {
     const dones: (() => void)[] = [];
     const tally = new Tally();
     const sender = keepUnderWay(3, tally, (done) => dones.push(done));
@@ -101,35 +111,97 @@ describe('the inner loops', () => {
 });
 
 describe('the report', () => {
-  const APART = 'One processor sees what the other has written after 101 ns (quartiles 98 to 123); 3 of 22 turns saw another distance and were left out';
+  const APART =
+    'One processor sees what the other has written after 101 ns (quartiles 98 to 123); 3 of 22 turns ' +
+    'saw another distance and were left out';
   const wished = custom(parseBench(['--test', 'bw', '--size', '64,4096']).wish!);
   const slice: Slice = {
-    windows: [{ bytes: 6400, ns: 1000, steal: 0, foreign: 0, serverCpu: 1, clientCpu: 1, gc: 0, posts: 1, postMs: 0, clientActive: 0.1 }],
-    latency: null, steal: 0, server: null, client: null, apart: [],
+    windows: [
+      {
+        bytes: 6400,
+        ns: 1000,
+        steal: 0,
+        foreign: 0,
+        serverCpu: 1,
+        clientCpu: 1,
+        gc: 0,
+        posts: 1,
+        postMs: 0,
+        clientActive: 0.1,
+      },
+    ],
+    latency: null,
+    steal: 0,
+    server: null,
+    client: null,
+    apart: [],
   };
   const experiment: ExperimentResult = {
-    ...wished, cases: wished.groups.flatMap((group) => summarize(group, new Map(group.cases.map((one) => [one, [slice, slice, slice]])))),
+    ...wished,
+    cases: wished.groups.flatMap((group) =>
+      summarize(group, new Map(group.cases.map((one) => [one, [slice, slice, slice]]))),
+    ),
     missing: [{ id: 'custom/64/lost', reason: '<gone>' }],
     apart: { ns: { median: 101.4, low: 98, high: 123.4, best: 57, rounds: 44 }, turns: 22, away: 3 },
   };
   const probe: ProbeResult = {
-    id: 'hostile', title: 'A hostile peer', about: 'about', columns: ['one', 'two'], rows: [{ label: 'tiny', cells: [1.25, null] }],
-    charts: [{ caption: 'bars of it', see: 'what to see', unit: 'times', log: false, bars: [{ label: 'tiny', value: 1.25, ours: true }] }],
-    ratios: [ratioOf('hostile/tiny : alone', 'more', [1, 2, 3])], missing: [], disturbed: true,
+    id: 'hostile',
+    title: 'A hostile peer',
+    about: 'about',
+    columns: ['one', 'two'],
+    rows: [{ label: 'tiny', cells: [1.25, null] }],
+    charts: [
+      {
+        caption: 'bars of it',
+        see: 'what to see',
+        unit: 'times',
+        log: false,
+        bars: [{ label: 'tiny', value: 1.25, ours: true }],
+      },
+    ],
+    ratios: [ratioOf('hostile/tiny : alone', 'more', [1, 2, 3])],
+    missing: [],
+    disturbed: true,
   };
   const run: RunResult = {
-    schema: 'iwarp-bench/2', mode: 'custom', started: '2026-01-01T00:00:00Z', seconds: 1, machine: { CPU: 'one' }, durations: {},
-    method: { rounds: 3, windows: 1, windowMs: 1, latencyMs: 1 }, experiments: [experiment], probes: [probe], scenarios: answers([], [probe]), goals: judgeGoals({ experiments: [experiment], probes: [probe] }),
+    schema: 'iwarp-bench/2',
+    mode: 'custom',
+    started: '2026-01-01T00:00:00Z',
+    seconds: 1,
+    machine: { CPU: 'one' },
+    durations: {},
+    method: { rounds: 3, windows: 1, windowMs: 1, latencyMs: 1 },
+    experiments: [experiment],
+    probes: [probe],
+    scenarios: answers([], [probe]),
+    goals: judgeGoals({ experiments: [experiment], probes: [probe] }),
   };
 
-  it('is one file with pictures, tables, what is missing, and nothing from elsewhere', () => {
+  it('is one file with pictures, tables, the missing parts, and nothing from elsewhere', () => {
     const html = report(run);
-    for (const part of ['<svg', 'bars of it', 'A hostile peer *', 'Not measured: custom/64/lost (&lt;gone&gt;)', 'Seen here:', '1.25', APART]) expect(html).toContain(part);
+    for (const part of [
+      '<svg',
+      'bars of it',
+      'A hostile peer *',
+      'Not measured: custom/64/lost (&lt;gone&gt;)',
+      'Seen here:',
+      '1.25',
+      APART,
+    ])
+      expect(html).toContain(part);
     expect(html).not.toMatch(/<script|<link|src=|url\((?!#)|https?:\/\/(?!www\.w3\.org)/);
     expect(html).not.toMatch(/NaN|undefined/);
   });
 
-  it('is the same from a file, where what is not a number has become null', () => {
+  it('has its pictures before its words, and suits dark mode and narrow screens', () => {
+    const html = report(run);
+    expect(html.indexOf('<figure')).toBeLessThan(html.indexOf('What was measured, and how</h2>'));
+    expect(html.indexOf('RDMA lets one program')).toBeGreaterThan(html.lastIndexOf('<figure'));
+    expect(html).toContain('@media(prefers-color-scheme:dark){figure svg{filter:invert(');
+    expect(html).toContain('figure{margin:1.6em 0 2em;overflow-x:auto}');
+  });
+
+  it('is the same from a file, in which NaN has become null', () => {
     const unnumbered = (html: string): string => html.replaceAll(/zr\d+/g, 'zr');
     expect(unnumbered(report(JSON.parse(JSON.stringify(run)) as RunResult))).toBe(unnumbered(report(run)));
   });
@@ -149,18 +221,26 @@ it('a program that fails gives its own reason, and no folder of the machine it r
 });
 
 describe('the reason why something is missing', () => {
-  it('names the package that is not there, and not who wanted it', () => {
-    expect(reasonOf(new Error(`Cannot find package 'ws' imported from ${process.cwd()}/bench/peers/ws.ts`))).toBe("Cannot find package 'ws'");
+  it('names the missing package, and not the importing file', () => {
+    expect(
+      reasonOf(new Error(`Cannot find package 'ws' imported from ${process.cwd()}/bench/peers/ws.ts`)),
+    ).toBe("Cannot find package 'ws'");
     expect(reasonOf(new Error('first line\nsecond line'))).toBe('first line');
     expect(reasonOf('no error at all')).toBe('no error at all');
   });
 
-  it('is told of an add-on that computes something else; the other inner loops are measured', async () => {
+  it('names an add-on that computes something else; the other inner loops are measured', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-native-'));
     writeFileSync(join(folder, 'index.js'), 'exports.calculate = () => 0;');
     try {
       const program = fileURLToPath(new URL('../../bench/micro/guard.ts', import.meta.url));
-      const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program, '1', folder]);
+      const { stdout, stderr } = await promisify(execFile)(process.execPath, [
+        '--import',
+        'tsx',
+        program,
+        '1',
+        folder,
+      ]);
       expect(stdout).toContain(`not measured: native 65536: ${basename(folder)} does not compute CRC32c\n`);
       expect(stdout).toContain('CRC32c by js, 65536 octets');
       expect(stderr).toBe('');

@@ -1,4 +1,7 @@
-/** Which engine is taken: by name, by the environment, by what the host can do; and what an engine must show before. */
+/**
+ * Which engine is taken: by name, by the environment, by what the host can do; and what an engine must show
+ * before.
+ */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Crc32cEngine, Crc32cEngineName } from '../../src/crc32c/engine.ts';
 import { availableCrc32cEngines, createCrc32cEngine } from '../../src/crc32c/engine.ts';
@@ -13,7 +16,7 @@ async function freshModule(): Promise<EngineModule> {
   return import('../../src/crc32c/engine.ts');
 }
 
-// What the environment of the test run asks for is not what is asked here.
+// The environment of the test run does not decide here.
 beforeEach(() => void vi.stubEnv('IWARP_CRC32C', ''));
 afterEach(() => {
   vi.doUnmock('../../src/crc32c/simd.ts');
@@ -31,25 +34,30 @@ describe('createCrc32cEngine', () => {
 
   it('refuses an unknown name', () => {
     for (const name of ['', 'SIMD', 'crc32', 'constructor']) {
-      expect(() => createCrc32cEngine(name as 'js')).toThrowError(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+      expect(() => createCrc32cEngine(name as 'js')).toThrowError(
+        expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }),
+      );
     }
   });
 
-  it('MPA-051 without WebAssembly there are still two engines', async () => {
+  it('without WebAssembly there are still two engines (MPA-051)', async () => {
     vi.stubGlobal('WebAssembly', undefined);
     const module = await freshModule();
     expect(module.availableCrc32cEngines()).toEqual(['js', 'crc-32']);
     expect(module.defaultCrc32cEngine().name).toBe('js');
-    expect(() => module.createCrc32cEngine('simd')).toThrowError(expect.objectContaining({ code: 'ERR_NOT_SUPPORTED' }));
+    expect(() => module.createCrc32cEngine('simd')).toThrowError(
+      expect.objectContaining({ code: 'ERR_NOT_SUPPORTED' }),
+    );
   });
 
-  it('MPA-051 a host that refuses the memory is served by the next engine', async () => {
+  it('a host that refuses the memory is served by the next engine (MPA-051)', async () => {
     class NoMemory {
       constructor() {
         throw new RangeError('could not allocate memory');
       }
     }
-    const { Module, Instance, validate } = (globalThis as unknown as { WebAssembly: Record<string, unknown> }).WebAssembly;
+    const { Module, Instance, validate } = (globalThis as unknown as { WebAssembly: Record<string, unknown> })
+      .WebAssembly;
     vi.stubGlobal('WebAssembly', { Module, Instance, validate, Memory: NoMemory });
     const module = await freshModule();
     expect(module.defaultCrc32cEngine().name).toBe('js');
@@ -74,7 +82,9 @@ describe('defaultCrc32cEngine', () => {
   it('throws on a wrong name in IWARP_CRC32C, and takes an empty one for none', async () => {
     vi.stubEnv('IWARP_CRC32C', 'fastest');
     const module = await freshModule();
-    expect(() => module.defaultCrc32cEngine()).toThrowError(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+    expect(() => module.defaultCrc32cEngine()).toThrowError(
+      expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }),
+    );
     vi.stubEnv('IWARP_CRC32C', '');
     expect(module.defaultCrc32cEngine().name).toBe(module.availableCrc32cEngines()[0]);
   });
@@ -83,7 +93,8 @@ describe('defaultCrc32cEngine', () => {
 /** A JavaScript engine with an error that shows from a certain length on. */
 function faultyFrom(length: number, name: Crc32cEngineName = 'js'): Crc32cEngine {
   const good = createJsEngine();
-  const wrong = (crc: number, bytes: Uint8Array, start: number, end: number): number => good.updateSigned(crc, bytes, start, end) ^ (end - start >= length ? 1 : 0);
+  const wrong = (crc: number, bytes: Uint8Array, start: number, end: number): number =>
+    good.updateSigned(crc, bytes, start, end) ^ (end - start >= length ? 1 : 0);
   return {
     name,
     update: (...all) => wrong(...all) >>> 0,
@@ -96,28 +107,39 @@ function faultyFrom(length: number, name: Crc32cEngineName = 'js'): Crc32cEngine
 
 describe('an engine that computes wrong values on this host', () => {
   beforeEach(() => {
-    vi.doMock('../../src/crc32c/simd.ts', () => ({ simdSupported: () => true, createSimdEngine: () => faultyFrom(1000, 'simd') }));
+    vi.doMock('../../src/crc32c/simd.ts', () => ({
+      simdSupported: () => true,
+      createSimdEngine: () => faultyFrom(1000, 'simd'),
+    }));
   });
 
   it.each([
     ['auto', (module: EngineModule) => module.createCrc32cEngine('auto')],
     ['no name', (module: EngineModule) => module.createCrc32cEngine()],
     ['the default', (module: EngineModule) => module.defaultCrc32cEngine()],
-  ])('MPA-051 is passed over by %s', async (_asked, make) => {
+  ])('is passed over by %s (MPA-051)', async (_asked, make) => {
     expect(make(await freshModule()).name).toBe(availableCrc32cEngines().find((name) => name !== 'simd'));
   });
 
   it.each([
     ['an option', (module: EngineModule) => module.createCrc32cEngine('simd')],
-    ['the environment', (module: EngineModule) => (vi.stubEnv('IWARP_CRC32C', 'simd'), module.defaultCrc32cEngine())],
-  ])('MPA-051 is refused where %s names it', async (_who, make) => {
+    [
+      'the environment',
+      (module: EngineModule) => (vi.stubEnv('IWARP_CRC32C', 'simd'), module.defaultCrc32cEngine()),
+    ],
+  ])('is refused where %s names it (MPA-051)', async (_who, make) => {
     const module = await freshModule();
-    expect(() => make(module)).toThrowError(expect.objectContaining({ code: 'ERR_INTERNAL', message: "the CRC32c engine 'simd' computes wrong values here (length 1459)" }));
+    expect(() => make(module)).toThrowError(
+      expect.objectContaining({
+        code: 'ERR_INTERNAL',
+        message: "the CRC32c engine 'simd' computes wrong values here (length 1459)",
+      }),
+    );
   });
 });
 
 describe('the self-test', () => {
-  it('MPA-051 finds an engine that is wrong, in whichever stage', () => {
+  it('finds an engine that is wrong, in whichever stage (MPA-051)', () => {
     expect(firstFault(createJsEngine())).toBeUndefined();
     expect(firstFault(faultyFrom(1))).toBe('check value');
     expect(firstFault(faultyFrom(256))).toBe('length 301');
@@ -125,7 +147,7 @@ describe('the self-test', () => {
     expect(firstFault(faultyFrom(24_576))).toBe('length 40009');
   });
 
-  it('MPA-051 finds an engine that is wrong only in memory of its own, or takes the carried value as signed', () => {
+  it('finds an engine wrong only in its own memory, or with a signed carried value (MPA-051)', () => {
     const good = createJsEngine();
     let own: Uint8Array | undefined;
     const inOwn: Crc32cEngine = {
@@ -146,7 +168,11 @@ describe('the self-test', () => {
       runs: good.runs,
     };
     expect(firstFault(signed)).toBe('check value');
-    const unsigned: Crc32cEngine = { ...signed, update: (...all) => good.update(...all), updateSigned: (...all) => good.update(...all) };
+    const unsigned: Crc32cEngine = {
+      ...signed,
+      update: (...all) => good.update(...all),
+      updateSigned: (...all) => good.update(...all),
+    };
     expect(firstFault(unsigned)).toBe('signed check value');
   });
 });

@@ -1,7 +1,17 @@
 /** The assembler: what it emits runs and does what the notation says. */
 import { describe, expect, it } from 'vitest';
 import {
-  copyMemory, doWhile, fillMemory, i32, ModuleBuilder, select, sequence, tree, v128, when, whileDo,
+  copyMemory,
+  doWhile,
+  fillMemory,
+  i32,
+  ModuleBuilder,
+  select,
+  sequence,
+  tree,
+  v128,
+  when,
+  whileDo,
 } from '../../src/crc32c/emit.ts';
 import type { Code, FunctionBuilder, Local } from '../../src/crc32c/emit.ts';
 import { webAssembly } from '../../src/crc32c/host.ts';
@@ -9,7 +19,10 @@ import { webAssembly } from '../../src/crc32c/host.ts';
 type Fn = (...values: number[]) => number;
 
 /** Assemble one function over a memory of two pages, and load it. */
-function load(parameters: number, build: (f: FunctionBuilder, ...locals: Local[]) => Code): { run: Fn; bytes: Uint8Array } {
+function load(
+  parameters: number,
+  build: (f: FunctionBuilder, ...locals: Local[]) => Code,
+): { run: Fn; bytes: Uint8Array } {
   if (webAssembly === undefined) throw new Error('this test needs WebAssembly');
   const module = new ModuleBuilder('env', 'memory');
   module.export('run', module.define(parameters, build));
@@ -20,13 +33,32 @@ function load(parameters: number, build: (f: FunctionBuilder, ...locals: Local[]
 
 describe.runIf(webAssembly !== undefined)('emitted code', () => {
   it('constants of every LEB128 length and both signs', () => {
-    const values = [0, 1, -1, 63, 64, -64, -65, 127, 128, 8191, 8192, -8192, -8193, 2 ** 20, -(2 ** 27) - 1, 2 ** 31 - 1, -(2 ** 31)];
+    const values = [
+      0,
+      1,
+      -1,
+      63,
+      64,
+      -64,
+      -65,
+      127,
+      128,
+      8191,
+      8192,
+      -8192,
+      -8193,
+      2 ** 20,
+      -(2 ** 27) - 1,
+      2 ** 31 - 1,
+      -(2 ** 31),
+    ];
     for (const value of values) expect(load(0, () => i32.const(value)).run()).toBe(value);
     expect(load(0, () => i32.const(0xdeadbeef)).run()).toBe(0xdeadbeef | 0);
   });
 
   it('arithmetic, unsigned comparisons and shifts', () => {
-    const two = (op: (...operands: Code[]) => Code): Fn => load(2, (_, a, b) => op(a?.get ?? [], b?.get ?? [])).run;
+    const two = (op: (...operands: Code[]) => Code): Fn =>
+      load(2, (_, a, b) => op(a?.get ?? [], b?.get ?? [])).run;
     expect(two(i32.add)(5, 7)).toBe(12);
     expect(two(i32.sub)(5, 7)).toBe(-2);
     expect(two(i32.and)(12, 10)).toBe(8);
@@ -58,7 +90,13 @@ describe.runIf(webAssembly !== undefined)('emitted code', () => {
     const last = load(1, (f, a) => {
       const locals = f.locals('i32', 300);
       const set = locals.map((local, index) => local.set(i32.add(a?.get ?? [], i32.const(index))));
-      return sequence(...set, tree(i32.xor, locals.slice(297).map((local) => local.get)));
+      return sequence(
+        ...set,
+        tree(
+          i32.xor,
+          locals.slice(297).map((local) => local.get),
+        ),
+      );
     }).run;
     expect(last(1000)).toBe(1297 ^ 1298 ^ 1299);
   });
@@ -79,13 +117,18 @@ describe.runIf(webAssembly !== undefined)('emitted code', () => {
     expect(bytes.subarray(9, 19).join()).toBe('0,255,255,255,255,255,255,255,0,0');
   });
 
-  it('functions call each other, and only what is exported can be seen', () => {
+  it('functions call each other, and only exports can be seen', () => {
     if (webAssembly === undefined) throw new Error('this test needs WebAssembly');
     const module = new ModuleBuilder('env', 'memory');
     const twice = module.define(1, (_, a) => i32.add(a?.get ?? [], a?.get ?? []));
-    module.export('four', module.define(1, (_, a) => twice.call(twice.call(a?.get ?? []))));
+    module.export(
+      'four',
+      module.define(1, (_, a) => twice.call(twice.call(a?.get ?? []))),
+    );
     const memory = new webAssembly.Memory({ initial: 1, maximum: 1 });
-    const { exports } = new webAssembly.Instance(new webAssembly.Module(module.toBytes()), { env: { memory } });
+    const { exports } = new webAssembly.Instance(new webAssembly.Module(module.toBytes()), {
+      env: { memory },
+    });
     expect(Object.keys(exports)).toEqual(['four']);
     expect((exports['four'] as Fn)(10)).toBe(40);
   });

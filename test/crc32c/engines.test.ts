@@ -1,6 +1,6 @@
 /**
- * Every engine against the published vectors, the bit-serial definition and the `crc-32` package: all short lengths, long ones at any
- * alignment, any cut, in memory of its own and of others.
+ * Every engine against the published vectors, the bit-serial definition and the `crc-32` package: all short
+ * lengths, long ones at any alignment, any cut, in its memory and in other memory.
  */
 import oracle from 'crc-32/crc32c.js';
 import fc from 'fast-check';
@@ -13,13 +13,16 @@ import { bitSerialCrc32c, noise, VECTORS } from './reference.ts';
 const byPackage = (bytes: Uint8Array): number => oracle.buf(bytes) >>> 0;
 
 /**
- * What running on over a message and its own CRC field gives, whatever the message: the remainder of the complement. RFC 3720
- * section 12.1 states it as 0x1c2d19ed, this is its reflected, complemented form.
+ * What running on over a message and its own CRC field gives, whatever the message: the remainder of the
+ * complement. RFC 3720 section 12.1 states it as 0x1c2d19ed, this is its reflected, complemented form.
  */
 const RESIDUE = 0x48674bc7;
 
 /** Memory of each kind that an engine may meet. */
-const MEMORIES: readonly { readonly title: string; take(engine: Crc32cEngine, octets: number): Uint8Array }[] = [
+const MEMORIES: readonly {
+  readonly title: string;
+  take(engine: Crc32cEngine, octets: number): Uint8Array;
+}[] = [
   { title: 'its own memory', take: (engine, octets) => engine.allocate(octets) },
   { title: 'ordinary memory', take: (_, octets) => new Uint8Array(octets) },
   { title: 'a Node buffer', take: (_, octets) => Buffer.allocUnsafe(octets) },
@@ -27,7 +30,7 @@ const MEMORIES: readonly { readonly title: string; take(engine: Crc32cEngine, oc
 ];
 
 describe('the reference itself', () => {
-  it('MPA-051 the bit-serial definition gives the check value', () => {
+  it('the bit-serial definition gives the check value (MPA-051)', () => {
     expect(bitSerialCrc32c(0, Buffer.from('123456789'))).toBe(0xe3069283);
   });
 });
@@ -38,13 +41,13 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
     engine = createCrc32cEngine(name);
   });
 
-  it('MPA-051 the check value is 0xe3069283', () => {
+  it('the check value is 0xe3069283 (MPA-051)', () => {
     expect(engine.name).toBe(name);
     expect(engine.update(0, Buffer.from('123456789'), 0, 9)).toBe(0xe3069283);
     expect(firstFault(engine)).toBeUndefined();
   });
 
-  it.each(VECTORS)('MPA-051 MPA-069 $title', ({ data, crc, wire }) => {
+  it.each(VECTORS)('$title (MPA-051, MPA-069)', ({ data, crc, wire }) => {
     const value = engine.update(0, data, 0, data.length);
     expect(value).toBe(crc);
     const field = new DataView(new ArrayBuffer(4));
@@ -52,31 +55,33 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
     expect(Buffer.from(field.buffer).toString('hex')).toBe(wire);
   });
 
-  it.each(VECTORS)('MPA-069 running on over the CRC field leaves the residue: $title', ({ data, wire }) => {
+  it.each(VECTORS)('running on over the CRC field leaves the residue: $title (MPA-069)', ({ data, wire }) => {
     const whole = Buffer.concat([data, Buffer.from(wire, 'hex')]);
     expect(engine.update(0, whole, 0, whole.length)).toBe(RESIDUE);
   });
 
-  it('MPA-051 nothing leaves the value as it is', () => {
+  it('nothing leaves the value as it is (MPA-051)', () => {
     const bytes = new Uint8Array(8);
-    for (const crc of [0, 1, 0x7fffffff, 0x80000000, 0xffffffff]) expect(engine.update(crc, bytes, 3, 3)).toBe(crc);
+    for (const crc of [0, 1, 0x7fffffff, 0x80000000, 0xffffffff])
+      expect(engine.update(crc, bytes, 3, 3)).toBe(crc);
   });
 
   describe.each(MEMORIES)('in $title', ({ take }) => {
     const MAX = 2000;
 
-    it(`MPA-051 every length from 0 to ${MAX}, from a carried value, at every alignment`, () => {
+    it(`every length from 0 to ${MAX}, from a carried value, at every alignment (MPA-051)`, () => {
       const bytes = take(engine, MAX + 16);
       bytes.set(noise(MAX + 16, 7));
       for (let length = 0; length <= MAX; length++) {
         const start = length % 16;
         const value = engine.update(0x12345678, bytes, start, start + length);
         // One comparison by hand for each length: expect() two thousand times takes longer than the CRCs.
-        if (value !== bitSerialCrc32c(0x12345678, bytes, start, start + length)) expect(value).toBe(`CRC of length ${length}`);
+        if (value !== bitSerialCrc32c(0x12345678, bytes, start, start + length))
+          expect(value).toBe(`CRC of length ${length}`);
       }
     });
 
-    it('MPA-051 long input, any alignment, cut anywhere, with the value carried over the cuts', () => {
+    it('long input, any alignment, cut anywhere, with the value carried over the cuts (MPA-051)', () => {
       const LONG = 300_000;
       const bytes = take(engine, LONG);
       bytes.set(noise(LONG, 99));
@@ -85,29 +90,37 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
         fc.property(fc.array(place, { minLength: 2, maxLength: 8 }), (places) => {
           const cuts = places.toSorted((a, b) => a - b);
           const [start = 0, end = 0] = [cuts[0], cuts.at(-1)];
-          const value = cuts.slice(1).reduce((crc, cut, index) => engine.update(crc, bytes, cuts[index] ?? 0, cut), 0);
+          const value = cuts
+            .slice(1)
+            .reduce((crc, cut, index) => engine.update(crc, bytes, cuts[index] ?? 0, cut), 0);
           expect(value).toBe(byPackage(bytes.subarray(start, end)));
         }),
         { numRuns: 60 },
       );
     });
 
-    it('MPA-051 any octets of any length, as one piece and as two', () => {
+    it('any octets of any length, as one piece and as two (MPA-051)', () => {
       const bytes = take(engine, 40_064);
       fc.assert(
-        fc.property(fc.nat(40_000), fc.nat(63), fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 1 }), (length, offset, part, seed) => {
-          bytes.set(noise(length, seed), offset);
-          const cut = offset + Math.floor(part * length);
-          const end = offset + length;
-          const expected = byPackage(bytes.subarray(offset, end));
-          expect(engine.update(0, bytes, offset, end)).toBe(expected);
-          expect(engine.update(engine.update(0, bytes, offset, cut), bytes, cut, end)).toBe(expected);
-        }),
+        fc.property(
+          fc.nat(40_000),
+          fc.nat(63),
+          fc.double({ min: 0, max: 1, noNaN: true }),
+          fc.integer({ min: 1 }),
+          (length, offset, part, seed) => {
+            bytes.set(noise(length, seed), offset);
+            const cut = offset + Math.floor(part * length);
+            const end = offset + length;
+            const expected = byPackage(bytes.subarray(offset, end));
+            expect(engine.update(0, bytes, offset, end)).toBe(expected);
+            expect(engine.update(engine.update(0, bytes, offset, cut), bytes, cut, end)).toBe(expected);
+          },
+        ),
         { numRuns: 150 },
       );
     });
 
-    it('MPA-051 any single flipped bit changes the value', () => {
+    it('any single flipped bit changes the value (MPA-051)', () => {
       const bytes = take(engine, 1460);
       bytes.set(noise(1460, 3));
       const good = engine.update(0, bytes, 0, 1460);
@@ -120,7 +133,7 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
     });
   });
 
-  it('MPA-051 arrays used in turn do not mix up their places', () => {
+  it('arrays used in turn do not mix up their places (MPA-051)', () => {
     const arrays = MEMORIES.flatMap(({ take }) => [take(engine, 700), take(engine, 700)]);
     arrays.forEach((array, index) => array.set(noise(700, index + 1)));
     const expected = arrays.map((array) => byPackage(array.subarray(5, 650)));
@@ -145,15 +158,27 @@ describe.each(availableCrc32cEngines())('engine %s', (name) => {
       const bytes = take(engine, 40_000);
       bytes.set(noise(40_000, 6));
       for (const length of [1, 10, 159, 160, 300, 1000, 39_000]) {
-        for (const crc of [0, 0x12345678, 0xfedcba98]) expect(engine.updateSigned(crc, bytes, 17, 17 + length)).toBe(engine.update(crc, bytes, 17, 17 + length) | 0);
+        for (const crc of [0, 0x12345678, 0xfedcba98])
+          expect(engine.updateSigned(crc, bytes, 17, 17 + length)).toBe(
+            engine.update(crc, bytes, 17, 17 + length) | 0,
+          );
       }
     }
   });
 
   it('refuses a range that is not inside the array', () => {
     const bytes = engine.allocate(100);
-    for (const [start, end] of [[-1, 5], [0, 101], [6, 5], [Number.NaN, 5], [0, Number.NaN], [101, 101]] as const) {
-      expect(() => engine.update(0, bytes, start, end)).toThrowError(expect.objectContaining({ code: 'ERR_OUT_OF_RANGE' }));
+    for (const [start, end] of [
+      [-1, 5],
+      [0, 101],
+      [6, 5],
+      [Number.NaN, 5],
+      [0, Number.NaN],
+      [101, 101],
+    ] as const) {
+      expect(() => engine.update(0, bytes, start, end)).toThrowError(
+        expect.objectContaining({ code: 'ERR_OUT_OF_RANGE' }),
+      );
     }
   });
 });

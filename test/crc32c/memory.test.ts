@@ -13,7 +13,10 @@ describe.each(availableCrc32cEngines())('allocate and release of %s', (name) => 
   it('gives zeroed memory of the exact size, again after use', () => {
     const engine = createCrc32cEngine(name);
     for (let round = 0; round < 3; round++) {
-      const pieces = [0, 1, 63, 64, 65, 1460, 65_536].map((octets) => ({ octets, memory: engine.allocate(octets) }));
+      const pieces = [0, 1, 63, 64, 65, 1460, 65_536].map((octets) => ({
+        octets,
+        memory: engine.allocate(octets),
+      }));
       for (const { octets, memory } of pieces) {
         expect(memory.length).toBe(octets);
         expect(memory.every((octet) => octet === 0)).toBe(true);
@@ -43,38 +46,43 @@ describe.each(availableCrc32cEngines())('allocate and release of %s', (name) => 
   });
 });
 
-describe.each(availableCrc32cEngines().filter((name) => name === 'simd' || name === 'wasm'))('arenas of %s', (name) => {
-  it('MPA-051 further arenas on exhaustion, then ordinary memory; views stay valid and values right all along', () => {
-    const engine = createCrc32cEngine(name);
-    const samples = Array.from({ length: 28 }, (_, index) => noise(5000, index + 1));
-    const expected = samples.map((sample) => bitSerialCrc32c(0, sample));
-    const crc = (piece: Uint8Array): number => engine.update(0, piece, 4 * MEBI, 4 * MEBI + 5000);
-    const pieces = Array.from({ length: 28 }, () => engine.allocate(8 * MEBI));
-    const buffers = new Set(pieces.map((piece) => piece.buffer));
-    // Three pieces fit into each of the eight arenas; the four that are left are ordinary.
-    expect(buffers.size).toBe(8 + 4);
-    for (const [index, piece] of pieces.entries()) {
-      expect(piece.length).toBe(8 * MEBI);
-      piece.set(samples[index] as Uint8Array, 4 * MEBI);
-    }
-    // Twice each: an engine that remembers an array must remember its arena as well.
-    expect(pieces.flatMap((piece) => [crc(piece), crc(piece)])).toEqual(expected.flatMap((value) => [value, value]));
-    const [first, ...others] = pieces;
-    for (const piece of others) engine.release(piece);
-    const again = engine.allocate(8 * MEBI);
-    expect(again.buffer).toBe(first?.buffer);
-    expect(crc(first as Uint8Array)).toBe(expected[0]);
-  });
+describe.each(availableCrc32cEngines().filter((name) => name === 'simd' || name === 'wasm'))(
+  'arenas of %s',
+  (name) => {
+    it('further arenas on exhaustion, then ordinary memory; views and values stay right (MPA-051)', () => {
+      const engine = createCrc32cEngine(name);
+      const samples = Array.from({ length: 28 }, (_, index) => noise(5000, index + 1));
+      const expected = samples.map((sample) => bitSerialCrc32c(0, sample));
+      const crc = (piece: Uint8Array): number => engine.update(0, piece, 4 * MEBI, 4 * MEBI + 5000);
+      const pieces = Array.from({ length: 28 }, () => engine.allocate(8 * MEBI));
+      const buffers = new Set(pieces.map((piece) => piece.buffer));
+      // Three pieces fit into each of the eight arenas; the four that are left are ordinary.
+      expect(buffers.size).toBe(8 + 4);
+      for (const [index, piece] of pieces.entries()) {
+        expect(piece.length).toBe(8 * MEBI);
+        piece.set(samples[index] as Uint8Array, 4 * MEBI);
+      }
+      // Twice each: an engine that remembers an array must remember its arena as well.
+      expect(pieces.flatMap((piece) => [crc(piece), crc(piece)])).toEqual(
+        expected.flatMap((value) => [value, value]),
+      );
+      const [first, ...others] = pieces;
+      for (const piece of others) engine.release(piece);
+      const again = engine.allocate(8 * MEBI);
+      expect(again.buffer).toBe(first?.buffer);
+      expect(crc(first as Uint8Array)).toBe(expected[0]);
+    });
 
-  it('a single piece larger than an arena is ordinary memory and works as well', () => {
-    const engine = createCrc32cEngine(name);
-    const piece = engine.allocate(40 * MEBI);
-    piece.set(noise(100, 1), 39 * MEBI);
-    expect(engine.update(0, piece, 39 * MEBI, 39 * MEBI + 100)).toBe(bitSerialCrc32c(0, noise(100, 1)));
-    engine.release(piece);
-    expect(() => engine.release(piece)).toThrowError(invalid);
-  });
-});
+    it('a single piece larger than an arena is ordinary memory and works as well', () => {
+      const engine = createCrc32cEngine(name);
+      const piece = engine.allocate(40 * MEBI);
+      piece.set(noise(100, 1), 39 * MEBI);
+      expect(engine.update(0, piece, 39 * MEBI, 39 * MEBI + 100)).toBe(bitSerialCrc32c(0, noise(100, 1)));
+      engine.release(piece);
+      expect(() => engine.release(piece)).toThrowError(invalid);
+    });
+  },
+);
 
 describe.runIf(webAssembly !== undefined)('Arena', () => {
   const OCTETS = 2 * 65_536;

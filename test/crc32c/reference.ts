@@ -1,9 +1,14 @@
 /**
- * A CRC32c that shares nothing with src/crc32c: bit by bit as the definition reads (RFC 3720 section 12.1), and the seven
- * published vectors. Slow on purpose.
+ * A CRC32c that shares nothing with src/crc32c: bit by bit as the definition reads (RFC 3720 section 12.1),
+ * and the seven published vectors. Slow on purpose.
  */
 
-export function bitSerialCrc32c(crc: number, bytes: Uint8Array, start: number = 0, end: number = bytes.length): number {
+export function bitSerialCrc32c(
+  crc: number,
+  bytes: Uint8Array,
+  start: number = 0,
+  end: number = bytes.length,
+): number {
   let register = crc ^ 0xffffffff;
   for (const octet of bytes.subarray(start, end)) {
     register ^= octet;
@@ -34,7 +39,12 @@ const counting = Uint8Array.from({ length: 32 }, (_, index) => index);
 /** RFC 3720 appendix B.4 and RFC 5044 section 4.4, figures 5 and 6. */
 export const VECTORS: readonly Vector[] = [
   { title: 'RFC 3720 B.4: 32 octets 00', data: new Uint8Array(32), crc: 0x8a9136aa, wire: 'aa36918a' },
-  { title: 'RFC 3720 B.4: 32 octets ff', data: new Uint8Array(32).fill(255), crc: 0x62a8ab43, wire: '43aba862' },
+  {
+    title: 'RFC 3720 B.4: 32 octets ff',
+    data: new Uint8Array(32).fill(255),
+    crc: 0x62a8ab43,
+    wire: '43aba862',
+  },
   { title: 'RFC 3720 B.4: 00 to 1f', data: counting, crc: 0x46dd794e, wire: '4e79dd46' },
   { title: 'RFC 3720 B.4: 1f to 00', data: counting.toReversed(), crc: 0x113fdb5c, wire: '5cdb3f11' },
   {

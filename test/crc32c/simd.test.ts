@@ -1,9 +1,17 @@
-/** The mathematics behind the SIMD cascade, checked with arithmetic of its own, and the module's memory map. */
+/**
+ * The mathematics behind the SIMD cascade, checked with independent arithmetic, and the module's memory map.
+ */
 import { describe, expect, it } from 'vitest';
 import { createCrc32cEngine } from '../../src/crc32c/engine.ts';
 import { multiply, powerOfOctets, slicingTables } from '../../src/crc32c/polynomial.ts';
 import {
-  emitSimdModule, SIMD_MEMORY, simdSupported, SPARSE_STAGES, SWIZZLE_DISTANCES, SWIZZLE_REACH, swizzleTables,
+  emitSimdModule,
+  SIMD_MEMORY,
+  simdSupported,
+  SPARSE_STAGES,
+  SWIZZLE_DISTANCES,
+  SWIZZLE_REACH,
+  swizzleTables,
 } from '../../src/crc32c/simd.ts';
 import { SLICING_TABLES_END } from '../../src/crc32c/wasm.ts';
 import { bitSerialCrc32c, noise } from './reference.ts';
@@ -14,7 +22,8 @@ const P = 0x11edc6f41n;
 /** Remainder modulo P by long division of BigInt polynomials. */
 function remainder(polynomial: bigint): bigint {
   let rest = polynomial;
-  for (let bits = rest.toString(2).length; bits > 32; bits = rest.toString(2).length) rest ^= P << BigInt(bits - 33);
+  for (let bits = rest.toString(2).length; bits > 32; bits = rest.toString(2).length)
+    rest ^= P << BigInt(bits - 33);
   return rest;
 }
 
@@ -30,8 +39,13 @@ function product(a: bigint, b: bigint): bigint {
 }
 
 describe('polynomials modulo P', () => {
-  it('MPA-051 multiply and powerOfOctets agree with long division', () => {
-    for (const [a, b] of [[1, 2], [0x80000000, 0xdeadbeef], [0xffffffff, 0xffffffff], [0x12345678, 0x9abcdef0]] as const) {
+  it('multiply and powerOfOctets agree with long division (MPA-051)', () => {
+    for (const [a, b] of [
+      [1, 2],
+      [0x80000000, 0xdeadbeef],
+      [0xffffffff, 0xffffffff],
+      [0x12345678, 0x9abcdef0],
+    ] as const) {
       expect(unreflect(multiply(a, b))).toBe(remainder(product(unreflect(a), unreflect(b))));
     }
     for (const octets of [0, 1, 3, 4, 5, 17, 290]) {
@@ -39,7 +53,7 @@ describe('polynomials modulo P', () => {
     }
   });
 
-  it('MPA-051 slicing table k is the register after an octet and k zero octets', () => {
+  it('slicing table k is the register after an octet and k zero octets (MPA-051)', () => {
     const tables = slicingTables();
     for (let k = 0; k < 16; k++) {
       for (const value of [0, 1, 0x80, 0xa5, 0xff]) {
@@ -53,7 +67,7 @@ describe('polynomials modulo P', () => {
 });
 
 describe('sparse stages', () => {
-  it.each(SPARSE_STAGES)('MPA-051 distances $distances belong to a multiple of P', ({ distances }) => {
+  it.each(SPARSE_STAGES)('distances $distances belong to a multiple of P (MPA-051)', ({ distances }) => {
     const reach = Math.max(...distances);
     const sparse = [0, ...distances].reduce((sum, distance) => sum ^ (1n << BigInt(reach - distance)), 0n);
     expect(remainder(sparse)).toBe(0n);
@@ -92,13 +106,15 @@ describe('sparse stages', () => {
 });
 
 describe('swizzle fold', () => {
-  it('MPA-051 the four octets that replace an octet have its remainder', () => {
+  it('the four octets that replace an octet have its remainder (MPA-051)', () => {
     const tables = swizzleTables();
     const shifted = (octet: number, vectors: number): number =>
       multiply(slicingTables()[octet] as number, powerOfOctets(16 * vectors));
     for (let octet = 0; octet < 256; octet++) {
       const sent = SWIZZLE_DISTANCES.map(
-        (_, number) => (tables[32 * number + (octet & 15)] as number) ^ (tables[32 * number + 16 + (octet >> 4)] as number),
+        (_, number) =>
+          (tables[32 * number + (octet & 15)] as number) ^
+          (tables[32 * number + 16 + (octet >> 4)] as number),
       );
       const sum = SWIZZLE_DISTANCES.reduce(
         (total, distance, number) => total ^ shifted(sent[number] as number, SWIZZLE_REACH - distance),
@@ -116,7 +132,7 @@ describe.runIf(simdSupported())('the module', () => {
     expect(Buffer.compare(bytes, emitSimdModule())).toBe(0);
   });
 
-  it('MPA-051 every length around each threshold and each block', () => {
+  it('every length around each threshold and each block (MPA-051)', () => {
     const engine = createCrc32cEngine('simd');
     const edges = [256, 600, 24_576, 32_768, 8192 + 290, 16_384 + 290, 32_768 + 5685, 65_536 + 5685];
     const bytes = engine.allocate(75_000);
@@ -125,7 +141,8 @@ describe.runIf(simdSupported())('the module', () => {
       // Run the reference once up to the first length, then octet by octet.
       let expected = bitSerialCrc32c(0, bytes, 3, 3 + edge - 130);
       for (let length = edge - 130; length <= edge + 130; length++) {
-        if (engine.update(0, bytes, 3, 3 + length) !== expected) expect(length).toBe('a length with the right CRC');
+        if (engine.update(0, bytes, 3, 3 + length) !== expected)
+          expect(length).toBe('a length with the right CRC');
         expected = bitSerialCrc32c(expected, bytes, 3 + length, 4 + length);
       }
     }

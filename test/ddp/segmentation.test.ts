@@ -1,12 +1,15 @@
-/** Segmentation to a given MULPDU, and messages up to 2^32 - 1 octets, at the sender and the receiver on their own: RFC 5041 5.2. */
+/**
+ * Segmentation to a given MULPDU, and messages up to 2^32 - 1 octets, at the sender and the receiver on their
+ * own: RFC 5041 5.2.
+ */
 import { describe, expect, it } from 'vitest';
 import { loadVectors } from '../../conformance/vectors/index.ts';
 import { FINE, TERM } from '../../src/base/terminate-codes.ts';
-import { DdpReceiver, type DdpUlp } from '../../src/ddp/receiver.ts';
+import { OrderedReceiver, type DdpUlp } from '../../src/ddp/receiver.ts';
 import { ACCESS, type StagEntry } from '../../src/ddp/stag-table.ts';
-import { createStage, type Stage } from '../../src/mpa/stage.ts';
+import { createTransmitBuffer, type TransmitBuffer } from '../../src/mpa/transmit-buffer.ts';
 import type { Sender } from '../../src/rdmap/sender.ts';
-import { WORK, type SendQueue } from '../../src/rdmap/work.ts';
+import { WORK, type SendQueue } from '../../src/queues/work.ts';
 import { bareSender } from '../support/bare-sender.ts';
 
 const MAX = 0xffff_ffff;
@@ -18,18 +21,18 @@ interface Cut {
   readonly last: boolean;
 }
 
-/** Every segment the sender makes from here, as its header tells; `see` gets each. */
+/** Every segment the sender makes from here, as its header says; `see` gets each. */
 function drain(sender: Sender, see: (cut: Cut) => void): void {
-  const stage: Stage = createStage(new Uint8Array(65_536));
+  const buffer: TransmitBuffer = createTransmitBuffer(new Uint8Array(65_536));
   for (let fills = 0; ; fills++) {
     expect(fills).toBeLessThan(100_000);
-    stage.clear();
-    sender.fill(stage);
-    if (stage.end === 0) return;
-    stage.seal();
-    const octets = stage.count === 1 ? stage.bytes : Buffer.concat(stage.chunks);
+    buffer.clear();
+    sender.fill(buffer);
+    if (buffer.end === 0) return;
+    buffer.seal();
+    const octets = buffer.count === 1 ? buffer.bytes : Buffer.concat(buffer.chunks);
     const view = new DataView(octets.buffer, octets.byteOffset, octets.byteLength);
-    for (let at = 0; at < stage.octets; ) {
+    for (let at = 0; at < buffer.octets; ) {
       const length = view.getUint16(at);
       const tagged = (view.getUint8(at + 2) & 0x80) !== 0;
       const last = (view.getUint8(at + 2) & 0x40) !== 0;
@@ -54,9 +57,11 @@ function post(sq: SendQueue, tagged: boolean, to: bigint, pieces: readonly [Uint
 
 describe('segmentation vectors', () => {
   for (const { name, fields } of loadVectors('segmentation')) {
-    it(`DDP-017 DDP-018 DDP-021 DDP-025: ${name}`, () => {
+    it(`${name} (DDP-017, DDP-018, DDP-021, DDP-025)`, () => {
       const { sender, sq } = bareSender(fields.mulpdu);
-      post(sq, fields.tagged, BigInt(fields.to ?? 0), [[new Uint8Array(fields.messageLength), fields.messageLength]]);
+      post(sq, fields.tagged, BigInt(fields.to ?? 0), [
+        [new Uint8Array(fields.messageLength), fields.messageLength],
+      ]);
       const cuts: Cut[] = [];
       drain(sender, (cut) => cuts.push(cut));
       expect(cuts.length).toBe(fields.segments.length);
@@ -72,27 +77,36 @@ describe('segmentation vectors', () => {
 
 describe('the largest message', () => {
   const piece = new Uint8Array(1 << 26);
-  const pieces: [Uint8Array, number][] = Array.from({ length: 64 }, (_, i) => [piece, i < 63 ? 1 << 26 : (1 << 26) - 1]);
+  const pieces: [Uint8Array, number][] = Array.from({ length: 64 }, (_, i) => [
+    piece,
+    i < 63 ? 1 << 26 : (1 << 26) - 1,
+  ]);
 
-  it.each([['Send', false], ['Write', true]] as const)('DDP-017 DDP-018 DDP-022 DDP-023: a %s of 2^32 - 1 octets is cut without a slip, TO carrying into the upper half', (_, tagged) => {
-    const { sender, sq, completed } = bareSender(64_768);
-    const start = 0xffff_ffff_8000_0000n - 0x1_0000_0000n;
-    post(sq, tagged, start, pieces);
-    let octets = 0;
-    let lasts = 0;
-    let slips = 0;
-    drain(sender, (cut) => {
-      if (tagged ? cut.to !== start + BigInt(octets) : cut.mo !== octets) slips++;
-      octets += cut.payloadLength;
-      if (cut.last) lasts++;
-    });
-    expect({ octets, lasts, slips }).toEqual({ octets: MAX, lasts: 1, slips: 0 });
-    sender.handOut();
-    sender.transmitted();
-    expect(completed.length).toBe(1);
-  });
+  it.each([
+    ['Send', false],
+    ['Write', true],
+  ] as const)(
+    'a %s of 2^32 - 1 octets is cut without a slip, TO carrying into the upper half (DDP-017/018/022/023)',
+    (_, tagged) => {
+      const { sender, sq, completed } = bareSender(64_768);
+      const start = 0xffff_ffff_8000_0000n - 0x1_0000_0000n;
+      post(sq, tagged, start, pieces);
+      let octets = 0;
+      let lasts = 0;
+      let slips = 0;
+      drain(sender, (cut) => {
+        if (tagged ? cut.to !== start + BigInt(octets) : cut.mo !== octets) slips++;
+        octets += cut.payloadLength;
+        if (cut.last) lasts++;
+      });
+      expect({ octets, lasts, slips }).toEqual({ octets: MAX, lasts: 1, slips: 0 });
+      sender.handedOut();
+      sender.transmissionDone();
+      expect(completed.length).toBe(1);
+    },
+  );
 
-  it('RDMAP-031 RDMAP-029: a response of 2^32 - 1 octets comes to its end with the right TO, past 2^31 and past 2^32 of TO', () => {
+  it('a response of 2^32 - 1 octets ends with the right TO, past 2^31 and 2^32 (RDMAP-031/029)', () => {
     const { sender, stags, requests } = bareSender(64_768);
     const entry: StagEntry = stags.allocate('region', 1);
     entry.access = ACCESS.REMOTE_READ;
@@ -101,7 +115,17 @@ describe('the largest message', () => {
     entry.baseHi = 0;
     entry.baseLo = MAX - 200_000;
     const request = requests.blank;
-    Object.assign(request, { kind: 'read', sinkStag: 7, sinkHi: 3, sinkLo: 0xffff_0000, sourceStag: entry.stag, sourceHi: 0, sourceLo: 0, size: MAX, sent: MAX - 200_000 });
+    Object.assign(request, {
+      kind: 'read',
+      sinkStag: 7,
+      sinkHi: 3,
+      sinkLo: 0xffff_0000,
+      sourceStag: entry.stag,
+      sourceHi: 0,
+      sourceLo: 0,
+      size: MAX,
+      sent: MAX - 200_000,
+    });
     requests.pushInbound();
     const start = 0x3_ffff_0000n;
     let at = MAX - 200_000;
@@ -114,18 +138,29 @@ describe('the largest message', () => {
     expect(sender.fault).toBeNull();
   });
 
-  it('DDP-035 DDP-042: the receiver counts a message up to 2^32 - 1 octets, and not one octet further', () => {
+  it('the receiver counts a message up to 2^32 - 1 octets, and not one octet further (DDP-035/042)', () => {
     for (const beyond of [false, true]) {
       let delivered = -1;
+      const { stags } = bareSender(128);
       const ulp: DdpUlp = {
-        checkControl: () => FINE, queueOf: () => 0, openMessage: () => FINE, capacity: () => MAX, checkUntagged: () => FINE,
-        placeUntagged: () => FINE, handleTagged: () => FINE,
-        deliverUntagged: (_, length) => {
+        scope: { stags, pdHandle: 1, number: 1, rights: { write: false } },
+        classify: () => FINE,
+        kind: { qn: 0, solicited: false, fixed: null, delivered: true },
+        sink: { entry: null, offset: 0 },
+        openMessage: () => FINE,
+        buffer: {
+          total: MAX,
+          count: 0,
+          at: () => ({ entry: null, offset: 0, length: 0 }),
+          usable: () => true,
+        },
+        bufferUnusable: () => TERM.LOCAL_CATASTROPHIC,
+        deliver: (_, length) => {
           delivered = length;
           return FINE;
         },
       };
-      const ddp = new DdpReceiver(ulp, 1);
+      const ddp = new OrderedReceiver(ulp, 1, 1);
       const bytes = new Uint8Array(18 + 65_517);
       const view = new DataView(bytes.buffer);
       view.setUint32(10, 1);

@@ -1,5 +1,5 @@
-// docs/compliance.md is the requirement report. Numbers of lines may drift by a little between two runs of npm run docs; names, titles,
-// states and everything else may not.
+// docs/compliance.md is the requirement report. Numbers of lines may drift by a little between two runs of
+// npm run docs; names, titles, states and everything else may not.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -56,19 +56,54 @@ describe('clauses', () => {
       { document: 'RFC 5044', section: '7.1.2', detail: '(2,5)' },
       { document: 'RFC 5044', section: '8', detail: '' },
     ]);
-    expect(parseClauses('RFC 5044 4.2, 4.3, erratum 1427; observed peers').map(({ section }) => section)).toEqual(['4.2', '4.3']);
+    expect(
+      parseClauses('RFC 5044 4.2, 4.3, erratum 1427; observed peers').map(({ section }) => section),
+    ).toEqual(['4.2', '4.3']);
     expect(parseClauses('RFC 5044 app. C.2.3 to C.2.5 (informative)')).toEqual([
       { document: 'RFC 5044', section: 'app. C.2.3', detail: 'to C.2.5 (informative)' },
     ]);
-    expect(parseClauses('RFC 5042 6.2.1; RFC 5041 7.1, 8.1').map(({ document }) => document)).toEqual(['RFC 5042', 'RFC 5041', 'RFC 5041']);
+    expect(parseClauses('RFC 5042 6.2.1; RFC 5041 7.1, 8.1').map(({ document }) => document)).toEqual([
+      'RFC 5042',
+      'RFC 5041',
+      'RFC 5041',
+    ]);
   });
 
   it('are sorted by number, appendices last', () => {
-    expect(['8', '7.1.10', 'app. C.2', '7.1.2', '7.1', 'A.4'].toSorted(compareSections)).toEqual(['7.1', '7.1.2', '7.1.10', '8', 'A.4', 'app. C.2']);
+    expect(['8', '7.1.10', 'app. C.2', '7.1.2', '7.1', 'A.4'].toSorted(compareSections)).toEqual([
+      '7.1',
+      '7.1.2',
+      '7.1.10',
+      '8',
+      'A.4',
+      'app. C.2',
+    ]);
   });
 });
 
 it('a line belongs to the innermost named thing around it, its comment included', () => {
-  const source = ['// head', '', '/** of a */', 'class A {', '  // of b', '  b(): void {', '    const inner = 1;', '  }', '}', 'const c = 1;'];
-  expect(ownersOfLines(source.join('\n'), 'x.ts')).toEqual([undefined, undefined, 'A', 'A', 'A.b', 'A.b', 'A.b', 'A.b', 'A', 'c']);
+  const source = [
+    '// head',
+    '',
+    '/** of a */',
+    'class A {',
+    '  // of b',
+    '  b(): void {',
+    '    const inner = 1;',
+    '  }',
+    '}',
+    'const c = 1;',
+  ];
+  expect(ownersOfLines(source.join('\n'), 'x.ts')).toEqual([
+    undefined,
+    undefined,
+    'A',
+    'A',
+    'A.b',
+    'A.b',
+    'A.b',
+    'A.b',
+    'A',
+    'c',
+  ]);
 });

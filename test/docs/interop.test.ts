@@ -1,39 +1,76 @@
-/** docs/interop.md and the README's table are what docs/interop.json says; that file holds two whole runs, one after the other. */
+/**
+ * docs/interop.md shows docs/interop.json, which holds two whole runs, one after the other.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { caseTitle } from '../../conformance/siw/bench.ts';
 import { CASES } from '../../conformance/siw/cases.ts';
 import type { InteropRecord, RecordedCase } from '../../conformance/siw/report.ts';
-import { INTEROP_FILE, pages, pairOf, renderInteropPage, renderReadmeTable, type InteropPair } from '../../scripts/docs-interop.ts';
+import {
+  INTEROP_FILE,
+  pages,
+  pairOf,
+  renderInteropPage,
+  type InteropPair,
+} from '../../scripts/docs-interop.ts';
 
 const one = (name: string, more: Partial<RecordedCase> = {}): RecordedCase => ({
-  driver: 'stock', topic: 'rping', tool: 'rping', name, ours: 'client', ok: true, detail: 'well', seconds: 1, ...more,
+  driver: 'stock',
+  topic: 'rping',
+  tool: 'rping',
+  name,
+  ours: 'client',
+  ok: true,
+  detail: 'well',
+  seconds: 1,
+  ...more,
 });
 const run = (began: string, cases: readonly RecordedCase[]): InteropRecord => ({
-  began, seconds: 60, peer: 'guest up after 9.8 s (tcg): link siw0/1', ours: { engine: 'thread', crc32c: 'simd', receive: 'onread', busyPoll: 50 }, cases,
+  began,
+  seconds: 60,
+  peer: 'guest up after 9.8 s (tcg): link siw0/1',
+  ours: { engine: 'thread', crc32c: 'simd', receive: 'onread', busyPoll: 50 },
+  cases,
 });
 
-describe('the pages of the interop runs', () => {
+describe('the page of the interop runs', () => {
   it('join the parts of a run, count, and tell of what failed and of what our side was', () => {
     const first = [run('2026-01-01T10:00:00Z', [one('a'), one('b', { ok: false })])];
-    const second = [run('2026-01-01T11:30:00Z', [one('b', { ours: 'server' })]), run('2026-01-01T11:00:00Z', [one('a', { detail: 'x|y' }), one('kill', { topic: 'killed', ok: false })])];
+    const second = [
+      run('2026-01-01T11:30:00Z', [one('b', { ours: 'server' })]),
+      run('2026-01-01T11:00:00Z', [one('a', { detail: 'x|y' }), one('kill', { topic: 'killed', ok: false })]),
+    ];
     const pair = pairOf(first, second);
-    expect(pair.runs.map(({ passed, failed, seconds }) => [passed, failed, seconds])).toEqual([[1, 1, 60], [2, 1, 120]]);
+    expect(pair.runs.map(({ passed, failed, seconds }) => [passed, failed, seconds])).toEqual([
+      [1, 1, 60],
+      [2, 1, 120],
+    ]);
     expect(pair.peer).toBe('link siw0/1');
     const page = renderInteropPage(pair);
-    for (const words of ['2026-01-01 11:00 UTC, 2 passed and 1 failed', 'engine thread, CRC32c simd, receive onread', '| a | our client, stock server | x\\|y | 1 |', '| kill | our client, stock server | FAILED | 1 |']) expect(page).toContain(words);
-    expect(renderReadmeTable(pair)).toContain('| `rping` | 1 of 1 | 1 of 1 | 0 of 1 |');
+    for (const words of [
+      '2026-01-01 11:00 UTC, 2 passed and 1 failed',
+      'engine thread, CRC32c simd, receive onread',
+      '| a | our client, stock server | x\\|y | 1 |',
+      '| kill | our client, stock server | FAILED | 1 |',
+    ])
+      expect(page).toContain(words);
+    expect(page).toContain('| `rping` | 1 of 1 | 1 of 1 | 0 of 1 |');
   });
 
   it('are made from docs/interop.json', () => {
     expect(existsSync(INTEROP_FILE)).toBe(true);
-    for (const { name, is, shouldBe } of pages()) expect(is === shouldBe, `${name} is out of date: npx tsx scripts/docs-interop.ts`).toBe(true);
+    for (const { name, is, shouldBe } of pages())
+      expect(is === shouldBe, `${name} is out of date: npx tsx scripts/docs-interop.ts`).toBe(true);
   });
 
   it('show every case twice in a row without a failure', () => {
     const { runs, cases } = JSON.parse(readFileSync(INTEROP_FILE, 'utf8')) as InteropPair;
-    expect(runs.map(({ passed, failed }) => [passed, failed])).toEqual([[CASES.length, 0], [CASES.length, 0]]);
-    const title = (each: Pick<RecordedCase, 'driver' | 'tool' | 'name' | 'ours'>): string => `${each.driver} ${caseTitle(each)}`;
+    expect(runs.map(({ passed, failed }) => [passed, failed])).toEqual([
+      [CASES.length, 0],
+      [CASES.length, 0],
+    ]);
+    const title = (each: Pick<RecordedCase, 'driver' | 'tool' | 'name' | 'ours'>): string =>
+      `${each.driver} ${caseTitle(each)}`;
     expect(cases.map(title).sort()).toEqual(CASES.map(title).sort());
   });
 });

@@ -8,21 +8,36 @@ import { filesBelow } from '../../scripts/requirements-scan.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const FOLDERS = ['docs', 'conformance', 'bench', 'examples', 'test', 'src', 'scripts'] as const;
-const pages = ['README.md', 'CHANGELOG.md', ...FOLDERS.flatMap((folder) => filesBelow(ROOT, folder, ['.md']))];
+const pages = [
+  'README.md',
+  'CHANGELOG.md',
+  'CONTRIBUTING.md',
+  'SECURITY.md',
+  ...FOLDERS.flatMap((folder) => filesBelow(ROOT, folder, ['.md'])),
+];
 
 /** A page without its code, where brackets are no links. */
 function prose(page: string): string {
-  return readFileSync(join(ROOT, page), 'utf8').replaceAll(/^ *```[^]*?^ *```$/gm, '').replaceAll(/^ {4}.*$/gm, '');
+  return readFileSync(join(ROOT, page), 'utf8')
+    .replaceAll(/^ *```[^]*?^ *```$/gm, '')
+    .replaceAll(/^ {4}.*$/gm, '');
 }
 
-/** Anchors of a page, as forges make them from headings: lower case, no punctuation, hyphens for spaces, a number for a repeated one. */
+/**
+ * Anchors of a page, as forges make them from headings: lower case, no punctuation, hyphens for spaces, a
+ * number for a repeated one.
+ */
 function anchorsOf(page: string): Set<string> {
   const text = readFileSync(join(ROOT, page), 'utf8').replaceAll(/^ *```[^]*?^ *```$/gm, '');
   const anchors = new Set([...text.matchAll(/<a id="([^"]+)">/g)].map((match) => match[1]!));
   const times = new Map<string, number>();
   for (const [, heading] of text.matchAll(/^#+ (.+)$/gm)) {
     const plain = heading!.replaceAll(/[\\`*]/g, '').replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1');
-    const base = plain.toLowerCase().replaceAll(/[^\p{L}\p{N}_ -]/gu, '').trim().replaceAll(' ', '-');
+    const base = plain
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+      .trim()
+      .replaceAll(' ', '-');
     const seen = times.get(base) ?? 0;
     times.set(base, seen + 1);
     anchors.add(seen === 0 ? base : `${base}-${seen}`);
@@ -32,12 +47,18 @@ function anchorsOf(page: string): Set<string> {
 
 const anchors = new Map<string, Set<string>>();
 
-/** What is wrong with a link of `page`, or null. */
+/** The fault of a link of `page`, or null. */
 function problem(page: string, link: string): string | null {
   const [path = '', anchor] = link.split('#');
   const target = path === '' ? page : posix.normalize(posix.join(dirname(page), decodeURIComponent(path)));
   if (target.startsWith('..') || !existsSync(join(ROOT, target))) return `${page}: ${link} leads nowhere`;
-  if (anchor === undefined || /^L\d+$/.test(anchor) || !target.endsWith('.md') || statSync(join(ROOT, target)).isDirectory()) return null;
+  if (
+    anchor === undefined ||
+    /^L\d+$/.test(anchor) ||
+    !target.endsWith('.md') ||
+    statSync(join(ROOT, target)).isDirectory()
+  )
+    return null;
   const known = anchors.get(target) ?? anchorsOf(target);
   anchors.set(target, known);
   return known.has(anchor) ? null : `${page}: ${link} names no heading`;

@@ -1,17 +1,33 @@
-// A listener over engines, before and after the moment at which the program has it; engines and links are the test's own.
+// A listener over engines, before and after the moment at which the program has it; engines and links are the
+// test's own.
 import { describe, expect, it } from 'vitest';
-import type { LinkHandler, ListenHandler, ListenRequest } from '../../src/cm/link.ts';
-import { EngineListener, type EngineListenHandler, type IncomingLink, type ListeningEngine } from '../../src/engine/listener.ts';
+import type { LinkHandler, ListenHandler, ListenRequest } from '../../src/engine/engine.ts';
+import {
+  EngineListener,
+  type EngineListenHandler,
+  type IncomingLink,
+  type ListeningEngine,
+} from '../../src/engine/proxy/listener.ts';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
-import type { StreamEvent } from '../../src/rdmap/stream-types.ts';
+import type { StreamEvent } from '../../src/stream/types.ts';
 import type { ListenReady, PortListener } from '../../src/transport/port.ts';
 
 const REMOTE = { address: '127.0.0.1', port: 4711, family: 'IPv4' } as const;
-const REQUEST: ListenRequest = { target: { port: 0, reusePort: true }, policy: DEFAULT_POLICY, maxPending: 2 };
+const REQUEST: ListenRequest = {
+  target: { port: 0, reusePort: true },
+  policy: DEFAULT_POLICY,
+  limits: {
+    maxPending: 2,
+    maxPendingPerAddress: 2,
+    maxConnections: Infinity,
+    maxConnectionsPerAddress: Infinity,
+  },
+};
 const SAID: StreamEvent = { type: 'closed', cause: 'lost', error: undefined };
 
-/** An engine that is told when to answer. */
+/** An engine whose answers the test times. */
 class FakeEngine implements ListeningEngine {
+  readonly number = 0;
   asked: { port: number | undefined; handler: EngineListenHandler; ready: ListenReady } | undefined;
   closes: (() => void)[] = [];
 
@@ -28,10 +44,14 @@ class FakeEngine implements ListeningEngine {
     this.asked!.ready(undefined, new Error(message));
   }
 
-  /** A connection comes to it; what it is told goes to whoever hears the link then. */
+  /** A connection comes to it; its messages go to the handler of the link at that time. */
   incoming(): { aborted: () => boolean; tell: (event: StreamEvent) => void } {
     let aborted = false;
-    const link = { remoteAddress: REMOTE, handler: null as LinkHandler | null, abort: () => (aborted = true) } as unknown as IncomingLink;
+    const link = {
+      remoteAddress: REMOTE,
+      handler: null as LinkHandler | null,
+      abort: () => (aborted = true),
+    } as unknown as IncomingLink;
     link.handler = this.asked!.handler.incoming(link);
     return { aborted: () => aborted, tell: (event) => link.handler?.event(event) };
   }
@@ -42,13 +62,17 @@ function setUp(count: number, limit = 10) {
   const log: string[] = [];
   let taken = 0;
   const handler: ListenHandler = {
-    full: () => taken >= limit,
-    turnedAway: (remote) => log.push(`turned away ${remote?.port}`),
+    refusal: () => (taken >= limit ? 'too-many-pending' : null),
+    turnedAway: (_reason, remote) => log.push(`turned away ${remote?.port}`),
     acceptFailed: (error) => log.push(error.message),
     incoming: () => {
       const name = `#${++taken}`;
       log.push(name);
-      return { opened: () => undefined, failed: () => undefined, event: (event) => log.push(`${name} ${event.type}`) };
+      return {
+        opened: () => undefined,
+        failed: () => undefined,
+        event: (event) => log.push(`${name} ${event.type}`),
+      };
     },
   };
   let bound: PortListener | undefined;
@@ -64,7 +88,10 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 describe('binding', () => {
   it('goes from engine to engine, with the port that the first has found', () => {
-    const { engines: [a, b, c], log } = setUp(3);
+    const {
+      engines: [a, b, c],
+      log,
+    } = setUp(3);
     expect([a!.asked!.port, b!.asked, c!.asked]).toEqual([0, undefined, undefined]);
     a!.bind(7174);
     expect([b!.asked!.port, c!.asked]).toEqual([7174, undefined]);
@@ -75,7 +102,11 @@ describe('binding', () => {
   });
 
   it('close is over when the last engine has let go', () => {
-    const { engines: [a, b], bound, log } = setUp(2);
+    const {
+      engines: [a, b],
+      bound,
+      log,
+    } = setUp(2);
     a!.bind(7174);
     b!.bind(7174);
     bound().close(() => log.push('closed'));
@@ -87,7 +118,10 @@ describe('binding', () => {
   });
 
   it('an engine that cannot join takes the others along: they let go before the program hears of it', () => {
-    const { engines: [a, b], log } = setUp(2);
+    const {
+      engines: [a, b],
+      log,
+    } = setUp(2);
     a!.bind(7174);
     const early = a!.incoming();
     b!.fail('EADDRINUSE');
@@ -100,15 +134,21 @@ describe('binding', () => {
   });
 
   it('the first that cannot bind ends it at once', () => {
-    const { engines: [a, b], log } = setUp(2);
+    const {
+      engines: [a, b],
+      log,
+    } = setUp(2);
     a!.fail('EACCES');
     expect([log, b!.asked]).toEqual([['no: EACCES'], undefined]);
   });
 });
 
 describe('connections', () => {
-  it('that come before all engines listen are kept back until the program has its listener, with what they have said, in order', async () => {
-    const { engines: [a, b], log } = setUp(2);
+  it('that come before all engines listen wait for the listener, data and order kept', async () => {
+    const {
+      engines: [a, b],
+      log,
+    } = setUp(2);
     a!.bind(7174);
     const first = a!.incoming();
     first.tell(SAID);
@@ -125,20 +165,26 @@ describe('connections', () => {
     expect([first.aborted(), second.aborted()]).toEqual([false, false]);
   });
 
-  it('SEC-033: the limit counts those of all engines, also those that were kept back', async () => {
-    const { engines: [a, b], log } = setUp(2, 2);
+  it('the limit counts those of all engines, also those that were kept back (SEC-033)', async () => {
+    const {
+      engines: [a, b],
+      log,
+    } = setUp(2, 2);
     a!.bind(7174);
     const kept = [a!.incoming(), a!.incoming(), a!.incoming()];
     b!.bind(7174);
     await turn();
     const late = b!.incoming();
-    late.tell(SAID); // nobody is told
+    late.tell(SAID); // no engine is notified
     expect([...kept, late].map(({ aborted }) => aborted())).toEqual([false, false, true, true]);
     expect(log).toEqual(['port 7174', '#1', '#2', 'turned away 4711', 'turned away 4711']);
   });
 
-  it('an engine that dies while it listens is told of once, however many there are', () => {
-    const { engines: [a, b], log } = setUp(2);
+  it('an engine that dies while it listens is reported once, however many there are', () => {
+    const {
+      engines: [a, b],
+      log,
+    } = setUp(2);
     a!.bind(7174);
     b!.bind(7174);
     for (const engine of [a!, b!]) engine.fail('the engine has failed');
@@ -146,8 +192,11 @@ describe('connections', () => {
     expect(a!.incoming().aborted()).toBe(true);
   });
 
-  it('what an engine could not accept is told at once', () => {
-    const { engines: [a], log } = setUp(1);
+  it('a connection that an engine could not accept is reported at once', () => {
+    const {
+      engines: [a],
+      log,
+    } = setUp(1);
     a!.bind(7174);
     a!.asked!.handler.acceptFailed(new Error('EMFILE'));
     expect(log).toEqual(['port 7174', 'EMFILE']);

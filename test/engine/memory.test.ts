@@ -1,34 +1,44 @@
-// Registrations on a device whose streams run in a worker thread: what the program does while the engine or the peer has already gone on.
+// Registrations on a device whose streams run in a worker thread: what the program does while the engine or
+// the peer has already gone on.
 import { describe, expect, it, vi } from 'vitest';
 import { NO_BYTES } from '../../src/base/copy.ts';
 import { stateOf, StagEntry, StagTable } from '../../src/ddp/stag-table.ts';
-import { StagReplica } from '../../src/engine/stag-replica.ts';
-import { SgeList } from '../../src/rdmap/work.ts';
+import { StagReplica } from '../../src/engine/worker/stag-replica.ts';
+import { SgeList } from '../../src/queues/work.ts';
 import { ACCESS, type MemoryRegion, type MemoryWindow } from '../../src/verbs/index.ts';
-import { End, EVERYTHING, join, memory, twoWorkers, until } from './support.ts';
+import type { Rnic } from '../../src/index.ts';
+import { encodeReadRequest, untaggedUlpdu } from '../support/naive/encoder.ts';
+import type { RawPeer } from '../support/raw-peer.ts';
+import { dial, End, EVERYTHING, join, memory, openWorkers, stop, twoWorkers, until } from './support.ts';
 
 const { LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE } = ACCESS;
 const { near, far, pair } = twoWorkers();
 
-/** Busy, hearing of nothing, until the engine has sent or received so many Sends. */
+/** Busy, hearing of nothing, until the engine has sent or received this number of Sends. */
 function busyUntil(end: End, direction: 'messagesOut' | 'messagesIn', sends: number): void {
   while (end.connection!.counters()[direction].sends < sends);
 }
 
 describe('a window that the engine has bound and the program has not heard of', () => {
-  async function bound(): Promise<{ client: End; server: End; region: MemoryRegion; mw: MemoryWindow; read: () => Promise<string[]> }> {
+  async function bound(): Promise<{
+    client: End;
+    server: End;
+    region: MemoryRegion;
+    mw: MemoryWindow;
+    read: () => Promise<string[]>;
+  }> {
     const { client, server } = await pair();
     const region = memory(server, 64, EVERYTHING, 0x1000);
     const mw = server.pd.allocateMw();
     client.qp.postRecv({});
-    server.qp.postSend([
-      { opcode: 'bind-mw', mw, mr: region, access: REMOTE_READ },
-      { opcode: 'send' },
-    ]);
+    server.qp.postSend([{ opcode: 'bind-mw', mw, mr: region, access: REMOTE_READ }, { opcode: 'send' }]);
     busyUntil(server, 'messagesOut', 1);
     const sink = memory(client, 64);
     return {
-      client, server, region, mw,
+      client,
+      server,
+      region,
+      mw,
       read: async () => {
         await client.completed(1); // the Send
         client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: sink }], rkey: mw.rkey, remoteAddr: mw.addr });
@@ -37,7 +47,7 @@ describe('a window that the engine has bound and the program has not heard of', 
     };
   }
 
-  it('VERBS-151: keeps its region from being deregistered', async () => {
+  it('keeps its region from being deregistered (VERBS-151)', async () => {
     const { server, region, mw, read } = await bound();
     expect(() => region.deregister()).toThrow(expect.objectContaining({ code: 'ERR_IN_USE' }));
     expect([mw.valid, server.cq.length]).toEqual([true, 2]);
@@ -46,10 +56,12 @@ describe('a window that the engine has bound and the program has not heard of', 
     region.deregister();
   });
 
-  it('VERBS-149: keeps its region from being registered anew', async () => {
+  it('keeps its region from being registered anew (VERBS-149)', async () => {
     const { region, read } = await bound();
     const before = region.rkey;
-    expect(() => region.reregister({ access: LOCAL_WRITE })).toThrow(expect.objectContaining({ code: 'ERR_IN_USE' }));
+    expect(() => region.reregister({ access: LOCAL_WRITE })).toThrow(
+      expect.objectContaining({ code: 'ERR_IN_USE' }),
+    );
     expect(region.rkey).toBe(before);
     expect(await read()).toEqual(['rdma-read success']);
   });
@@ -57,20 +69,23 @@ describe('a window that the engine has bound and the program has not heard of', 
   it.each([
     ['deregistered', (mr: MemoryRegion) => mr.deregister()],
     ['registered anew', (mr: MemoryRegion) => mr.reregister({ access: EVERYTHING })],
-  ])('VERBS-151: ends with its region where the bind comes between the question and this being %s', async (_how, end) => {
-    const { server, region, mw, read } = await bound();
-    const late = vi.spyOn(server.rnic.device.mirror!, 'settle').mockReturnValue();
-    const { rkey } = mw;
-    end(region);
-    late.mockRestore();
-    expect(await server.statuses(2)).toEqual(['bind-mw success', 'send success']);
-    expect([mw.valid, mw.rkey, server.qp.query().boundWindows]).toEqual([false, rkey, 0]);
-    expect(await read()).toEqual(['rdma-read remote-access-error']);
-  });
+  ])(
+    'ends with its region where the bind comes between the question and this being %s (VERBS-151)',
+    async (_how, end) => {
+      const { server, region, mw, read } = await bound();
+      const late = vi.spyOn(server.rnic.device.mirror!, 'settle').mockReturnValue();
+      const { rkey } = mw;
+      end(region);
+      late.mockRestore();
+      expect(await server.statuses(2)).toEqual(['bind-mw success', 'send success']);
+      expect([mw.valid, mw.rkey, server.qp.query().boundWindows]).toEqual([false, rkey, 0]);
+      expect(await read()).toEqual(['rdma-read remote-access-error']);
+    },
+  );
 });
 
 describe('a call that waits for the engine', () => {
-  it('VERBS-151: hears of a bind also where more completions are in front of it than the ring holds', async () => {
+  it('learns of a bind behind more completions than the ring holds (VERBS-151)', async () => {
     const DEPTH = 5000; // of each connection; seven words each
     const { client, server } = await pair({ maxRecvWr: DEPTH, maxSendWr: DEPTH });
     const [other, source] = [new End(far, { maxRecvWr: DEPTH }), new End(near, { maxSendWr: DEPTH })];
@@ -78,7 +93,8 @@ describe('a call that waits for the engine', () => {
     const region = memory(server, 64, EVERYTHING, 0x1000);
     const mw = server.pd.allocateMw();
     for (const { qp } of [server, other]) qp.postRecv(Array.from({ length: DEPTH }, () => ({})));
-    for (const { qp } of [client, source]) qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, signaled: false })));
+    for (const { qp } of [client, source])
+      qp.postSend(Array.from({ length: DEPTH }, () => ({ opcode: 'send' as const, signaled: false })));
     for (const end of [server, other]) busyUntil(end, 'messagesIn', DEPTH);
     client.qp.postRecv({});
     server.qp.postSend([{ opcode: 'bind-mw', mw, mr: region, access: REMOTE_READ }, { opcode: 'send' }]);
@@ -90,7 +106,7 @@ describe('a call that waits for the engine', () => {
 });
 
 describe('registerShared', () => {
-  it('VERBS-150: leaves work under way alone', async () => {
+  it('leaves work under way alone (VERBS-150)', async () => {
     const { client, server } = await pair();
     const sink = memory(server, 64);
     server.qp.postRecv({ sges: [{ mr: sink }] });
@@ -100,7 +116,7 @@ describe('registerShared', () => {
     expect(sink.bytes[0]).toBe(7);
   });
 
-  it('SEC-008: of a region that the peer has just invalidated does not give it back to the peer', async () => {
+  it('of a region that the peer just invalidated does not give it back to the peer (SEC-008)', async () => {
     const { client, server } = await pair();
     const region = memory(server, 64);
     const { rkey } = region;
@@ -115,10 +131,10 @@ describe('registerShared', () => {
     expect(await client.statuses(1)).toEqual(['rdma-read remote-access-error']);
   });
 
-  it('of a region that the queue has invalidated, or given other memory, meanwhile: both threads have it as the queue has left it', async () => {
+  it("of a region that the queue changed meanwhile: both threads have the queue's state", async () => {
     const { client, server } = await pair();
     const [gone, renewed] = [memory(server, 64), memory(server, 64)];
-    const page = far.device.newMemory(64).fill(3);
+    const page = far.device.allocateMemory(64).fill(3);
     client.qp.postRecv({});
     server.qp.postSend([
       { opcode: 'local-invalidate', target: gone },
@@ -130,7 +146,12 @@ describe('registerShared', () => {
     const { rkey } = renewed;
     for (const region of [gone, renewed]) region.registerShared(LOCAL_WRITE);
     await server.completed(4);
-    expect([gone.valid, renewed.valid, renewed.rkey, renewed.bytes === page]).toEqual([false, true, rkey, true]);
+    expect([gone.valid, renewed.valid, renewed.rkey, renewed.bytes === page]).toEqual([
+      false,
+      true,
+      rkey,
+      true,
+    ]);
     await client.completed(1);
     const sink = memory(client, 64);
     client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: sink }], rkey, remoteAddr: 0 });
@@ -144,17 +165,20 @@ describe('fast registration', () => {
     const { client, server } = await pair();
     const mr = server.pd.allocateFastRegion(64);
     const dead = new End(far, {}, server.pd);
-    dead.qp.postSend({ opcode: 'reg-mr', mr, memory: far.device.newMemory(64), access: LOCAL_WRITE });
+    dead.qp.postSend({ opcode: 'reg-mr', mr, memory: far.device.allocateMemory(64), access: LOCAL_WRITE });
     const promised = mr.rkey;
     dead.watch(far.cm.connect(dead.qp, { host: '127.0.0.1', port: 1 }));
     await until(() => dead.connection!.finished);
     dead.qp.destroy();
-    mr.reregister({ memory: far.device.newMemory(64).fill(5), access: LOCAL_WRITE });
-    expect(mr.rkey).toBe(promised);
+    mr.reregister({ memory: far.device.allocateMemory(64).fill(5), access: LOCAL_WRITE });
+    expect(mr.rkey).not.toBe(promised); // SEC-009: a fresh one each time
     const sink = memory(client, 64);
     client.qp.postRecv({ sges: [{ mr: sink }] });
     server.qp.postSend({ opcode: 'send', sges: [{ mr }] });
-    expect([await server.statuses(1), await client.statuses(1)]).toEqual([['send success'], ['receive success']]);
+    expect([await server.statuses(1), await client.statuses(1)]).toEqual([
+      ['send success'],
+      ['receive success'],
+    ]);
     expect(sink.bytes[63]).toBe(5);
   });
 
@@ -164,12 +188,12 @@ describe('fast registration', () => {
     // After a Read that the peer cannot answer: the connection is gone before.
     server.qp.postSend([
       { opcode: 'rdma-read', sges: [{ mr: memory(server, 8) }], rkey: memory(client, 8).rkey, remoteAddr: 0 },
-      { opcode: 'reg-mr', mr, memory: far.device.newMemory(64), access: LOCAL_WRITE, fence: true },
+      { opcode: 'reg-mr', mr, memory: far.device.allocateMemory(64), access: LOCAL_WRITE, fence: true },
     ]);
     server.connection!.abort();
     await until(() => server.event('disconnected') !== undefined);
     expect((await server.statuses(2))[1]).toBe('reg-mr flushed');
-    mr.reregister({ memory: far.device.newMemory(64).fill(6), access: LOCAL_WRITE });
+    mr.reregister({ memory: far.device.allocateMemory(64).fill(6), access: LOCAL_WRITE });
     const other = new End(far, {}, server.pd);
     const reader = new End(near);
     await join(reader, other);
@@ -180,11 +204,13 @@ describe('fast registration', () => {
 });
 
 describe('memory beyond 4 GiB of its buffer', () => {
-  it('is the same memory in the engine\'s thread, registered by a call and through a queue', async () => {
+  it("is the same memory in the engine's thread, registered by a call and through a queue", async () => {
     const [PLACE, OCTETS] = [0x1_0000_1000, 4096];
     const { client, server } = await pair();
-    const buffer = new SharedArrayBuffer(PLACE + 2 * OCTETS); // of which the system gives what is touched
-    const [first, second, low] = [PLACE, PLACE + OCTETS, PLACE % 2 ** 32].map((at) => new Uint8Array(buffer, at, OCTETS));
+    const buffer = new SharedArrayBuffer(PLACE + 2 * OCTETS); // of which the system gives touched pages only
+    const [first, second, low] = [PLACE, PLACE + OCTETS, PLACE % 2 ** 32].map(
+      (at) => new Uint8Array(buffer, at, OCTETS),
+    );
     const mr = server.pd.registerMemory(first!, LOCAL_WRITE | REMOTE_WRITE);
     const fast = server.pd.allocateFastRegion(OCTETS);
     server.qp.postSend({ opcode: 'reg-mr', mr: fast, memory: second!, access: LOCAL_WRITE | REMOTE_WRITE });
@@ -192,10 +218,15 @@ describe('memory beyond 4 GiB of its buffer', () => {
     server.qp.postRecv({});
     const source = memory(client, OCTETS);
     source.bytes.fill(7);
-    for (const { rkey } of [mr, fast]) client.qp.postSend({ opcode: 'rdma-write', sges: [{ mr: source }], rkey, remoteAddr: 0 });
+    for (const { rkey } of [mr, fast])
+      client.qp.postSend({ opcode: 'rdma-write', sges: [{ mr: source }], rkey, remoteAddr: 0 });
     client.qp.postSend({ opcode: 'send' });
     expect(await server.statuses(1)).toEqual(['receive success']);
-    expect([first, second, low].map((bytes) => [bytes![0], bytes![OCTETS - 1]])).toEqual([[7, 7], [7, 7], [0, 0]]);
+    expect([first, second, low].map((bytes) => [bytes![0], bytes![OCTETS - 1]])).toEqual([
+      [7, 7],
+      [7, 7],
+      [0, 0],
+    ]);
   });
 });
 
@@ -208,7 +239,7 @@ describe('no octets', () => {
     return view;
   }
 
-  it('can be registered wherever they were, by a call and through a queue, and the request after it goes out', async () => {
+  it('can be registered wherever they were, by call and queue; the next request goes out', async () => {
     const { client, server } = await pair();
     expect(server.pd.registerMemory(nothing(), LOCAL_WRITE).length).toBe(0);
     const mr = server.pd.allocateFastRegion(64);
@@ -226,21 +257,45 @@ describe('the copy of the table', () => {
   const PD = 1;
   const QP = 9;
 
-  function table(): { replica: StagReplica; region: StagEntry; window: StagEntry; windowValid: () => boolean } {
+  function table(): {
+    replica: StagReplica;
+    region: StagEntry;
+    window: StagEntry;
+    windowValid: () => boolean;
+  } {
     let n = 0;
     const device = new StagTable(() => ++n, 16);
-    const replica = new StagReplica(16);
+    const replica = new StagReplica(16, () => undefined);
     const region = device.allocate('region', PD);
-    Object.assign(region, { bytes: new Uint8Array(new SharedArrayBuffer(64)), access: EVERYTHING, zeroBased: false });
+    Object.assign(region, {
+      bytes: new Uint8Array(new SharedArrayBuffer(64)),
+      access: EVERYTHING,
+      zeroBased: false,
+    });
     const window = device.allocate('window', PD);
     Object.assign(window, { valid: false });
     for (const entry of [region, window]) replica.put(stateOf(entry));
     return { replica, region, window, windowValid: () => replica.table.withIndex(window.stag)!.valid };
   }
 
-  const bind = (replica: StagReplica, region: StagEntry, window: StagEntry): string => replica.work({
-    type: 'bind', index: window.stag, regionStag: region.stag, key: 1, offset: 0, length: 64, access: REMOTE_READ, baseHi: 0, baseLo: 0, qp: QP,
-  }, { boundWindows: 0 }).run();
+  const bind = (replica: StagReplica, region: StagEntry, window: StagEntry): string =>
+    replica
+      .work(
+        {
+          type: 'bind',
+          index: window.stag,
+          regionStag: region.stag,
+          key: 1,
+          offset: 0,
+          length: 64,
+          access: REMOTE_READ,
+          baseHi: 0,
+          baseLo: 0,
+          qp: QP,
+        },
+        { boundWindows: 0 },
+      )
+      .run();
 
   it.each<[string, (replica: StagReplica, region: StagEntry) => void]>([
     ['dropped', (replica, { stag }) => replica.drop(stag)],
@@ -270,7 +325,19 @@ describe('the copy of the table', () => {
       return list.first.bytes;
     };
     const promise = (bytes: Uint8Array | null) =>
-      replica.work({ type: 'register', index: region.stag, key: 0x55, memory: bytes, access: 0, baseHi: 0, baseLo: 0, zeroBased: true }, { boundWindows: 0 });
+      replica.work(
+        {
+          type: 'register',
+          index: region.stag,
+          key: 0x55,
+          memory: bytes,
+          access: 0,
+          baseHi: 0,
+          baseLo: 0,
+          zeroBased: true,
+        },
+        { boundWindows: 0 },
+      );
     const stag = ((region.stag & 0xffff_ff00) | 0x55) >>> 0;
     const [first, second] = [new Uint8Array(8), new Uint8Array(8)];
     const [a, b] = [promise(first), promise(second)];
@@ -283,5 +350,70 @@ describe('the copy of the table', () => {
     expect(found(stag)).toBe(NO_BYTES);
     empty.memory!.settled();
     expect(found(0x1234_5600)).toBe(NO_BYTES); // no such region
+  });
+});
+
+describe('memory that the engine still sends from, without a copy', () => {
+  /** A raw peer has asked for more than the sockets hold, and reads none of it. */
+  async function stalledRead(
+    rnic: Rnic = far,
+  ): Promise<{ server: End; region: MemoryRegion; peer: RawPeer }> {
+    const server = new End(rnic);
+    const region = memory(server, 24 << 20, REMOTE_READ);
+    region.bytes.fill(7);
+    const listener = await rnic.cm.listen(
+      { host: '127.0.0.1', port: 0, policy: { crc: 'off' } },
+      (request) => {
+        server.watch(request);
+        request.accept(server.qp);
+      },
+    );
+    const peer = await dial(listener.address.port);
+    peer.request({ revision: 1, crc: false });
+    await until(() => peer.received.length >= 20 && server.event('established') !== undefined);
+    listener.close();
+    peer.pause();
+    const body = encodeReadRequest({
+      sinkStag: 1,
+      sinkTo: 0n,
+      size: 24 << 20,
+      sourceStag: region.rkey,
+      sourceTo: 0n,
+    });
+    peer.sendFpdus([untaggedUlpdu({ opcode: 1, qn: 1, msn: 1, mo: 0 }, body)]);
+    // All that the sockets take has left, and the rest waits.
+    for (let sent = -1, now = 0; sent !== now; ) {
+      sent = now;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      now = server.connection!.counters().payloadOut;
+    }
+    expect(server.connection!.counters().payloadOut).toBeGreaterThan(0);
+    return { server, region, peer };
+  }
+
+  it('is given back when the peer has taken it, or has gone (VERBS-151, SEC-007)', async () => {
+    const { server, region, peer } = await stalledRead();
+    let settled = false;
+    const returned = Promise.resolve(region.deregister()).then(() => (settled = true));
+    expect([region.deregistered, region.valid]).toEqual([true, false]);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(settled).toBe(false);
+    peer.reset();
+    await returned;
+    await until(() => server.event('disconnected') !== undefined);
+  });
+
+  it('is given back when the engine is gone', async () => {
+    const rnic = openWorkers({ name: 'dies' });
+    const { server, region } = await stalledRead(rnic);
+    const returned = region.deregister();
+    await stop(rnic);
+    await returned;
+    await until(() => server.event('disconnected') !== undefined);
+  });
+
+  it('that nobody reads is given back at once', async () => {
+    const { server } = await pair();
+    await memory(server, 64).deregister();
   });
 });

@@ -1,8 +1,9 @@
-// One direction between two threads: who is rung when records have waited for room. Ring and ports are the test's own.
+// One direction between two threads: which side is rung when records have waited for room. Ring and ports are
+// the test's own.
 import type { MessagePort } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { Outbox } from '../../src/engine/outbox.ts';
-import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { Outbox } from '../../src/engine/channel/outbox.ts';
+import { createRing, RingReader, RingWriter } from '../../src/engine/channel/ring.ts';
 
 const LOUD = 1;
 const QUIET = 2;
@@ -19,7 +20,10 @@ function setUp(words: number) {
   );
   const reader = new RingReader(ring);
   return {
-    outbox, writer, reader, objects,
+    outbox,
+    writer,
+    reader,
+    objects,
     bells: () => bells,
     /** Fill the ring with what wakes nobody. */
     fill: () => {
@@ -41,7 +45,7 @@ function setUp(words: number) {
 }
 
 describe('records that have waited for room', () => {
-  it('ring when they go out, also together with what is published quietly', () => {
+  it('ring when they go out, also together with quietly published records', () => {
     const { outbox, writer, fill, drain, bells } = setUp(64);
     fill();
     outbox.send(LOUD, { type: 'listen' });
@@ -55,7 +59,7 @@ describe('records that have waited for room', () => {
     expect([bells() - before, drain()]).toEqual([1, [LOUD, QUIET]]);
   });
 
-  it('owe one ring and no more: what is posted quietly later wakes nobody', () => {
+  it('owe one ring and no more: a later quiet record wakes no thread', () => {
     const { outbox, writer, fill, drain, bells } = setUp(64);
     fill();
     outbox.put(LOUD, 0);

@@ -1,4 +1,5 @@
-// Queue pairs of an engine opposite peers made of octets: what only a peer that breaks rules, or a program between two events, can bring about.
+// Queue pairs of an engine opposite peers made of octets: what only a peer that breaks rules, or a program
+// between two events, can bring about.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ActiveConnection } from '../../src/cm/index.ts';
 import type { Rnic } from '../../src/index.ts';
@@ -15,12 +16,18 @@ afterAll(() => stop(rnic));
 const spoken = (peer: RawPeer): Promise<void> => until(() => peer.received.length >= 20);
 
 describe('with confirm', () => {
-  it.each([['2/0/06', { d: false, ord: 9 }], ['2/0/07', { c: false, d: false }]] as const)(
-    'ENH-022 ENH-040 MPA-035: a Reply that calls for Terminate %s ends its own connection', async (code, theirs) => {
+  it.each([
+    ['2/0/06', { d: false, ord: 9 }],
+    ['2/0/07', { c: false, d: false }],
+  ] as const)(
+    'a Reply that calls for Terminate %s ends its own connection (ENH-022, ENH-040, MPA-035)',
+    async (code, theirs) => {
       const end = new End(rnic);
       end.qp.postSend({ opcode: 'send' });
       const policy = { ird: 8, maxIrd: 8 };
-      const peer = await answer((port) => end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port, confirm: true, policy })));
+      const peer = await answer((port) =>
+        end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port, confirm: true, policy })),
+      );
       await spoken(peer);
       peer.reply({ revision: 2, enhanced: { ...PEER_ENHANCED, ...theirs } });
       await until(() => peer.ending === 'fin');
@@ -33,36 +40,48 @@ describe('with confirm', () => {
     },
   );
 
-  it.each(['end', 'reset'] as const)('MPA-021 MPA-035: %s by the peer and a confirmation cross: the connection has failed, and nothing else', async (leave) => {
-    const end = new End(rnic);
-    end.qp.postRecv({});
-    const peer = await answer((port) => end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port, confirm: true })));
-    await spoken(peer);
-    peer.reply({ revision: 1 });
-    await until(() => end.event('connect-response') !== undefined);
-    const engine = enginesOf(rnic)[0]!;
-    const news = engine.event.bind(engine);
-    let crossed = false;
-    const event = vi.spyOn(engine, 'event').mockImplementation((said) => {
-      if (said.type === 'stream' && said.event.type === 'startup-failed') {
-        (end.connection as ActiveConnection).establish();
-        crossed = true;
-      }
-      news(said);
-    });
-    peer[leave]();
-    await until(() => end.event('disconnected') !== undefined);
-    event.mockRestore();
-    expect([crossed, ...end.events.map(({ type }) => type)]).toEqual([true, 'connect-response', 'connect-error', 'disconnected']);
-    expect([end.qp.state, end.cq.length, rnic.device.state]).toEqual(['idle', 0, 'open']);
-  });
+  it.each(['end', 'reset'] as const)(
+    '%s by the peer and a confirmation cross: the connection has failed, and nothing else (MPA-021, MPA-035)',
+    async (leave) => {
+      const end = new End(rnic);
+      end.qp.postRecv({});
+      const peer = await answer((port) =>
+        end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port, confirm: true })),
+      );
+      await spoken(peer);
+      peer.reply({ revision: 1 });
+      await until(() => end.event('connect-response') !== undefined);
+      const engine = enginesOf(rnic)[0]!;
+      const news = engine.event.bind(engine);
+      let crossed = false;
+      const event = vi.spyOn(engine, 'event').mockImplementation((said) => {
+        if (said.type === 'stream' && said.event.type === 'startup-failed') {
+          (end.connection as ActiveConnection).establish();
+          crossed = true;
+        }
+        news(said);
+      });
+      peer[leave]();
+      await until(() => end.event('disconnected') !== undefined);
+      event.mockRestore();
+      expect([crossed, ...end.events.map(({ type }) => type)]).toEqual([
+        true,
+        'connect-response',
+        'rejected',
+        'disconnected',
+      ]);
+      expect([end.qp.state, end.cq.length, rnic.device.state]).toEqual(['idle', 0, 'open']);
+    },
+  );
 });
 
 describe('Modify to Error', () => {
   /** A further connection of the device works. */
   async function servesOthers(): Promise<void> {
     const end = new End(rnic);
-    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => request.accept(end.qp));
+    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) =>
+      request.accept(end.qp),
+    );
     const peer = await dial(listener.address.port);
     peer.request({ revision: 1 });
     await spoken(peer);
@@ -89,7 +108,7 @@ describe('Modify to Error', () => {
     return end;
   }
 
-  it('VERBS-037 VERBS-055 VERBS-056: between accept and the news that it is done flushes, and harms no other connection', async () => {
+  it('between accept and its event flushes, and harms no other connection (VERBS-037/055/056)', async () => {
     const end = busy();
     const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0 }, (request) => {
       end.watch(request);
@@ -103,7 +122,7 @@ describe('Modify to Error', () => {
     await servesOthers();
   });
 
-  it('VERBS-037 VERBS-055 VERBS-056: before the news of a Reply that the engine has taken already does the same', async () => {
+  it('before the event of a Reply already received does the same (VERBS-037/055/056)', async () => {
     const end = busy();
     const peer = await answer((port) => end.watch(rnic.cm.connect(end.qp, { host: '127.0.0.1', port })));
     await spoken(peer);
@@ -122,7 +141,8 @@ describe('Modify to Error', () => {
 
 describe('an exception in this thread', () => {
   it('loses the record that it came from, and none after it', async () => {
-    const listen = (): Promise<{ close(): void }> => rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined);
+    const listen = (): Promise<{ close(): void }> =>
+      rnic.cm.listen({ host: '127.0.0.1', port: 0 }, () => undefined);
     (await listen()).close(); // the engine is up
     const engine = enginesOf(rnic)[0]!;
     const event = vi.spyOn(engine, 'event').mockImplementationOnce(() => {
@@ -139,11 +159,14 @@ describe('an exception in this thread', () => {
 });
 
 describe('places of a listener', () => {
-  it('SEC-033: are free again when start-up has failed; those on their way out are bounded too, in the engine\'s thread', async () => {
+  it('are free after a failed start-up; closing ones are bounded too, in the engine (SEC-033)', async () => {
     const end = new End(rnic);
     const failures: string[] = [];
     const onFailure = ({ reason }: { reason: string }): void => void failures.push(reason);
-    const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0, maxPending: 2, onFailure }, (request) => request.accept(end.qp));
+    const listener = await rnic.cm.listen(
+      { host: '127.0.0.1', port: 0, maxPending: 2, onFailure },
+      (request) => request.accept(end.qp),
+    );
     const others = rnic.cm.connections.size;
     const bad: RawPeer[] = [];
     for (let i = 0; i < 4; i++) {

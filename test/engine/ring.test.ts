@@ -1,6 +1,6 @@
-// The ring alone: order, the end of the ring, a full ring, and who rings whom.
+// The ring alone: order, the end of the ring, a full ring, and which side rings the other.
 import { describe, expect, it, vi } from 'vitest';
-import { createRing, RingReader, RingWriter } from '../../src/engine/ring.ts';
+import { createRing, RingReader, RingWriter } from '../../src/engine/channel/ring.ts';
 
 function ends(words: number): { writer: RingWriter; reader: RingReader } {
   const ring = createRing(words);
@@ -30,7 +30,11 @@ describe('the ring', () => {
     write(writer, 2, 2, 20);
     expect(read(reader)).toBeNull();
     writer.publish();
-    expect([read(reader), read(reader), read(reader)]).toEqual([{ type: 1, first: 11 }, { type: 2, first: 21 }, null]);
+    expect([read(reader), read(reader), read(reader)]).toEqual([
+      { type: 1, first: 11 },
+      { type: 2, first: 21 },
+      null,
+    ]);
   });
 
   it('goes round for ever, with records of every length, across the wrap of its counters', () => {
@@ -76,7 +80,7 @@ describe('the ring', () => {
     expect(wakes).toEqual([false, true, false, false, false, false]);
   });
 
-  it('what is published quietly is there for a reader that wakes by itself, and what comes after it rings as ever', () => {
+  it('a quiet publication is there for a reader that wakes by itself; the next one rings', () => {
     const { writer, reader } = ends(64);
     reader.sleep();
     expect(writer.publishQuietly()).toBe(false); // nothing to publish
@@ -98,7 +102,7 @@ describe('the ring', () => {
     expect(writer.publish()).toBe(true);
   });
 
-  it('a reader that sleeps in front of a ring filled quietly is woken by the writer that waits for room', () => {
+  it('a reader asleep at a ring filled quietly is woken by the writer that waits for space', () => {
     const { writer, reader } = ends(64);
     reader.sleep();
     while (write(writer, 1, 8, 0));
@@ -112,7 +116,7 @@ describe('the ring', () => {
     expect(writer.publish()).toBe(false);
   });
 
-  it('a writer that waits for room is rung once; one that finds some after all is told so', () => {
+  it('a writer that waits for room is rung once; one that finds some after all returns at once', () => {
     const { writer, reader } = ends(64);
     expect(writer.waitForRoom(8)).toBe(false);
     while (write(writer, 1, 8, 0));
@@ -124,7 +128,7 @@ describe('the ring', () => {
     expect(write(writer, 1, 8, 0)).toBe(true);
   });
 
-  it('a wish for room holds although somebody else finds some meanwhile: between the reader giving it back and looking who waits', () => {
+  it('a wish for space holds although another writer finds some before the reader looks', () => {
     const { writer, reader } = ends(64);
     while (write(writer, 1, 8, 0));
     writer.publish();
@@ -140,7 +144,7 @@ describe('the ring', () => {
     spy.mockRestore();
   });
 
-  it('room of which a writer has been told is enough for the longest record, wherever the ring stands', () => {
+  it('space reported to a writer fits the longest record, wherever the ring stands', () => {
     for (let at = 0; at < 64; at++) {
       for (let unread = 0; unread < 64; unread++) {
         const { writer, reader } = ends(64);
@@ -150,7 +154,8 @@ describe('the ring', () => {
         reader.release();
         for (let i = 0; i < unread; i++) write(writer, 1, 1, 0);
         const { maxRecord } = writer;
-        if (!writer.waitForRoom(maxRecord) && !write(writer, 2, maxRecord, 0)) expect.fail(`no room at ${at} after ${unread}`);
+        if (!writer.waitForRoom(maxRecord) && !write(writer, 2, maxRecord, 0))
+          expect.fail(`no room at ${at} after ${unread}`);
       }
     }
   });

@@ -5,13 +5,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startCompiled } from '../../src/engine/spawn.ts';
+import { startCompiled } from '../../src/engine/proxy/spawn.ts';
 import { ROOT } from '../examples/support.ts';
 
 let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'iwarp-spawn-'));
-  writeFileSync(join(folder, 'worker.mjs'), "import { parentPort, workerData } from 'node:worker_threads'; parentPort.postMessage(workerData + 1);");
+  writeFileSync(
+    join(folder, 'worker.mjs'),
+    "import { parentPort, workerData } from 'node:worker_threads'; parentPort.postMessage(workerData + 1);",
+  );
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -23,12 +26,19 @@ describe('a compiled worker starts', () => {
     ['where the environment says module', ['-e'], '--input-type=module'],
     ['with flags that only a process can have', ['--expose-gc', '--input-type=module', '-e'], ''],
   ])('%s', async (_name, flags, nodeOptions) => {
-    const spawn = JSON.stringify(new URL('../../src/engine/spawn.ts', import.meta.url).href);
+    const spawn = JSON.stringify(new URL('../../src/engine/proxy/spawn.ts', import.meta.url).href);
     const worker = JSON.stringify(pathToFileURL(join(folder, 'worker.mjs')).href);
-    const code = `import(${spawn}).then((spawn) => spawn.${startCompiled.name}(new URL(${worker}), { workerData: 41 }).on('message', console.log).on('error', console.log));`;
+    const code =
+      `import(${spawn}).then((spawn) => spawn.${startCompiled.name}(new URL(${worker}), { workerData: ` +
+      "41 }).on('message', console.log).on('error', console.log));";
     const env = { ...process.env, NODE_OPTIONS: nodeOptions };
     const output = await new Promise<string>((resolve) => {
-      execFile(process.execPath, ['--import', 'tsx', ...flags, code], { cwd: ROOT, env, timeout: 30_000 }, (_, stdout, stderr) => resolve(stdout + stderr));
+      execFile(
+        process.execPath,
+        ['--import', 'tsx', ...flags, code],
+        { cwd: ROOT, env, timeout: 30_000 },
+        (_, stdout, stderr) => resolve(stdout + stderr),
+      );
     });
     expect(output).toBe('42\n');
   });

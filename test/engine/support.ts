@@ -1,13 +1,21 @@
 /** Queue pairs over engines in worker threads, through verbs and the connection manager. */
 import { afterAll } from 'vitest';
 import type { CmConnection, CmEvent, ConnParam } from '../../src/cm/index.ts';
-import type { WorkerProgress } from '../../src/engine/progress.ts';
+import type { WorkerEngine } from '../../src/engine/proxy/worker-engine.ts';
 import { openRnic, type Rnic, type RnicOptions } from '../../src/index.ts';
 import type { Port, PortListener } from '../../src/transport/port.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import {
-  ACCESS, createWorkCompletion, type AsyncEvent, type CompletionQueue, type MemoryRegion, type ProtectionDomain, type QueuePair, type QueuePairOptions, type WorkCompletion,
+  ACCESS,
+  createWorkCompletion,
+  type AsyncEvent,
+  type CompletionQueue,
+  type MemoryRegion,
+  type ProtectionDomain,
+  type QueuePair,
+  type QueuePairOptions,
+  type WorkCompletion,
 } from '../../src/verbs/index.ts';
 import { RawPeer } from '../support/raw-peer.ts';
 
@@ -17,8 +25,8 @@ export function openWorkers(options: RnicOptions = {}): Rnic {
 }
 
 /** Its engines. */
-export function enginesOf(rnic: Rnic): WorkerProgress['engines'] {
-  return (rnic.device.mirror as WorkerProgress).engines;
+export function enginesOf(rnic: Rnic): WorkerEngine['engines'] {
+  return (rnic.device.mirror as WorkerEngine).engines;
 }
 
 /** Ends the threads, whatever is open on them. */
@@ -49,11 +57,21 @@ export function twoWorkers(): TwoWorkers {
 }
 
 /** Every right that a region can have. */
-export const EVERYTHING: number = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
+export const EVERYTHING: number =
+  ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
 
 /** A region of an end, over memory of its device. */
-export function memory(end: End, octets: number, access: number = EVERYTHING, iova?: number | bigint): MemoryRegion {
-  return end.pd.registerMemory(end.rnic.device.newMemory(octets), access, iova === undefined ? {} : { iova });
+export function memory(
+  end: End,
+  octets: number,
+  access: number = EVERYTHING,
+  iova?: number | bigint,
+): MemoryRegion {
+  return end.pd.registerMemory(
+    end.rnic.device.allocateMemory(octets),
+    access,
+    iova === undefined ? {} : { iova },
+  );
 }
 
 /** Waits until `condition` holds; the test's own time limit ends a wait for ever. */
@@ -72,7 +90,11 @@ export class End {
   readonly completions: WorkCompletion[] = [];
   connection: CmConnection | null = null;
 
-  constructor(rnic: Rnic, options: Partial<QueuePairOptions> = {}, pd: ProtectionDomain = rnic.device.allocatePd()) {
+  constructor(
+    rnic: Rnic,
+    options: Partial<QueuePairOptions> = {},
+    pd: ProtectionDomain = rnic.device.allocatePd(),
+  ) {
     this.rnic = rnic;
     this.pd = pd;
     this.cq = rnic.device.createCq(32_768);
@@ -92,7 +114,7 @@ export class End {
   /** The completions so far, once there are `count`. */
   async completed(count: number): Promise<WorkCompletion[]> {
     await until(() => {
-      for (let n = 1; n > 0;) {
+      for (let n = 1; n > 0; ) {
         const wc = [createWorkCompletion()];
         n = this.cq.poll(wc);
         if (n > 0) this.completions.push(wc[0]!);
@@ -114,15 +136,17 @@ export async function join(client: End, server: End, options: ConnParam = {}): P
     server.watch(request);
     request.accept(server.qp);
   });
-  client.watch(client.rnic.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port, ...options }));
+  client.watch(
+    client.rnic.cm.connect(client.qp, { host: '127.0.0.1', port: listener.address.port, ...options }),
+  );
   await until(() => client.event('established') !== undefined && server.event('established') !== undefined);
   listener.close();
 }
 
-/** A peer made of octets, over TCP, that connects to a listener. */
-export function dial(port: number): Promise<RawPeer> {
+/** A peer made of octets, over TCP, that connects to a listener, from this address. */
+export function dial(port: number, localAddress = '127.0.0.1'): Promise<RawPeer> {
   return new Promise((resolve, reject) => {
-    new TcpTransport().connect({ host: '127.0.0.1', port }, (made, error) => {
+    new TcpTransport().connect({ host: '127.0.0.1', port, localAddress }, (made, error) => {
       if (made === undefined) reject(error ?? new Error('no connection'));
       else resolve(new RawPeer(realScheduler, made));
     });
@@ -137,10 +161,15 @@ export function answer(call: (port: number) => void): Promise<RawPeer> {
       listener!.close();
       resolve(new RawPeer(realScheduler, port));
     };
-    new TcpTransport().listen({ host: '127.0.0.1', port: 0 }, accept, (made, error) => {
-      if (made === undefined) return void reject(error ?? new Error('no listener'));
-      listener = made;
-      call(made.address.port);
-    }, reject);
+    new TcpTransport().listen(
+      { host: '127.0.0.1', port: 0 },
+      accept,
+      (made, error) => {
+        if (made === undefined) return void reject(error ?? new Error('no listener'));
+        listener = made;
+        call(made.address.port);
+      },
+      reject,
+    );
   });
 }

@@ -16,11 +16,25 @@ interface Outcome {
 }
 
 /** Run `file` with this Node and the TypeScript loader. */
-export function runTs(file: string, args: readonly string[] = [], env: Readonly<Record<string, string>> = {}): Promise<Outcome> {
+export function runTs(
+  file: string,
+  args: readonly string[] = [],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Outcome> {
   return new Promise((resolve) => {
-    const options = { cwd: ROOT, env: { ...process.env, ...env }, timeout: LIMIT_MS, killSignal: 'SIGKILL' as const };
-    const child = execFile(process.execPath, ['--import', 'tsx', file, ...args], options, (_, stdout, stderr) => {
-      resolve({ status: child.exitCode, stdout, stderr });
-    });
+    const options = {
+      cwd: ROOT,
+      env: { ...process.env, ...env },
+      timeout: LIMIT_MS,
+      killSignal: 'SIGKILL' as const,
+    };
+    const child = execFile(
+      process.execPath,
+      ['--import', 'tsx', file, ...args],
+      options,
+      (_, stdout, stderr) => {
+        resolve({ status: child.exitCode, stdout, stderr });
+      },
+    );
   });
 }

@@ -1,26 +1,27 @@
-// Runs every TypeScript program of docs/tutorial.md against the sources. What a program prints must be what its comments say.
+// Runs every TypeScript program of docs/tutorial.md against the sources. What a program prints must be what
+// its comments say.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { packageSources } from '../../scripts/package-sources.ts';
 import { ROOT, runTs } from './support.ts';
 
-interface Manifest {
-  readonly exports: Readonly<Record<string, string | { readonly default: string }>>;
-}
+const SOURCES = packageSources();
 
-const { exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest;
-
-/** The source behind an import of the package: dist/src/x.js was src/x.ts. */
+/** The source behind an import of the package. */
 function sourceOf(specifier: string): string {
-  const entry = exports[specifier.replace(/^iwarp/, '.')];
-  if (entry === undefined || typeof entry === 'string') throw new Error(`package.json does not export ${specifier}`);
-  return pathToFileURL(join(ROOT, entry.default.replace('dist/', '').replace(/\.js$/, '.ts'))).href;
+  const source = SOURCES[specifier];
+  if (source === undefined) throw new Error(`package.json does not export ${specifier}`);
+  return pathToFileURL(join(ROOT, source)).href;
 }
 
 const text = readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8');
-const programs = [...text.matchAll(/^## (.+)\n[^]*?^```ts\n([^]*?)^```$/gm)].map((match) => ({ title: match[1]!, code: match[2]! }));
+const programs = [...text.matchAll(/^## (.+)\n[^]*?^```ts\n([^]*?)^```$/gm)].map((match) => ({
+  title: match[1]!,
+  code: match[2]!,
+}));
 
 /** What the comments after console.log announce, one line each. */
 function announced(code: string): string[] {
@@ -40,13 +41,22 @@ describe('docs/tutorial.md', () => {
     expect(programs).toHaveLength(text.match(/^```ts$/gm)!.length);
   });
 
-  it.each(programs.map(({ title, code }) => [title, code] as const))('%s', async (title, code) => {
+  const runs = programs.flatMap(({ title, code }) =>
+    (['thread', 'worker'] as const).map((engine) => [title, engine, code] as const),
+  );
+  it.each(runs)('%s, engine %s', async (title, engine, code) => {
     const expected = announced(code);
     expect(expected.length, 'a program that shows nothing proves nothing').toBeGreaterThan(0);
-    const file = join(folder, `${title.replace(/\W+/g, '-')}.ts`);
-    writeFileSync(file, code.replace(/from '(iwarp[^']*)'/g, (_, specifier: string) => `from '${sourceOf(specifier)}'`));
-    // The tutorial registers ordinary memory, whatever the other tests run on.
-    const { status, stdout, stderr } = await runTs(file, [], { IWARP_ENGINE: 'thread' });
-    expect({ status, stderr, lines: stdout.trimEnd().split('\n') }).toEqual({ status: 0, stderr: '', lines: expected });
+    const file = join(folder, `${title.replace(/\W+/g, '-')}-${engine}.ts`);
+    writeFileSync(
+      file,
+      code.replace(/from '(iwarp[^']*)'/g, (_, specifier: string) => `from '${sourceOf(specifier)}'`),
+    );
+    const { status, stdout, stderr } = await runTs(file, [], { IWARP_ENGINE: engine });
+    expect({ status, stderr, lines: stdout.trimEnd().split('\n') }).toEqual({
+      status: 0,
+      stderr: '',
+      lines: expected,
+    });
   });
 });

@@ -1,13 +1,28 @@
-// Capture files: both kinds, every link header, TCP as it comes in real captures. RFC 791, RFC 8200, RFC 9293.
+// Capture files: both kinds, every link header, TCP as it comes in real captures. RFC 791, RFC 8200, RFC
+// 9293.
 
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
-import { CaptureDissector } from '../../src/inspect/capture.ts';
-import { LINK_TYPE } from '../../src/inspect/pcap.ts';
-import { renderJson, renderSummary } from '../../src/inspect/render.ts';
+import { CaptureDissector } from '../../src/inspect/decode/capture.ts';
+import { LINK_TYPE } from '../../src/inspect/capture/pcap.ts';
+import { renderJson, renderSummary } from '../../src/inspect/render/views.ts';
 import { encodeFpdus, encodeReadRequest, encodeStartup, untaggedUlpdu } from '../support/naive/encoder.ts';
 import {
-  FLAG, Wire, bytesOf, concat, conversation, dissectOctets, ethernet, fpdusOf, ipv4, ipv6, pcapOf, pcapRecord, problemIds, tcp, wireOf,
+  FLAG,
+  Wire,
+  bytesOf,
+  concat,
+  conversation,
+  dissectOctets,
+  ethernet,
+  fpdusOf,
+  ipv4,
+  ipv6,
+  pcapOf,
+  pcapRecord,
+  problemIds,
+  tcp,
+  wireOf,
 } from './support.ts';
 
 const TALK = conversation();
@@ -22,7 +37,10 @@ function expectWhole(file: Uint8Array, piece?: number): void {
 }
 
 /** A pcapng file by hand: section, interfaces, one block for each packet. */
-function pcapng(packets: readonly Uint8Array[], options: { little?: boolean; kind?: 6 | 3 | 2; resolution?: number; tick?: bigint; extra?: boolean } = {}): Uint8Array {
+function pcapng(
+  packets: readonly Uint8Array[],
+  options: { little?: boolean; kind?: 6 | 3 | 2; resolution?: number; tick?: bigint; extra?: boolean } = {},
+): Uint8Array {
   const little = options.little ?? true;
   const kind = options.kind ?? 6;
   const block = (type: number, body: Uint8Array): Uint8Array => {
@@ -46,7 +64,10 @@ function pcapng(packets: readonly Uint8Array[], options: { little?: boolean; kin
     }
     return out;
   };
-  const option = options.resolution === undefined ? new Uint8Array(0) : concat(words([9, 2], [1, 2]), Uint8Array.of(options.resolution, 0, 0, 0), words([0, 4]));
+  const option =
+    options.resolution === undefined
+      ? new Uint8Array(0)
+      : concat(words([9, 2], [1, 2]), Uint8Array.of(options.resolution, 0, 0, 0), words([0, 4]));
   const parts = [
     block(0x0a0d0d0a, concat(words([0x1a2b3c4d, 4], [1, 2], [0, 2]), new Uint8Array(8).fill(0xff))),
     block(1, concat(words([LINK_TYPE.RAW, 2], [0, 2], [0x40000, 4]), option)),
@@ -54,10 +75,17 @@ function pcapng(packets: readonly Uint8Array[], options: { little?: boolean; kin
   ];
   packets.forEach((packet, i) => {
     const stamp = BigInt(i) * (options.tick ?? 1000n);
-    const time = [[Number(stamp >> 32n), 4], [Number(stamp & 0xffff_ffffn), 4]] as const;
+    const time = [
+      [Number(stamp >> 32n), 4],
+      [Number(stamp & 0xffff_ffffn), 4],
+    ] as const;
     if (options.extra === true) parts.push(block(0x0bad, bytesOf(9)));
-    if (kind === 6) parts.push(block(6, concat(words([1, 4], ...time, [packet.length, 4], [packet.length, 4]), packet)));
-    if (kind === 2) parts.push(block(2, concat(words([1, 2], [0, 2], ...time, [packet.length, 4], [packet.length, 4]), packet)));
+    if (kind === 6)
+      parts.push(block(6, concat(words([1, 4], ...time, [packet.length, 4], [packet.length, 4]), packet)));
+    if (kind === 2)
+      parts.push(
+        block(2, concat(words([1, 2], [0, 2], ...time, [packet.length, 4], [packet.length, 4]), packet)),
+      );
     if (kind === 3) parts.push(block(3, concat(words([packet.length, 4]), packet)));
   });
   return concat(...parts);
@@ -66,28 +94,38 @@ function pcapng(packets: readonly Uint8Array[], options: { little?: boolean; kin
 describe('file formats', () => {
   const { packets } = wireOf(TALK);
 
-  it.each([1, 7, 1000, 1 << 20])('reads pcap pushed in pieces of %i', (piece) => expectWhole(pcapOf(packets), piece));
+  it.each([1, 7, 1000, 1 << 20])('reads pcap pushed in pieces of %i', (piece) =>
+    expectWhole(pcapOf(packets), piece),
+  );
 
-  it.each([true, false])('reads classic files of either byte order with microseconds, little-endian %s', (little) => {
-    const header = new Uint8Array(24);
-    const view = new DataView(header.buffer);
-    view.setUint32(0, 0xa1b2c3d4, little);
-    view.setUint32(16, 65535, little);
-    view.setUint32(20, 1, little);
-    const records = packets.map((packet, i) => {
-      const front = new Uint8Array(16);
-      [100, i * 1000, packet.length, packet.length].forEach((value, k) => new DataView(front.buffer).setUint32(4 * k, value, little));
-      return concat(front, packet);
-    });
-    const file = concat(header, ...records);
-    expectWhole(file);
-    expect(fpdusOf(dissectOctets(file).events)[0]!.time).toBeCloseTo(0.005, 9);
-  });
+  it.each([true, false])(
+    'reads classic files of either byte order with microseconds, little-endian %s',
+    (little) => {
+      const header = new Uint8Array(24);
+      const view = new DataView(header.buffer);
+      view.setUint32(0, 0xa1b2c3d4, little);
+      view.setUint32(16, 65535, little);
+      view.setUint32(20, 1, little);
+      const records = packets.map((packet, i) => {
+        const front = new Uint8Array(16);
+        [100, i * 1000, packet.length, packet.length].forEach((value, k) =>
+          new DataView(front.buffer).setUint32(4 * k, value, little),
+        );
+        return concat(front, packet);
+      });
+      const file = concat(header, ...records);
+      expectWhole(file);
+      expect(fpdusOf(dissectOctets(file).events)[0]!.time).toBeCloseTo(0.005, 9);
+    },
+  );
 
-  it.each([true, false])('reads pcapng of either byte order, blocks it does not know between, little-endian %s', (little) => {
-    expectWhole(pcapng(packets, { little, extra: true }));
-    expectWhole(pcapng(packets, { little, kind: 2 }));
-  });
+  it.each([true, false])(
+    'reads pcapng of either byte order, blocks it does not know between, little-endian %s',
+    (little) => {
+      expectWhole(pcapng(packets, { little, extra: true }));
+      expectWhole(pcapng(packets, { little, kind: 2 }));
+    },
+  );
 
   it('reads stamps of other resolutions', () => {
     const times = (file: Uint8Array): number => fpdusOf(dissectOctets(file).events)[0]!.time;
@@ -101,21 +139,32 @@ describe('file formats', () => {
     expectWhole(pcapng(wireOf(TALK, raw).packets, { kind: 3 }));
   });
 
-  it.each([[[]], [[1, 2]], [[1, 2, 3, 4, 5]], [[0x50, 0x4b, 3, 4, 9, 9, 9, 9]]])('refuses what is no capture with a typed error: %j', (octets) => {
-    expect(() => dissectOctets(Uint8Array.from(octets), 1)).toThrow(IwarpError);
-    expect(() => dissectOctets(Uint8Array.from(octets))).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
-  });
+  it.each([[[]], [[1, 2]], [[1, 2, 3, 4, 5]], [[0x50, 0x4b, 3, 4, 9, 9, 9, 9]]])(
+    'refuses what is no capture with a typed error: %j',
+    (octets) => {
+      expect(() => dissectOctets(Uint8Array.from(octets), 1)).toThrow(IwarpError);
+      expect(() => dissectOctets(Uint8Array.from(octets))).toThrow(
+        expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }),
+      );
+    },
+  );
 
-  it.each([['gzip', [0x1f, 0x8b, 8, 0]], ['zstd', [0x28, 0xb5, 0x2f, 0xfd]], ['snoop', [0x73, 0x6e, 0x6f, 0x6f, 0x70]]])('names %s and says what to do', (name, octets) => {
+  it.each([
+    ['gzip', [0x1f, 0x8b, 8, 0]],
+    ['zstd', [0x28, 0xb5, 0x2f, 0xfd]],
+    ['snoop', [0x73, 0x6e, 0x6f, 0x6f, 0x70]],
+  ])('names %s and says what to do', (name, octets) => {
     expect(() => dissectOctets(Uint8Array.from(octets))).toThrow(new RegExp(`but ${name}: try `));
   });
 
-  it('says at which offset a record cannot be believed, and keeps what came before', () => {
+  it('says at which offset a record cannot be believed, and keeps earlier ones', () => {
     const whole = pcapOf(packets);
     const broken = concat(whole, pcapRecord(1, 1, new Uint8Array(0)), Uint8Array.of(1, 2, 3));
     new DataView(broken.buffer).setUint32(whole.length + 8, 0x7fff_ffff, true);
     const { events, remarks } = dissectOctets(broken);
-    expect(remarks).toEqual([`${whole.length}: a packet record claims 2147483647 octets; the rest of the file cannot be read`]);
+    expect(remarks).toEqual([
+      `${whole.length}: a packet record claims 2147483647 bytes; the rest of the file cannot be read`,
+    ]);
     expect(fpdusOf(events)).toHaveLength(FPDUS);
     expect(dissectOctets(whole.subarray(0, whole.length - 5)).remarks[0]).toContain('ends inside a record');
   });
@@ -137,7 +186,11 @@ describe('link and IP headers', () => {
     ['raw IP of BSD', LINK_TYPE.RAW_BSD, ip],
     ['IPv4', LINK_TYPE.IPV4, ip],
     ['IPv6', LINK_TYPE.IPV6, (from, s) => ipv6(from, s)],
-    ['IPv6 over Ethernet with extension headers', LINK_TYPE.ETHERNET, (from, s) => ethernet(ipv6(from, s, 0, hop))],
+    [
+      'IPv6 over Ethernet with extension headers',
+      LINK_TYPE.ETHERNET,
+      (from, s) => ethernet(ipv6(from, s, 0, hop)),
+    ],
     ['Linux cooked', LINK_TYPE.LINUX_SLL, (from, s) => sll(ip(from, s))],
     ['Linux cooked 2', LINK_TYPE.LINUX_SLL2, (from, s) => sll2(ip(from, s))],
     ['a total length of 0', LINK_TYPE.RAW, (from, s) => ipv4(from, s, 0, 0)],
@@ -147,7 +200,9 @@ describe('link and IP headers', () => {
   });
 
   it('shortens IPv6 addresses', () => {
-    const { events } = dissectOctets(pcapOf(wireOf(TALK, new Wire([9, 9], (from, s) => ipv6(from, s))).packets, LINK_TYPE.RAW));
+    const { events } = dissectOctets(
+      pcapOf(wireOf(TALK, new Wire([9, 9], (from, s) => ipv6(from, s))).packets, LINK_TYPE.RAW),
+    );
     expect(events[0]!.connection.ends).toEqual(['[fd00::1]:40000', '[fd00::2]:7174']);
   });
 
@@ -174,18 +229,23 @@ describe('link and IP headers', () => {
 describe('TCP', () => {
   const WRAP = [0xffff_ff00, 0xffff_fff0] as [number, number];
 
-  it('MPA-103: sequence numbers that wrap', () => expectWhole(pcapOf(wireOf(TALK, new Wire([...WRAP])).packets)));
+  it('sequence numbers that wrap (MPA-103)', () =>
+    expectWhole(pcapOf(wireOf(TALK, new Wire([...WRAP])).packets)));
 
   it('segments of 1 to 1000 octets', () => {
-    for (const size of [1, 5, 100, 1000]) expectWhole(pcapOf(wireOf(TALK, new Wire([...WRAP]), size).packets));
+    for (const size of [1, 5, 100, 1000])
+      expectWhole(pcapOf(wireOf(TALK, new Wire([...WRAP]), size).packets));
   });
 
   it('reordered, repeated and overlapping segments, keep-alives', () => {
     const wire = wireOf(TALK, new Wire([...WRAP]), 200);
     const { packets } = wire;
-    for (let i = 5; i + 3 < packets.length - 2; i += 4) [packets[i], packets[i + 2]] = [packets[i + 2]!, packets[i]!];
+    for (let i = 5; i + 3 < packets.length - 2; i += 4)
+      [packets[i], packets[i + 2]] = [packets[i + 2]!, packets[i]!];
     for (let i = packets.length - 3; i > 5; i -= 3) packets.splice(i, 0, packets[i - 2]!, packets[i]!);
-    const keepAlive = ethernet(ipv4(0, tcp({ from: 0, seq: WRAP[0] + 1 + TALK.request.length - 1, payload: Uint8Array.of(0) })));
+    const keepAlive = ethernet(
+      ipv4(0, tcp({ from: 0, seq: WRAP[0] + 1 + TALK.request.length - 1, payload: Uint8Array.of(0) })),
+    );
     packets.splice(8, 0, keepAlive);
     expectWhole(pcapOf(packets));
     expect(dissectOctets(pcapOf(packets)).events[0]!.connection.reorderedSegments).toBeGreaterThan(0);
@@ -195,7 +255,13 @@ describe('TCP', () => {
     const wire = new Wire([...WRAP]).open().send(0, TALK.request).send(1, TALK.reply);
     const all = TALK.fromInitiator;
     const base = wire.seq[0];
-    for (const [from, to] of [[0, 300], [600, 1000], [250, 700], [100, 1100], [900, all.length]] as const) {
+    for (const [from, to] of [
+      [0, 300],
+      [600, 1000],
+      [250, 700],
+      [100, 1100],
+      [900, all.length],
+    ] as const) {
       wire.raw({ from: 0, seq: base + from, ack: wire.seq[1], payload: all.subarray(from, to) });
     }
     wire.seq[0] += all.length;
@@ -209,9 +275,13 @@ describe('TCP', () => {
     expect(problemIds(events)).toEqual([]);
     expect(renderSummary(dissector.connections[0]!)).toContain('100 not captured');
     const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
-    expect(notes[0]!.message).toContain('80 octets were not captured');
+    expect(notes[0]!.message).toContain('80 bytes were not captured');
     // The other 20 are the end of an FPDU whose headers were captured.
-    expect(fpdusOf(events).filter(({ captured }) => captured !== undefined).map(({ octets, captured }) => octets - captured!)).toEqual([20]);
+    expect(
+      fpdusOf(events)
+        .filter(({ captured }) => captured !== undefined)
+        .map(({ octets, captured }) => octets - captured!),
+    ).toEqual([20]);
     expect(fpdusOf(events).length).toBeGreaterThan(FPDUS - 4);
     expect(fpdusOf(events).length).toBeLessThan(FPDUS);
   });
@@ -231,7 +301,12 @@ describe('TCP', () => {
     const notes = events.map(({ event }) => event).filter((event) => event.kind === 'note');
     expect(notes).toHaveLength(1);
     // The fourth segment of 200 octets after the start-up frame, from its tenth last octet on.
-    expect(notes[0]).toMatchObject({ position: 790, problems: [{ id: 'TCP-OVERLAP', message: expect.stringContaining('2 octets from here on were sent again') }] });
+    expect(notes[0]).toMatchObject({
+      position: 790,
+      problems: [
+        { id: 'TCP-OVERLAP', message: expect.stringContaining('2 bytes from here on were sent again') },
+      ],
+    });
   });
 
   it('a disagreement among segments that wait for an earlier one', () => {
@@ -269,37 +344,58 @@ describe('TCP', () => {
     const { events, dissector } = dissectOctets(concat(pcapOf([]), ...records));
     expect(dissector.counts.truncated).toBeGreaterThan(3);
     expect(problemIds(events)).toEqual([]);
-    expect(events.some(({ event }) => event.kind === 'note' && event.message.includes('not captured'))).toBe(true);
+    expect(events.some(({ event }) => event.kind === 'note' && event.message.includes('not captured'))).toBe(
+      true,
+    );
   });
 
-  it.each([false, true])('headers alone are enough where the snap length cut the rest, markers %s', (markers) => {
-    const talk = conversation({ markers: [markers, markers] });
-    const wire = new Wire().open().send(0, talk.request).send(1, talk.reply);
-    const spans = fpdusOf(dissectOctets(pcapOf(wireOf(talk).packets)).events);
-    for (const { direction, raw } of spans) wire.send(direction, raw);
-    const records = wire.close().packets.map((packet, i) => pcapRecord(1, i, packet.subarray(0, 54 + 26), packet.length));
-    const { events, dissector } = dissectOctets(concat(pcapOf([]), ...records));
-    expect(problemIds(events)).toEqual([]);
-    const fpdus = fpdusOf(events);
-    expect(fpdus.map(({ opcode, ddp, payloadLength }) => [opcode, ddp, payloadLength])).toEqual(spans.map(({ opcode, ddp, payloadLength }) => [opcode, ddp, payloadLength]));
-    expect(events.some(({ event }) => event.kind === 'note')).toBe(false);
-    expect(fpdus.every(({ captured, crc }) => captured === undefined || (captured <= 26 && crc.use === 'unknown'))).toBe(true);
-    const read = fpdus.find(({ opcode }) => opcode === 'RDMA Read Request')!;
-    expect([read.captured, read.readRequest]).toEqual([26, undefined]);
-    expect(renderSummary(dissector.connections[0]!)).toContain('not captured');
-  });
+  it.each([false, true])(
+    'headers alone are enough where the snap length cut the rest, markers %s',
+    (markers) => {
+      const talk = conversation({ markers: [markers, markers] });
+      const wire = new Wire().open().send(0, talk.request).send(1, talk.reply);
+      const spans = fpdusOf(dissectOctets(pcapOf(wireOf(talk).packets)).events);
+      for (const { direction, raw } of spans) wire.send(direction, raw);
+      const records = wire
+        .close()
+        .packets.map((packet, i) => pcapRecord(1, i, packet.subarray(0, 54 + 26), packet.length));
+      const { events, dissector } = dissectOctets(concat(pcapOf([]), ...records));
+      expect(problemIds(events)).toEqual([]);
+      const fpdus = fpdusOf(events);
+      expect(fpdus.map(({ opcode, ddp, payloadLength }) => [opcode, ddp, payloadLength])).toEqual(
+        spans.map(({ opcode, ddp, payloadLength }) => [opcode, ddp, payloadLength]),
+      );
+      expect(events.some(({ event }) => event.kind === 'note')).toBe(false);
+      expect(
+        fpdus.every(
+          ({ captured, crc }) => captured === undefined || (captured <= 26 && crc.use === 'unknown'),
+        ),
+      ).toBe(true);
+      const read = fpdus.find(({ opcode }) => opcode === 'RDMA Read Request')!;
+      expect([read.captured, read.readRequest]).toEqual([26, undefined]);
+      expect(renderSummary(dissector.connections[0]!)).toContain('not captured');
+    },
+  );
 
-  it('ENH-038: an RTR Read whose size the snap length cut is not blamed', () => {
+  it('an RTR Read whose size the snap length cut is not blamed (ENH-038)', () => {
     const enhanced = { a: true, b: false, c: false, d: true, ird: 4, ord: 4 };
     const read = encodeReadRequest({ sinkStag: 0, sinkTo: 0n, size: 0, sourceStag: 0, sourceTo: 0n });
-    const rtr = encodeFpdus([untaggedUlpdu({ opcode: 1, qn: 1, msn: 1 }, read)], { crc: true, markers: false });
-    const wire = new Wire().open()
+    const rtr = encodeFpdus([untaggedUlpdu({ opcode: 1, qn: 1, msn: 1 }, read)], {
+      crc: true,
+      markers: false,
+    });
+    const wire = new Wire()
+      .open()
       .send(0, encodeStartup({ kind: 'request', crc: true, markers: false, revision: 2, enhanced }))
       .send(1, encodeStartup({ kind: 'reply', crc: true, markers: false, revision: 2, enhanced }))
       .send(0, rtr);
-    const records = wire.close().packets.map((packet, i) => pcapRecord(1, i, packet.subarray(0, 90), packet.length));
+    const records = wire
+      .close()
+      .packets.map((packet, i) => pcapRecord(1, i, packet.subarray(0, 90), packet.length));
     const { events } = dissectOctets(concat(pcapOf([]), ...records));
-    expect(fpdusOf(events).map(({ opcode, captured }) => [opcode, captured])).toEqual([['RDMA Read Request', 36]]);
+    expect(fpdusOf(events).map(({ opcode, captured }) => [opcode, captured])).toEqual([
+      ['RDMA Read Request', 36],
+    ]);
     expect(problemIds(events)).toEqual([]);
   });
 
@@ -309,7 +405,11 @@ describe('TCP', () => {
     const { events } = dissectOctets(pcapOf(lost));
     expect(problemIds(events)).toEqual([]);
     expect(fpdusOf(events)).toHaveLength(FPDUS);
-    expect(fpdusOf(events).find(({ direction }) => direction === 0)).toMatchObject({ captured: 200, octets: 720, payloadLength: 700 });
+    expect(fpdusOf(events).find(({ direction }) => direction === 0)).toMatchObject({
+      captured: 200,
+      octets: 720,
+      payloadLength: 700,
+    });
   });
 
   it('ports that are used again, and connections that are none of ours', () => {
@@ -326,7 +426,10 @@ describe('TCP', () => {
 
   it('counts the packet that completes each FPDU', () => {
     const seen: (number | undefined)[] = [];
-    const dissector = new CaptureDissector({ event: ({ packet }) => seen.push(packet), remark: () => undefined });
+    const dissector = new CaptureDissector({
+      event: ({ packet }) => seen.push(packet),
+      remark: () => undefined,
+    });
     dissector.push(pcapOf(wireOf(TALK).packets));
     dissector.end();
     expect(seen.slice(0, 5)).toEqual([4, 5, 6, 6, 6]);
@@ -334,12 +437,18 @@ describe('TCP', () => {
   });
 
   it('a reset', () => {
-    const wire = new Wire().open().send(0, TALK.request).send(1, TALK.reply).send(0, TALK.fromInitiator.subarray(0, 30));
-    const { events } = dissectOctets(pcapOf(wire.raw({ from: 1, seq: wire.seq[1], flags: FLAG.RST }).packets));
+    const wire = new Wire()
+      .open()
+      .send(0, TALK.request)
+      .send(1, TALK.reply)
+      .send(0, TALK.fromInitiator.subarray(0, 30));
+    const { events } = dissectOctets(
+      pcapOf(wire.raw({ from: 1, seq: wire.seq[1], flags: FLAG.RST }).packets),
+    );
     expect(renderJson(events.at(-1)!.event)).toContain('the connection was reset after 30 of');
   });
 
-  it('names directions by who opened, whoever comes first in the capture', () => {
+  it('names directions by the side that opened, in any order of the capture', () => {
     const { packets } = wireOf(TALK);
     const { events } = dissectOctets(pcapOf(packets.slice(1)));
     expect(events[0]!.connection.ends).toEqual(['10.0.0.1:40000', '10.0.0.2:7174']);

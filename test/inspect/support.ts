@@ -1,11 +1,19 @@
-// Captures made in memory: TCP segments in IPv4 or IPv6 packets after any link header, and whole conversations built with the naive
-// codec (test/support/naive), which shares no code with the decoder under test.
+// Captures made in memory: TCP segments in IPv4 or IPv6 packets after any link header, and whole
+// conversations built with the naive codec (test/support/naive), which shares no code with the decoder under
+// test.
 
-import { ConnectionDecoder } from '../../src/inspect/connection-decoder.ts';
-import { CaptureDissector, type CapturedConnection } from '../../src/inspect/capture.ts';
-import { LINK_TYPE } from '../../src/inspect/pcap.ts';
-import type { DecodedFpdu, InspectEvent } from '../../src/inspect/types.ts';
-import { encodeFpdus, encodeReadRequest, encodeStartup, taggedUlpdu, untaggedUlpdu, type NaiveStartupInput } from '../support/naive/encoder.ts';
+import { ConnectionDecoder } from '../../src/inspect/decode/connection-decoder.ts';
+import { CaptureDissector, type CapturedConnection } from '../../src/inspect/decode/capture.ts';
+import { LINK_TYPE } from '../../src/inspect/capture/pcap.ts';
+import type { DecodedFpdu, InspectEvent } from '../../src/inspect/decode/types.ts';
+import {
+  encodeFpdus,
+  encodeReadRequest,
+  encodeStartup,
+  taggedUlpdu,
+  untaggedUlpdu,
+  type NaiveStartupInput,
+} from '../support/naive/encoder.ts';
 
 export function concat(...parts: readonly Uint8Array[]): Uint8Array {
   const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
@@ -48,7 +56,12 @@ export function tcp({ from, seq, ack, flags, payload }: SegmentInput): Uint8Arra
 }
 
 /** 10.0.0.1 and 10.0.0.2. `fragment` is the flags and offset field. */
-export function ipv4(from: 0 | 1, segment: Uint8Array, fragment = 0, totalLength: number = 20 + segment.length): Uint8Array {
+export function ipv4(
+  from: 0 | 1,
+  segment: Uint8Array,
+  fragment = 0,
+  totalLength: number = 20 + segment.length,
+): Uint8Array {
   const header = new Uint8Array(20);
   const view = new DataView(header.buffer);
   header[0] = 0x45;
@@ -66,7 +79,12 @@ export function ipv4(from: 0 | 1, segment: Uint8Array, fragment = 0, totalLength
 }
 
 /** fd00::1 and fd00::2, with `extensions` (whole headers) between; `first` names the first of them. */
-export function ipv6(from: 0 | 1, segment: Uint8Array, first = 6, extensions: Uint8Array = new Uint8Array(0)): Uint8Array {
+export function ipv6(
+  from: 0 | 1,
+  segment: Uint8Array,
+  first = 6,
+  extensions: Uint8Array = new Uint8Array(0),
+): Uint8Array {
   const header = new Uint8Array(40);
   const view = new DataView(header.buffer);
   header[0] = 0x60;
@@ -82,9 +100,13 @@ export function ipv6(from: 0 | 1, segment: Uint8Array, first = 6, extensions: Ui
 
 /** Ethernet with `tags` (EtherType and control pairs) in front of the payload. */
 export function ethernet(payload: Uint8Array, tags: readonly number[] = []): Uint8Array {
-  const type = (payload[0]! >>> 4) === 6 ? 0x86dd : 0x0800;
+  const type = payload[0]! >>> 4 === 6 ? 0x86dd : 0x0800;
   const words = [...tags, type];
-  return concat(new Uint8Array(12), Uint8Array.from(words.flatMap((word) => [word >>> 8, word & 0xff])), payload);
+  return concat(
+    new Uint8Array(12),
+    Uint8Array.from(words.flatMap((word) => [word >>> 8, word & 0xff])),
+    payload,
+  );
 }
 
 /** The file header of a pcap file with nanosecond stamps, little-endian. */
@@ -100,7 +122,12 @@ export function pcapHeader(linkType: number): Uint8Array {
 }
 
 /** The record of one packet, for a file that {@link pcapHeader} began. */
-export function pcapRecord(seconds: number, nanos: number, packet: Uint8Array, originalLength: number = packet.length): Uint8Array {
+export function pcapRecord(
+  seconds: number,
+  nanos: number,
+  packet: Uint8Array,
+  originalLength: number = packet.length,
+): Uint8Array {
   const record = new Uint8Array(16 + packet.length);
   const view = new DataView(record.buffer);
   view.setUint32(0, seconds, true);
@@ -113,7 +140,10 @@ export function pcapRecord(seconds: number, nanos: number, packet: Uint8Array, o
 
 /** A pcap file of packets a millisecond apart. */
 export function pcapOf(packets: readonly Uint8Array[], linkType: number = LINK_TYPE.ETHERNET): Uint8Array {
-  return concat(pcapHeader(linkType), ...packets.map((packet, i) => pcapRecord(1_700_000_000, i * 1_000_000, packet)));
+  return concat(
+    pcapHeader(linkType),
+    ...packets.map((packet, i) => pcapRecord(1_700_000_000, i * 1_000_000, packet)),
+  );
 }
 
 /** A conversation, put into segments by hand: keeps the sequence numbers. */
@@ -122,7 +152,10 @@ export class Wire {
   readonly seq: [number, number];
   private readonly wrap: (from: 0 | 1, segment: Uint8Array) => Uint8Array;
 
-  constructor(start: [number, number] = [1000, 5000], wrap: (from: 0 | 1, segment: Uint8Array) => Uint8Array = (from, segment) => ethernet(ipv4(from, segment))) {
+  constructor(
+    start: [number, number] = [1000, 5000],
+    wrap: (from: 0 | 1, segment: Uint8Array) => Uint8Array = (from, segment) => ethernet(ipv4(from, segment)),
+  ) {
     this.seq = start;
     this.wrap = wrap;
   }
@@ -182,26 +215,46 @@ export function conversation(options: ConversationOptions = {}): Conversation {
   const [there, back] = options.markers ?? [false, false];
   const fpdus: Uint8Array[] = [];
   for (let i = 1; i <= 3; i++) {
-    fpdus.push(taggedUlpdu({ opcode: WRITE, stag: 0x11223344, to: BigInt(4096 * i), last: false }, bytesOf(700, i)));
+    fpdus.push(
+      taggedUlpdu({ opcode: WRITE, stag: 0x11223344, to: BigInt(4096 * i), last: false }, bytesOf(700, i)),
+    );
     fpdus.push(taggedUlpdu({ opcode: WRITE, stag: 0x11223344, to: BigInt(4096 * i + 700) }, bytesOf(33, i)));
     fpdus.push(untaggedUlpdu({ opcode: SEND, qn: 0, msn: i }, bytesOf(17 * i, i)));
   }
-  const read = { sinkStag: 0xaabbcc00, sinkTo: 0x10000n, size: 3000, sourceStag: 0x11223344, sourceTo: 0x2000n };
+  const read = {
+    sinkStag: 0xaabbcc00,
+    sinkTo: 0x10000n,
+    size: 3000,
+    sourceStag: 0x11223344,
+    sourceTo: 0x2000n,
+  };
   fpdus.push(untaggedUlpdu({ opcode: 1, qn: 1, msn: 1 }, encodeReadRequest(read)));
   const answers = [0, 1, 2].map((i) =>
-    taggedUlpdu({ opcode: 2, stag: read.sinkStag, to: read.sinkTo + BigInt(i * 1000), last: i === 2 }, bytesOf(1000, i)),
+    taggedUlpdu(
+      { opcode: 2, stag: read.sinkStag, to: read.sinkTo + BigInt(i * 1000), last: i === 2 },
+      bytesOf(1000, i),
+    ),
   );
   return {
     request: encodeStartup({ kind: 'request', crc, markers: back, ...options.request }),
     reply: encodeStartup({ kind: 'reply', crc, markers: there, ...options.reply }),
     fromInitiator: encodeFpdus(fpdus, { crc, markers: there }),
-    fromResponder: encodeFpdus([...answers, untaggedUlpdu({ opcode: SEND, qn: 0, msn: 1 }, bytesOf(9))], { crc, markers: back }),
+    fromResponder: encodeFpdus([...answers, untaggedUlpdu({ opcode: SEND, qn: 0, msn: 1 }, bytesOf(9))], {
+      crc,
+      markers: back,
+    }),
   };
 }
 
 /** The packets of a conversation from SYN to FIN. */
 export function wireOf(talk: Conversation, wire: Wire = new Wire(), size?: number): Wire {
-  return wire.open().send(0, talk.request).send(1, talk.reply).send(0, talk.fromInitiator, size).send(1, talk.fromResponder, size).close();
+  return wire
+    .open()
+    .send(0, talk.request)
+    .send(1, talk.reply)
+    .send(0, talk.fromInitiator, size)
+    .send(1, talk.fromResponder, size)
+    .close();
 }
 
 interface Dissected {
@@ -237,7 +290,8 @@ export function decodeConversation(talk: Conversation, piece: number = 1 << 20):
   const events: InspectEvent[] = [];
   const decoder = new ConnectionDecoder({ emit: (event) => events.push(event) });
   const push = (direction: 0 | 1, octets: Uint8Array): void => {
-    for (let at = 0; at < octets.length; at += piece) decoder.push(direction, octets, at, Math.min(octets.length, at + piece), 0);
+    for (let at = 0; at < octets.length; at += piece)
+      decoder.push(direction, octets, at, Math.min(octets.length, at + piece), 0);
   };
   push(0, talk.request);
   push(1, talk.reply);

@@ -1,6 +1,6 @@
 /**
- * The naive model's memory: plain objects that say what every region and window of one endpoint must be. Beside each stands the real one.
- * Nothing here is clever; that is its use.
+ * The naive model's memory: plain objects that say what every region and window of one endpoint must be.
+ * Beside each stands the real one. Nothing here is clever; that is its use.
  */
 import { ACCESS, type MemoryRegion, type MemoryWindow } from '../../src/verbs/index.ts';
 
@@ -58,19 +58,35 @@ export function access(target: Target, to: number, length: number, right: number
   const size = object.kind === 'region' ? object.bytes.length : object.length;
   const offset = to - object.base;
   if (offset < 0 || offset + length > size) return 'bounds';
-  return object.kind === 'region' ? { region: object, offset } : { region: object.region!, offset: object.offset + offset };
+  return object.kind === 'region'
+    ? { region: object, offset }
+    : { region: object.region!, offset: object.offset + offset };
 }
 
 /** The Terminate for a refused tagged access, and for a refused Read or atomic. */
-export const TAGGED_CODE: Readonly<Record<Refusal, string>> = { stag: '1/1/00', association: '1/1/02', right: '1/1/02', bounds: '1/1/01' };
-export const READ_CODE: Readonly<Record<Refusal, string>> = { stag: '0/1/00', association: '0/1/03', right: '0/1/02', bounds: '0/1/01' };
+export const TAGGED_CODE: Readonly<Record<Refusal, string>> = {
+  stag: '1/1/00',
+  association: '1/1/02',
+  right: '1/1/02',
+  bounds: '1/1/01',
+};
+export const READ_CODE: Readonly<Record<Refusal, string>> = {
+  stag: '0/1/00',
+  association: '0/1/03',
+  right: '0/1/02',
+  bounds: '0/1/01',
+};
 
 /** May a peer invalidate it? The Terminate if not. */
-export function invalidation(target: Target, windows: readonly ModelWindow[]): string | ModelRegion | ModelWindow {
+export function invalidation(
+  target: Target,
+  windows: readonly ModelWindow[],
+): string | ModelRegion | ModelWindow {
   if (target.foreign) return '0/1/09';
   const { object } = target;
   if (object === null || object.stag !== target.stag) return '0/1/00';
-  if ((object.access & (ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) === 0) return '0/1/02';
+  if ((object.access & (ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC)) === 0)
+    return '0/1/02';
   if (object.kind === 'region' && hasWindows(object, windows)) return '0/1/09';
   return object;
 }
@@ -79,7 +95,7 @@ export function hasWindows(region: ModelRegion, windows: readonly ModelWindow[])
   return windows.some((window) => window.valid && window.region === region);
 }
 
-/** The region or window is unusable from here on. */
+/** After this the region or window is unusable. */
 export function invalidate(object: ModelRegion | ModelWindow): void {
   object.valid = false;
   if (object.kind === 'window') object.region = null;

@@ -1,7 +1,21 @@
-/** The control socket: who may open it, what becomes of stale ones, and that it never harms the program that it shows. */
+/**
+ * The control socket: its permissions, the removal of stale ones, and that it never harms the program that it
+ * shows.
+ */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,9 +45,14 @@ afterEach(async () => {
 });
 
 /** Start the child program; settles with its first line of output. */
-async function start(name: string, env: NodeJS.ProcessEnv, ...args: string[]): Promise<{ child: ChildProcess; line: string }> {
+async function start(
+  name: string,
+  env: NodeJS.ProcessEnv,
+  ...args: string[]
+): Promise<{ child: ChildProcess; line: string }> {
   const child = spawn(process.execPath, ['--import', 'tsx', CHILD, name, ...args], {
-    env: { ...process.env, XDG_RUNTIME_DIR: runtime, ...env }, stdio: ['pipe', 'pipe', 'inherit'],
+    env: { ...process.env, XDG_RUNTIME_DIR: runtime, ...env },
+    stdio: ['pipe', 'pipe', 'inherit'],
   });
   children.push(child);
   const [output] = (await once(child.stdout!, 'data')) as [Buffer];
@@ -41,7 +60,7 @@ async function start(name: string, env: NodeJS.ProcessEnv, ...args: string[]): P
 }
 
 describe('the control socket', () => {
-  it('lies in a folder that only this user can enter, answers with the state, and goes away when closed', async () => {
+  it('lies in a folder that only this user can enter, gives the state, and goes when closed', async () => {
     control = await serveControl();
     expect(await serveControl()).toBe(control);
     expect(statSync(controlFolder()).mode & 0o777).toBe(0o700);
@@ -72,7 +91,7 @@ describe('the control socket', () => {
   });
 
   // Only root can give a folder away; for others the same check is seen from the other side: root's folder.
-  it('is refused in a folder that somebody else has put there', async () => {
+  it('is refused in a folder of another user', async () => {
     const folder = join(runtime, 'iwarp');
     mkdirSync(folder, { mode: 0o700 });
     const root = process.getuid!() === 0;
@@ -90,20 +109,27 @@ describe('the control socket', () => {
     const long = join(runtime, 'x'.repeat(120));
     mkdirSync(long);
     vi.stubEnv('XDG_RUNTIME_DIR', long);
-    await expect(serveControl()).rejects.toMatchObject({ code: 'ERR_CONNECT', message: expect.stringMatching(/\.sock has \d+ octets, more than/) as string });
+    await expect(serveControl()).rejects.toMatchObject({
+      code: 'ERR_CONNECT',
+      message: expect.stringMatching(/\.sock has \d+ bytes, more than/) as string,
+    });
     // Nor is there one under a shortened name, outside of the folder that guards it.
     expect(readdirSync(long)).toEqual(['iwarp']);
     expect(readdirSync(join(long, 'iwarp'))).toEqual([]);
     expect(readdirSync(runtime)).toEqual(['x'.repeat(120)]);
   });
 
-  it('passes over the names of others who have its number, and then listens once', async () => {
+  it('passes over the names of others with its number, and then listens once', async () => {
     const folder = controlFolder();
-    const others = await Promise.all(['', '-1'].map(async (suffix) => {
-      const other = createServer((socket) => socket.end('{}'));
-      await new Promise<void>((resolve) => other.listen(join(folder, `${process.pid}${suffix}.sock`), resolve));
-      return other;
-    }));
+    const others = await Promise.all(
+      ['', '-1'].map(async (suffix) => {
+        const other = createServer((socket) => socket.end('{}'));
+        await new Promise<void>((resolve) =>
+          other.listen(join(folder, `${process.pid}${suffix}.sock`), resolve),
+        );
+        return other;
+      }),
+    );
     chmodSync(join(folder, `${process.pid}.sock`), 0o644);
     control = await serveControl();
     expect(control.path).toBe(join(folder, `${process.pid}-2.sock`));
@@ -111,7 +137,7 @@ describe('the control socket', () => {
     for (const other of others) other.close();
   });
 
-  it('a name left by a dead process is passed over and cleared away, or taken over by the next process of that number', async () => {
+  it("a dead process's name is skipped and cleared, or reused by the next of that number", async () => {
     const folder = controlFolder();
     const left = join(folder, '999999.sock');
     writeFileSync(left, '');
@@ -123,7 +149,7 @@ describe('the control socket', () => {
     expect(await askAll()).toHaveLength(1);
   });
 
-  it('somebody whose answer never ends is not waited for', async () => {
+  it('a process whose answer never ends is not waited for', async () => {
     const served = createServer((socket) => {
       const more = setInterval(() => socket.write(' '), 100);
       socket.on('error', () => undefined).on('close', () => clearInterval(more));
@@ -140,7 +166,7 @@ describe('the control socket', () => {
     await once(served, 'close');
   });
 
-  it('somebody who connects and never reads is not waited for', async () => {
+  it('a client that connects and never reads is not waited for', async () => {
     control = await serveControl();
     const idle = connect(control.path);
     await once(idle, 'connect');
@@ -153,9 +179,13 @@ describe('the control socket', () => {
 
 describe('IWARP_CONTROL=1', () => {
   it('shows every process that opens a device, each by itself, until it ends', async () => {
-    const [first, second] = await Promise.all([start('left0', { IWARP_CONTROL: '1' }), start('right0', { IWARP_CONTROL: '1' })]);
+    const [first, second] = await Promise.all([
+      start('left0', { IWARP_CONTROL: '1' }),
+      start('right0', { IWARP_CONTROL: '1' }),
+    ]);
     expect([first.line, second.line]).toEqual(['up\n', 'up\n']);
-    const names = async (): Promise<string[]> => (await askAll()).flatMap(({ devices }) => devices.map(({ attributes }) => attributes.name)).sort();
+    const names = async (): Promise<string[]> =>
+      (await askAll()).flatMap(({ devices }) => devices.map(({ attributes }) => attributes.name)).sort();
     expect(await names()).toEqual(['left0', 'right0']);
     // One ends in order and takes its socket along, the other one is killed and leaves it behind.
     first.child.stdin!.end();
@@ -169,7 +199,10 @@ describe('IWARP_CONTROL=1', () => {
   });
 
   it('does not keep a process alive, and does nothing where it is not set', async () => {
-    const child = spawn(process.execPath, ['--import', 'tsx', CHILD, 'brief0', 'exit'], { env: { ...process.env, IWARP_CONTROL: '1' }, stdio: 'ignore' });
+    const child = spawn(process.execPath, ['--import', 'tsx', CHILD, 'brief0', 'exit'], {
+      env: { ...process.env, IWARP_CONTROL: '1' },
+      stdio: 'ignore',
+    });
     children.push(child);
     expect(await once(child, 'exit')).toEqual([0, null]);
     expect(readdirSync(join(runtime, 'iwarp'))).toEqual([]);

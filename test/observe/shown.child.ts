@@ -1,8 +1,13 @@
-/** A program that shows itself, or not: opens a device, says so, and ends when its input does. `exit` as argument: ends at once. */
+/**
+ * A program that shows itself, or not: opens a device, says so, and ends when its input does. `exit` as
+ * argument: ends at once.
+ */
 import { openRnic } from '../../src/index.ts';
 
 const rnic = openRnic({ name: process.argv[2] ?? 'child0' });
-process.on('warning', (warning) => process.stdout.write(`${warning.name} ${(warning as { code?: string }).code ?? ''}\n`));
+process.on('warning', (warning) =>
+  process.stdout.write(`${warning.name} ${(warning as { code?: string }).code ?? ''}\n`),
+);
 if (process.argv[3] !== 'exit') {
   process.stdin.on('data', () => undefined);
   process.stdin.on('end', () => rnic.device.close());

@@ -1,4 +1,7 @@
-/** What a program can see of itself: diagnostics channels, transitions, frames, captures, latencies, counters; and that off is off. */
+/**
+ * What a program can see of itself: diagnostics channels, transitions, frames, captures, latencies, counters;
+ * and that off is off.
+ */
 import { execFileSync, spawn } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
@@ -7,8 +10,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
-  captureTo, connect, createServer, DIAGNOSTICS_CHANNELS, RemoteBuffer, traceFrames, traceTransitions,
-  type Connection, type ConnectionDiagnostics, type DeviceDiagnostics, type TracedFrame, type Transition,
+  captureTo,
+  connect,
+  createServer,
+  DIAGNOSTICS_CHANNELS,
+  RemoteBuffer,
+  traceFrames,
+  traceTransitions,
+  type Connection,
+  type ConnectionDiagnostics,
+  type DeviceDiagnostics,
+  type TracedFrame,
+  type Transition,
 } from '../../src/index.ts';
 import { trace } from '../../src/base/fsm.ts';
 import { dissectOctets, problemIds } from '../inspect/support.ts';
@@ -57,7 +70,10 @@ describe('diagnostics channels', () => {
     await Promise.all([client.closed, server.closed]);
     const sorted = [...new Set(seen)].sort();
     expect(sorted).toEqual([
-      'iwarp:connection:disconnected', 'iwarp:connection:established', 'iwarp:connection:terminate', 'iwarp:device:terminate-received',
+      'iwarp:connection:disconnected',
+      'iwarp:connection:established',
+      'iwarp:connection:terminate',
+      'iwarp:device:terminate-received',
       'iwarp:device:terminate-sent',
     ]);
     expect(seen.filter((name) => name === 'iwarp:connection:established')).toHaveLength(2);
@@ -65,7 +81,7 @@ describe('diagnostics channels', () => {
 });
 
 describe('traceTransitions', () => {
-  it('tells every step of every machine until it is stopped, and is null again', async () => {
+  it('reports every step of every machine until it is stopped, and is null again', async () => {
     const steps: Transition[] = [];
     const stop = traceTransitions((step) => steps.push(step));
     const other = traceTransitions(() => undefined);
@@ -74,9 +90,26 @@ describe('traceTransitions', () => {
     await server.closed;
     stop();
     const before = steps.length;
-    expect(new Set(steps.map(({ table }) => table))).toEqual(new Set(['MPA initiator', 'MPA responder', 'RDMA stream', 'queue pair']));
+    expect(new Set(steps.map(({ table }) => table))).toEqual(
+      new Set([
+        'CM listener',
+        'MPA initiator',
+        'MPA responder',
+        'RDMA stream',
+        'active connection',
+        'listener slot',
+        'passive connection',
+        'queue pair',
+        'promise server',
+        'promise connection',
+      ]),
+    );
     const machine = steps.find(({ table }) => table === 'queue pair')!.machine;
-    expect(steps.filter((step) => step.machine === machine).map(({ from, to }) => `${from} ${to}`)).toEqual(['idle rts', 'rts closing', 'closing idle']);
+    expect(steps.filter((step) => step.machine === machine).map(({ from, to }) => `${from} ${to}`)).toEqual([
+      'idle rts',
+      'rts closing',
+      'closing idle',
+    ]);
     await threadPair('memory');
     expect(steps).toHaveLength(before);
     other();
@@ -103,13 +136,16 @@ describe('traceTransitions', () => {
 
   it('wrong listeners are refused', () => {
     for (const listen of [traceTransitions, traceFrames]) {
-      for (const wrong of [undefined, null, 1, 'x', {}]) expect(() => listen(wrong as never)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+      for (const wrong of [undefined, null, 1, 'x', {}])
+        expect(() => listen(wrong as never)).toThrow(
+          expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }),
+        );
     }
   });
 });
 
 describe('traceFrames', () => {
-  it.each(THREAD_WORLDS)('tells each frame of both directions as a line, over %s', async (world) => {
+  it.each(THREAD_WORLDS)('reports each frame of both directions as a line, over %s', async (world) => {
     const frames: TracedFrame[] = [];
     const began = Date.now();
     const stop = traceFrames((frame) => frames.push(frame));
@@ -119,12 +155,16 @@ describe('traceFrames', () => {
     await ends.client.close();
     await ends.server.closed;
     const active = frames.filter(({ localAddress }) => localAddress.port === ends.client.localAddress.port);
-    const kinds = (direction: string): string[] => active.filter((frame) => frame.direction === direction).map(({ text }) => text.split(/ +/)[3]!);
-    expect(kinds('out').slice(0, 3)).toEqual(['MPA', 'ReadReq', 'Write']); // the Read Request is the RTR message
+    const kinds = (direction: string): string[] =>
+      active.filter((frame) => frame.direction === direction).map(({ text }) => text.split(/ +/)[3]!);
+    // the Read Request is the RTR message
+    expect(kinds('out').slice(0, 3)).toEqual(['MPA', 'ReadReq', 'Write']);
     expect(kinds('out')).toContain('AtomicReq');
     expect(kinds('in').slice(0, 2)).toEqual(['MPA', 'ReadResp']);
     expect(kinds('in')).toContain('AtomicResp');
-    expect(active.find(({ text }) => text.includes(' Send '))!.text).toMatch(/^#\d → +\d+\.\d{6} {2}Send +MSN 1 L +5 octets {2}CRC ok$/);
+    const send = active.find(({ text }) => text.includes(' Send '))!.text;
+    expect(send).toMatch(/^#\d → +\d+\.\d{6} {2}Send +MSN 1 L +5 bytes {2}CRC (ok|off)$/);
+    expect(send.endsWith('off')).toBe(world === 'shm');
     expect(active[0]!.remoteAddress).toEqual(ends.client.remoteAddress);
     for (const { time, text } of active) {
       expect(time).toBeGreaterThanOrEqual(began - 50);
@@ -133,7 +173,9 @@ describe('traceFrames', () => {
     }
     // The other end sees the same, mirrored; arrows always point away from the side that connected.
     const passive = frames.filter(({ localAddress }) => localAddress.port === ends.server.localAddress.port);
-    expect(passive.filter(({ direction }) => direction === 'in')).toHaveLength(active.filter(({ direction }) => direction === 'out').length);
+    expect(passive.filter(({ direction }) => direction === 'in')).toHaveLength(
+      active.filter(({ direction }) => direction === 'out').length,
+    );
     stop();
     const before = frames.length;
     await busy(await threadPair(world));
@@ -156,13 +198,25 @@ describe('captureTo', () => {
     const { events, remarks } = dissectOctets(readFileSync(path));
     expect(remarks).toEqual([]);
     expect(new Set(events.map(({ connection }) => connection.number))).toEqual(new Set([1]));
-    expect(events.map(({ event }) => (event.kind === 'note' ? event.message : event.opcode))).toEqual(expect.arrayContaining(['MPA Request', 'MPA Reply', 'RDMA Write', 'RDMA Read Request', 'Atomic Request', 'Send']));
+    expect(events.map(({ event }) => (event.kind === 'note' ? event.message : event.opcode))).toEqual(
+      expect.arrayContaining([
+        'MPA Request',
+        'MPA Reply',
+        'RDMA Write',
+        'RDMA Read Request',
+        'Atomic Request',
+        'Send',
+      ]),
+    );
     expect(problemIds(events)).toEqual([]);
   });
 
-  it('a file that cannot be written is refused at once, and one that takes no more ends the capture alone', async () => {
+  it('an unwritable file is refused at once; one that fills up ends the capture alone', async () => {
     expect(() => captureTo('/nonexistent/run.pcap')).toThrow(expect.objectContaining({ code: 'ERR_ACCESS' }));
-    for (const wrong of ['', undefined, 1, null]) expect(() => captureTo(wrong as never)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }));
+    for (const wrong of ['', undefined, 1, null])
+      expect(() => captureTo(wrong as never)).toThrow(
+        expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' }),
+      );
     expect(() => captureTo('/dev/full')).toThrow(expect.objectContaining({ code: 'ERR_ACCESS' }));
     // A pipe whose reader leaves after the file's header.
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-capture-'));
@@ -189,14 +243,25 @@ describe('latency histograms', () => {
     const region = server.allocate(64);
     const remote = server.share(region);
     const once = async (connection: Connection): Promise<void> => {
-      await Promise.all([connection.write(pattern(8), remote), connection.writeImmediate(pattern(8), remote, 1n), connection.read(remote.slice(0, 8))]);
-      await Promise.all([connection.fetchAdd(remote, 1n), connection.compareSwap(remote, 0n, 1n), connection.send('x'), connection.sendImmediate(2n)]);
+      await Promise.all([
+        connection.write(pattern(8), remote),
+        connection.writeImmediate(pattern(8), remote, 1n),
+        connection.read(remote.slice(0, 8)),
+      ]);
+      await Promise.all([
+        connection.fetchAdd(remote, 1n),
+        connection.compareSwap(remote, 0n, 1n),
+        connection.send('x'),
+        connection.sendImmediate(2n),
+      ]);
       for (let i = 0; i < 3; i++) (await server.receive())!.release();
     };
     await once(client); // not measured
     const latency = client.measureLatency();
     for (let i = 0; i < 5; i++) await once(client);
-    const counts = Object.fromEntries(Object.entries(latency.histograms).map(([kind, histogram]) => [kind, histogram.count]));
+    const counts = Object.fromEntries(
+      Object.entries(latency.histograms).map(([kind, histogram]) => [kind, histogram.count]),
+    );
     expect(counts).toEqual({ send: 5, 'rdma-write': 10, 'rdma-read': 5, atomic: 10, immediate: 5 });
     const { 'rdma-read': reads } = latency.histograms;
     expect(reads.min).toBeGreaterThan(0);
@@ -217,11 +282,15 @@ describe('latency histograms', () => {
 describe('counters of a device', () => {
   it('count every connection that it has and had', async () => {
     const rnic = rnicOf('memory');
-    const server = await createServer({ rnic, onRequest: ({ privateData }) => {
-      if (privateData[0] === 1) throw new Error('not you');
-    }, onError: () => undefined }).listen({ host: '127.0.0.1', port: 0 });
+    const server = await createServer({
+      rnic,
+      onRequest: ({ privateData }) => {
+        if (privateData[0] === 1) throw new Error('not you');
+      },
+      onError: () => undefined,
+    }).listen({ host: '127.0.0.1', port: 0 });
     cleanup.push(() => server.close());
-    const to = { rnic, host: '127.0.0.1', port: server.address.port };
+    const to = { rnic, host: '127.0.0.1', port: server.address().port };
     for (let i = 0; i < 2; i++) {
       const [client, passive] = await Promise.all([connect(to), server.accept()]);
       await client.send('one');
@@ -229,17 +298,27 @@ describe('counters of a device', () => {
       await (i === 0 ? client.close() : Promise.resolve(client.destroy()));
       await Promise.all([client.closed, passive!.closed]);
     }
-    await expect(connect({ ...to, privateData: Uint8Array.of(1) })).rejects.toMatchObject({ code: 'ERR_REJECTED' });
+    await expect(connect({ ...to, privateData: Uint8Array.of(1) })).rejects.toMatchObject({
+      code: 'ERR_REJECTED',
+    });
     await expect(connect({ ...to, port: 1 })).rejects.toMatchObject({ code: 'ERR_CONNECT' });
     const [kept, passive] = await Promise.all([connect(to), server.accept()]);
     await kept.send('two');
     (await passive!.receive())!.release();
     const counters = rnic.cm.counters();
-    expect(counters).toMatchObject({ established: 6, closed: 2, broken: 2, failed: 1, refused: 0, crcErrors: 0 });
+    expect(counters).toMatchObject({
+      established: 6,
+      closed: 2,
+      broken: 2,
+      failed: 1,
+      refused: 0,
+      crcErrors: 0,
+    });
     expect(counters.rejected).toBeGreaterThanOrEqual(1);
     expect([counters.messagesOut.sends, counters.messagesIn.sends]).toEqual([3, 3]);
     expect(counters.octetsIn).toBeGreaterThan(0);
-    expect(counters.octetsIn).toBeLessThanOrEqual(counters.octetsOut); // what crossed the reset has not arrived
+    // what crossed the reset has not arrived
+    expect(counters.octetsIn).toBeLessThanOrEqual(counters.octetsOut);
     await kept.close();
   });
 });

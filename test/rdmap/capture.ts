@@ -19,7 +19,10 @@ interface CaptureOptions {
   readonly pair?: PairOptions;
 }
 
-/** A connected pair without RTR message and nudge, so that the wire carries what the test posts and nothing else. */
+/**
+ * A connected pair without RTR message and nudge, so that the wire carries what the test posts and nothing
+ * else.
+ */
 export function plainPair(options: CaptureOptions = {}): Promise<Pair> {
   const { markers = false, crc = true, emss = 640, client = {}, server = {}, pair = {} } = options;
   const policy = { markers, crc: crc ? 'preferred' : 'off', emss, silentPeerNudge: 0 } as const;
@@ -31,7 +34,10 @@ export function plainPair(options: CaptureOptions = {}): Promise<Pair> {
 }
 
 /** Both directions so far. Every FPDU must be lawful; `msn` is the first MSN of each queue. */
-export function captured(pair: Pair, options: { markers?: boolean; crc?: boolean; msn?: number } = {}): { client: Direction; server: Direction } {
+export function captured(
+  pair: Pair,
+  options: { markers?: boolean; crc?: boolean; msn?: number } = {},
+): { client: Direction; server: Direction } {
   const { markers = false, crc = true, msn = 1 } = options;
   const read = (octets: Uint8Array): Direction => {
     const { fpdus } = decodeCapture(octets, { markers, crc })!;

@@ -1,19 +1,21 @@
 /**
- * Payloads that go to the port without a copy, where CRC is off: the same octets in the same order, the same completions, and nobody's memory
- * touched or let go before the port has taken its last octet. RFC 5044 4.1, verbs draft 8.2.2.
+ * Payloads that go to the port without a copy, where CRC is off: the same octets in the same order, the same
+ * completions, and nobody's memory touched or let go before the port has taken its last octet. RFC 5044 4.1,
+ * verbs draft 8.2.2.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
 import { seededRandom } from '../../src/base/random.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
-import { createStage } from '../../src/mpa/stage.ts';
-import { LEND_FROM, LENT_WRITE_OCTETS, STAGE_OCTETS } from '../../src/rdmap/stages.ts';
-import { WORK, type SendQueue } from '../../src/rdmap/work.ts';
+import { createTransmitBuffer } from '../../src/mpa/transmit-buffer.ts';
+import { ZERO_COPY_WRITE_OCTETS, TRANSMIT_BUFFER_OCTETS } from '../../src/mpa/transmit-buffer-pool.ts';
+import { ZERO_COPY_FROM } from '../../src/rdmap/message-writer.ts';
+import { WORK, type SendQueue } from '../../src/queues/work.ts';
 import { defaultCrc32cEngine } from '../../src/crc32c/engine.ts';
-import type { Fault } from '../../src/transport/fault.ts';
-import { faulty } from '../../src/transport/fault.ts';
-import { segmenting } from '../../src/transport/segmenting.ts';
+import type { Fault } from '../../src/simnet/fault.ts';
+import { faulty } from '../../src/simnet/fault.ts';
+import { segmenting } from '../../src/simnet/segmenting.ts';
 import { createWorkCompletion, ACCESS, type QueuePair, type SendWorkRequest } from '../../src/verbs/index.ts';
 import { bareSender } from '../support/bare-sender.ts';
 import { decodeFpdus } from '../support/naive/decoder.ts';
@@ -31,14 +33,21 @@ function noise(octets: number, seed: number): Uint8Array {
 }
 
 describe('a write with lent payloads', () => {
-  const make = (mulpdu: number, crc: boolean, markers = false): { sq: SendQueue; fill: () => ReturnType<typeof createStage> } => {
+  const make = (
+    mulpdu: number,
+    crc: boolean,
+    markers = false,
+  ): { sq: SendQueue; fill: () => ReturnType<typeof createTransmitBuffer> } => {
     const engine = defaultCrc32cEngine();
-    const { sender, sq } = bareSender(mulpdu, createFramer(markers ? engine.runs : null, crc ? engine : null));
-    const fill = (): ReturnType<typeof createStage> => {
-      const stage = createStage(new Uint8Array(STAGE_OCTETS).fill(0xa5));
-      sender.fill(stage);
-      stage.seal();
-      return stage;
+    const { sender, sq } = bareSender(
+      mulpdu,
+      createFramer(markers ? engine.runs : null, crc ? engine : null),
+    );
+    const fill = (): ReturnType<typeof createTransmitBuffer> => {
+      const buffer = createTransmitBuffer(new Uint8Array(TRANSMIT_BUFFER_OCTETS).fill(0xa5));
+      sender.fill(buffer);
+      buffer.seal();
+      return buffer;
     };
     return { sq, fill };
   };
@@ -49,34 +58,64 @@ describe('a write with lent payloads', () => {
     sq.push();
   };
 
-  it('holds the very memory, between headers of its own', () => {
+  it('holds the very memory, between new headers', () => {
     const { sq, fill } = make(64_768, false);
-    const memory = noise(LEND_FROM, 1);
+    const memory = noise(ZERO_COPY_FROM, 1);
     post(sq, memory);
     const { chunks, count } = fill();
-    expect(chunks.slice(0, count).map((chunk) => chunk.length)).toEqual([16, LEND_FROM, 8 - ((LEND_FROM + 16) % 4 === 0 ? 4 : 0)]);
+    expect(chunks.slice(0, count).map((chunk) => chunk.length)).toEqual([
+      16,
+      ZERO_COPY_FROM,
+      8 - ((ZERO_COPY_FROM + 16) % 4 === 0 ? 4 : 0),
+    ]);
     expect([chunks[1]!.buffer, chunks[1]!.byteOffset]).toEqual([memory.buffer, memory.byteOffset]);
   });
 
-  it('MPA-055 MPA-057 MPA-066: has zero PAD and zero in the place of the CRC, in a stage that held other octets before', () => {
+  it('holds the memory of every piece, where these are large on average', () => {
+    const { sq, fill } = make(64_768, false);
+    const pieces = [ZERO_COPY_FROM + 1, 0, 5, 3 * ZERO_COPY_FROM].map((length, i) => noise(length, i));
+    post(sq, ...pieces);
+    const { chunks, count } = fill();
+    expect(count).toBe(5);
+    const lent = [pieces[0]!, pieces[2]!, pieces[3]!];
+    expect(chunks.slice(1, 4).map(({ buffer, byteOffset, length }) => [buffer, byteOffset, length])).toEqual(
+      lent.map(({ buffer, byteOffset, length }) => [buffer, byteOffset, length]),
+    );
+    const [fpdu] = decodeFpdus(Buffer.concat(chunks.slice(0, count)), OFF);
+    expect(fpdu!.problems).toEqual([]);
+  });
+
+  it('lends what a segment takes of pieces that are longer than it', () => {
+    const { sq, fill } = make(32_768, false);
+    const pieces = [noise(40_000, 1), noise(40_000, 2)];
+    post(sq, ...pieces);
+    const octets = Buffer.concat(
+      Array.from({ length: 2 }, fill).flatMap(({ chunks, count }) => chunks.slice(0, count)),
+    );
+    const fpdus = decodeFpdus(octets, OFF);
+    expect(fpdus.flatMap((fpdu) => fpdu.problems)).toEqual([]);
+  });
+
+  it('has zero PAD and zero for the CRC, in a buffer that held other octets (MPA-055/057/066)', () => {
     for (let more = 0; more < 4; more++) {
       const { sq, fill } = make(64_768, false);
-      const memory = noise(LEND_FROM + more, 2);
+      const memory = noise(ZERO_COPY_FROM + more, 2);
       post(sq, memory);
       post(sq, memory);
-      const stage = fill();
-      const fpdus = decodeFpdus(Buffer.concat(stage.chunks), OFF);
+      const buffer = fill();
+      const fpdus = decodeFpdus(Buffer.concat(buffer.chunks), OFF);
       expect(fpdus.flatMap((fpdu) => fpdu.problems)).toEqual([]);
       expect(fpdus.map((fpdu) => fpdu.padLength)).toEqual([(4 - more) % 4, (4 - more) % 4]);
     }
   });
 
   it.each([
-    ['shorter than the threshold', [LEND_FROM - 1], false, false],
-    ['in two pieces', [LEND_FROM, LEND_FROM], false, false],
-    ['under CRC', [LEND_FROM], true, false],
-    ['with markers', [LEND_FROM], false, true],
-  ])('MPA-069 MPA-094: is not made for a payload %s', (_, lengths, crc, markers) => {
+    ['shorter than the threshold', [ZERO_COPY_FROM - 1], false, false],
+    ['in pieces that are below it on average', [ZERO_COPY_FROM, ZERO_COPY_FROM - 1], false, false],
+    ['in many small pieces', new Array<number>(8).fill(ZERO_COPY_FROM / 2), false, false],
+    ['under CRC', [ZERO_COPY_FROM], true, false],
+    ['with markers', [ZERO_COPY_FROM], false, true],
+  ])('is not made for a payload %s (MPA-069, MPA-094)', (_, lengths, crc, markers) => {
     const { sq, fill } = make(64_768, crc, markers);
     post(sq, ...lengths.map((length) => noise(length, length)));
     expect(fill().count).toBe(1);
@@ -84,34 +123,52 @@ describe('a write with lent payloads', () => {
 
   it('is bounded, and made longer only by a single FPDU', () => {
     const { sq, fill } = make(64_768, false);
-    post(sq, noise(LENT_WRITE_OCTETS * 2, 3));
+    post(sq, noise(ZERO_COPY_WRITE_OCTETS * 2, 3));
     const sizes = Array.from({ length: 4 }, () => fill().octets);
-    for (const octets of sizes) expect(octets).toBeLessThanOrEqual(LENT_WRITE_OCTETS);
-    expect(sizes.filter((octets) => octets > LENT_WRITE_OCTETS / 2).length).toBeGreaterThanOrEqual(2);
-    expect(LENT_WRITE_OCTETS).toBeGreaterThan(65_536 + 64);
+    for (const octets of sizes) expect(octets).toBeLessThanOrEqual(ZERO_COPY_WRITE_OCTETS);
+    expect(sizes.filter((octets) => octets > ZERO_COPY_WRITE_OCTETS / 2).length).toBeGreaterThanOrEqual(2);
+    expect(ZERO_COPY_WRITE_OCTETS).toBeGreaterThan(65_536 + 64);
   });
 });
 
-/** A pair with CRC off whose memory is compared with what was written of it until the write is done. */
-async function pairWith(emss: number, buffer: number, cut: number, faults: readonly Fault[] = []): Promise<Pair> {
+/** A pair with CRC off whose memory is compared with the written octets until the write is done. */
+async function pairWith(
+  emss: number,
+  buffer: number,
+  cut: number,
+  faults: readonly Fault[] = [],
+): Promise<Pair> {
   return new Pair({
     network: { verifyWrites: true, buffer },
     client: { policy: { ...policy, emss }, qp: { maxSendSge: 8 } },
     server: { policy: { ...policy, emss } },
     middleware: (time) => [
-      (port, role) => (role === 'active' ? faulty(time, faults)(port, role) : segmenting(time, { kind: 'random', seed: cut, max: 70_000 })(port, role)),
+      (port, role) =>
+        role === 'active'
+          ? faulty(time, faults)(port, role)
+          : segmenting(time, { kind: 'random', seed: cut, max: 70_000 })(port, role),
     ],
   }).connect();
 }
 
 describe('lent payloads end to end', () => {
-  const length = fc.oneof(fc.integer({ min: 0, max: 300 }), fc.integer({ min: LEND_FROM - 3, max: LEND_FROM + 3 }), fc.integer({ min: 10_000, max: 90_000 }));
-  const message = fc.record({ lengths: fc.array(length, { minLength: 1, maxLength: 4 }), tagged: fc.boolean() });
+  const length = fc.oneof(
+    fc.integer({ min: 0, max: 300 }),
+    fc.integer({ min: ZERO_COPY_FROM - 3, max: ZERO_COPY_FROM + 3 }),
+    fc.integer({ min: 10_000, max: 90_000 }),
+  );
+  const message = fc.record({
+    lengths: fc.array(length, { minLength: 1, maxLength: 4 }),
+    tagged: fc.boolean(),
+  });
 
-  it('DDP-017 DDP-018 DDP-023 RDMAP-094: any lists, any EMSS, any cuts: the sinks hold the concatenations, completions come in order', async () => {
+  it('any lists, EMSS, cuts: sinks and completions are right (DDP-017/018/023, RDMAP-094)', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(message, { minLength: 1, maxLength: 6 }), fc.constantFrom(1460, 9000, 32_768, 65_483), fc.integer({ min: 3000, max: 400_000 }), fc.nat(1000),
+        fc.array(message, { minLength: 1, maxLength: 6 }),
+        fc.constantFrom(1460, 9000, 32_768, 65_483),
+        fc.integer({ min: 3000, max: 400_000 }),
+        fc.nat(1000),
         async (messages, emss, buffer, cut) => {
           const pair = await pairWith(emss, buffer, cut);
           const { client, server } = pair;
@@ -125,28 +182,47 @@ describe('lent payloads end to end', () => {
               return { mr: source, offset: offset - octets, length: octets };
             });
             if (!tagged) server.qp.postRecv({ wrId: i, sges: [{ mr: sinks[i]! }] });
-            client.qp.postSend({ wrId: i, sges, ...(tagged ? { opcode: 'rdma-write', rkey: sinks[i]!.rkey, remoteAddr: 0 } : { opcode: 'send' }) });
+            client.qp.postSend({
+              wrId: i,
+              sges,
+              ...(tagged
+                ? { opcode: 'rdma-write', rkey: sinks[i]!.rkey, remoteAddr: 0 }
+                : { opcode: 'send' }),
+            });
             return memory.slice(i, offset);
           });
           pair.run();
-          expect(client.sent().map((wc) => [wc.wrId, wc.status])).toEqual(messages.map((_, i) => [i, 'success']));
-          expected.forEach((octets, i) => expect(Buffer.compare(sinks[i]!.bytes.subarray(0, octets.length), octets)).toBe(0));
-          expected.forEach((octets, i) => expect(sinks[i]!.bytes.subarray(octets.length).every((octet) => octet === 0)).toBe(true));
-          expect(captured(pair, OFF).client.messages.length).toBe(messages.length + 1); // the RTR message leads
+          expect(client.sent().map((wc) => [wc.wrId, wc.status])).toEqual(
+            messages.map((_, i) => [i, 'success']),
+          );
+          expected.forEach((octets, i) =>
+            expect(Buffer.compare(sinks[i]!.bytes.subarray(0, octets.length), octets)).toBe(0),
+          );
+          expected.forEach((octets, i) =>
+            expect(sinks[i]!.bytes.subarray(octets.length).every((octet) => octet === 0)).toBe(true),
+          );
+          // the RTR message leads
+          expect(captured(pair, OFF).client.messages.length).toBe(messages.length + 1);
         },
       ),
       { numRuns: 40 },
     );
   });
 
-  it('VERBS-056 VERBS-057: a reset at any place ends every request once, and none that was not all taken as a success', async () => {
+  it('a reset anywhere ends each request once, in success only if all went (VERBS-056/057)', async () => {
     for (let at = 0; at < 460_000; at += 23_111) {
       const pair = await pairWith(65_483, 50_000, 5, [{ direction: 'out', kind: 'reset', at: 1000 + at }]);
       const { client, server } = pair;
       const source = client.register(noise(100_000, 9));
       const sink = server.register(500_000);
       for (let i = 0; i < 4; i++) {
-        client.qp.postSend({ opcode: 'rdma-write', wrId: i, sges: [{ mr: source }], rkey: sink.rkey, remoteAddr: i * 100_000 });
+        client.qp.postSend({
+          opcode: 'rdma-write',
+          wrId: i,
+          sges: [{ mr: source }],
+          rkey: sink.rkey,
+          remoteAddr: i * 100_000,
+        });
       }
       pair.run();
       const completions = client.sent();
@@ -159,7 +235,11 @@ describe('lent payloads end to end', () => {
 });
 
 /** A connection over TCP on one device, and a promise for each request. */
-async function loopback(engine: 'thread' | 'worker'): Promise<{ readonly client: QueuePair; readonly run: (request: SendWorkRequest) => Promise<void>; readonly close: () => void }> {
+async function loopback(engine: 'thread' | 'worker'): Promise<{
+  readonly client: QueuePair;
+  readonly run: (request: SendWorkRequest) => Promise<void>;
+  readonly close: () => void;
+}> {
   const rnic = openRnic({ engine });
   const pd = rnic.device.allocatePd();
   const cq = rnic.device.createCq(64);
@@ -174,9 +254,13 @@ async function loopback(engine: 'thread' | 'worker'): Promise<{ readonly client:
     cq.requestNotify();
   });
   cq.requestNotify();
-  const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0, policy }, (request) => request.accept(server));
+  const listener = await rnic.cm.listen({ host: '127.0.0.1', port: 0, policy }, (request) =>
+    request.accept(server),
+  );
   const connection = rnic.cm.connect(client, { host: '127.0.0.1', port: listener.address.port, policy });
-  await new Promise<void>((resolve) => connection.setHandler((event) => event.type === 'established' && resolve()));
+  await new Promise<void>((resolve) =>
+    connection.setHandler((event) => event.type === 'established' && resolve()),
+  );
   const run = (request: SendWorkRequest): Promise<void> => {
     const done = new Promise<void>((resolve) => waiting.push(resolve));
     client.postSend(request);
@@ -191,18 +275,31 @@ async function loopback(engine: 'thread' | 'worker'): Promise<{ readonly client:
 }
 
 describe('over TCP', () => {
-  it.each([['ArrayBuffer', 'thread', ArrayBuffer], ['SharedArrayBuffer', 'thread', SharedArrayBuffer], ['SharedArrayBuffer', 'worker', SharedArrayBuffer]] as const)(
-    'VERBS-085: memory in an %s, with the engine in a %s, may be overwritten as soon as its request has completed', async (_, engine, Kind) => {
+  it.each([
+    ['ArrayBuffer', 'thread', ArrayBuffer],
+    ['SharedArrayBuffer', 'thread', SharedArrayBuffer],
+    ['SharedArrayBuffer', 'worker', SharedArrayBuffer],
+  ] as const)(
+    'memory in an %s, the engine in a %s, may be overwritten once its request completed (VERBS-085)',
+    async (_, engine, Kind) => {
       const { client, run, close } = await loopback(engine);
       const SLOT = 1 << 20;
       const memory = new Uint8Array(new Kind(8 * SLOT));
       const source = client.pd.registerMemory(memory, ACCESS.LOCAL_WRITE);
-      const sink = client.pd.registerMemory(client.pd.device.newMemory(8 * SLOT), ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ);
+      const sink = client.pd.registerMemory(
+        client.pd.device.allocateMemory(8 * SLOT),
+        ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ,
+      );
       const content = noise(8 * SLOT, 4);
       memory.set(content);
       const writes = Array.from({ length: 8 }, async (_unused, i) => {
         const [offset, length] = [i * SLOT, SLOT];
-        await run({ opcode: 'rdma-write', sges: [{ mr: source, offset, length }], rkey: sink.rkey, remoteAddr: offset });
+        await run({
+          opcode: 'rdma-write',
+          sges: [{ mr: source, offset, length }],
+          rkey: sink.rkey,
+          remoteAddr: offset,
+        });
         memory.fill(0xee, offset, offset + length);
       });
       await Promise.all(writes);

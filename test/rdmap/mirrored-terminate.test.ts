@@ -1,4 +1,7 @@
-/** Terminates of the Linux siw driver, whose header is mirrored by bit fields on little-endian machines, beside lawful ones. */
+/**
+ * Terminates of the Linux siw driver, whose header is mirrored by bit fields on little-endian machines,
+ * beside lawful ones.
+ */
 import { describe, expect, it } from 'vitest';
 import { parseTerminate } from '../../src/rdmap/terminate.ts';
 
@@ -15,15 +18,31 @@ describe('a Terminate header mirrored by bit fields', () => {
 
   it('with headers is read by the mirrored M, D and R', () => {
     const write = 'c1 40 11 22 33 44 00 00 00 00 00 00 10 00';
-    expect(parse(`11 00 03 00 00 08 ${write}`)).toMatchObject({ layer: 1, type: 1, code: 0, segmentLength: 8, ddpHeader: { length: 14 } });
+    expect(parse(`11 00 03 00 00 08 ${write}`)).toMatchObject({
+      layer: 1,
+      type: 1,
+      code: 0,
+      segmentLength: 8,
+      ddpHeader: { length: 14 },
+    });
     const read = '41 41 00 00 00 00 00 00 00 01 00 00 00 01 00 00 00 00';
     expect(parse(`10 00 07 00 00 00 ${read} ${'ab'.repeat(28)}`)).toMatchObject({
-      layer: 0, type: 1, code: 0, ddpHeader: { length: 18 }, rdmapHeader: { length: 28 },
+      layer: 0,
+      type: 1,
+      code: 0,
+      ddpHeader: { length: 18 },
+      rdmapHeader: { length: 28 },
     });
   });
 
-  it('RDMAP-083: reserved bits alone never make a Terminate look mirrored', () => {
-    expect(parse('11 00 1f ff')).toMatchObject({ layer: 1, type: 1, code: 0, segmentLength: undefined, ddpHeader: undefined });
+  it('reserved bits alone never make a Terminate look mirrored (RDMAP-083)', () => {
+    expect(parse('11 00 1f ff')).toMatchObject({
+      layer: 1,
+      type: 1,
+      code: 0,
+      segmentLength: undefined,
+      ddpHeader: undefined,
+    });
     expect(parse('02 05 1f ff')).toMatchObject({ layer: 0, type: 2, code: 5 });
     expect(parse('02 05 00 00')).toMatchObject({ layer: 0, type: 2, code: 5 });
   });

@@ -1,19 +1,34 @@
 /**
- * The scripted peer of `support/raw-peer.ts` for DDP and RDMAP: start-up done, short names for segments, guarded memory on the tested side,
- * and what a fault must lead to, judged by the naive decoder.
+ * The scripted peer of `support/raw-peer.ts` for DDP and RDMAP: start-up done, short names for segments,
+ * guarded memory on the tested side, and what a fault must lead to, judged by the naive decoder.
  */
 import { expect } from 'vitest';
-import type { VirtualTime } from '../../src/transport/memory.ts';
+import type { VirtualTime } from '../../src/simnet/memory.ts';
 import type { MemoryRegion, WorkCompletion } from '../../src/verbs/index.ts';
 import type { NaiveFpdu, NaiveSegment } from '../support/naive/decoder.ts';
-import { encodeReadRequest, taggedUlpdu, untaggedUlpdu, type NaiveFpduInput } from '../support/naive/encoder.ts';
+import {
+  encodeReadRequest,
+  taggedUlpdu,
+  untaggedUlpdu,
+  type NaiveFpduInput,
+} from '../support/naive/encoder.ts';
 import type { Side } from '../support/pair.ts';
 import { RawBench, type RawOptions, type RawPeer } from '../support/raw-peer.ts';
 
 /** Opcodes, by their numbers in RFC 5040 figure 4 and RFC 7306 figure 3. */
 export const OP = {
-  write: 0, readRequest: 1, readResponse: 2, send: 3, sendInv: 4, sendSe: 5, sendSeInv: 6, terminate: 7,
-  imm: 8, immSe: 9, atomicRequest: 10, atomicResponse: 11,
+  write: 0,
+  readRequest: 1,
+  readResponse: 2,
+  send: 3,
+  sendInv: 4,
+  sendSe: 5,
+  sendSeInv: 6,
+  terminate: 7,
+  imm: 8,
+  immSe: 9,
+  atomicRequest: 10,
+  atomicResponse: 11,
 } as const;
 
 const GUARD = 0xe7;
@@ -51,7 +66,13 @@ export class Script {
 
   constructor(options: ScriptOptions) {
     const { markers = false, crc = true, role = 'initiator' } = options;
-    const policy = { markers, crc: crc ? 'preferred' : 'off', silentPeerNudge: 0, mpaRevision: role === 'responder' ? 1 : 2, ...options.policy } as const;
+    const policy = {
+      markers,
+      crc: crc ? 'preferred' : 'off',
+      silentPeerNudge: 0,
+      mpaRevision: role === 'responder' ? 1 : 2,
+      ...options.policy,
+    } as const;
     this.#options = options;
     this.bench = new RawBench({ ...options, policy });
     this.time = this.bench.time;
@@ -91,7 +112,7 @@ export class Script {
     return this;
   }
 
-  /** Until nothing can happen any more, time-outs included. */
+  /** Until nothing can happen, time-outs included. */
   finish(): this {
     this.time.run(100_000);
     return this;
@@ -118,7 +139,10 @@ export class Script {
     const memory = new Uint8Array(octets + 2 * GUARD_OCTETS).fill(GUARD);
     const inner = memory.subarray(GUARD_OCTETS, GUARD_OCTETS + octets);
     inner.fill(content);
-    const mr = access === undefined ? this.side.register(inner, undefined, iova) : this.side.register(inner, access, iova);
+    const mr =
+      access === undefined
+        ? this.side.register(inner, undefined, iova)
+        : this.side.register(inner, access, iova);
     const guarded = { mr, memory, before: memory.slice() };
     this.guarded.push(guarded);
     return guarded;
@@ -128,7 +152,10 @@ export class Script {
   receives(count: number, octets: number): Guarded {
     const region = this.region(count * octets);
     for (let i = 0; i < count; i++) {
-      this.side.qp.postRecv({ wrId: 1000 + i, sges: [{ mr: region.mr, offset: i * octets, length: octets }] });
+      this.side.qp.postRecv({
+        wrId: 1000 + i,
+        sges: [{ mr: region.mr, offset: i * octets, length: octets }],
+      });
     }
     return region;
   }
@@ -157,16 +184,34 @@ export function scripted(options: ScriptOptions = {}): Promise<Script> {
 }
 
 type Extra = Partial<{
-  last: boolean; dv: number; ddpReserved: number; rv: number; rdmapReserved: number; invalidateStag: number; mo: number; opcode: number; qn: number;
+  last: boolean;
+  dv: number;
+  ddpReserved: number;
+  rv: number;
+  rdmapReserved: number;
+  invalidateStag: number;
+  mo: number;
+  opcode: number;
+  qn: number;
 }>;
 
 const NOTHING = new Uint8Array(0);
 
-export function write(stag: number, to: bigint, payload: Uint8Array = NOTHING, extra: Extra = {}): Uint8Array {
+export function write(
+  stag: number,
+  to: bigint,
+  payload: Uint8Array = NOTHING,
+  extra: Extra = {},
+): Uint8Array {
   return taggedUlpdu({ opcode: OP.write, stag, to, ...extra }, payload);
 }
 
-export function readResponse(stag: number, to: bigint, payload: Uint8Array = NOTHING, extra: Extra = {}): Uint8Array {
+export function readResponse(
+  stag: number,
+  to: bigint,
+  payload: Uint8Array = NOTHING,
+  extra: Extra = {},
+): Uint8Array {
   return taggedUlpdu({ opcode: OP.readResponse, stag, to, ...extra }, payload);
 }
 
@@ -198,24 +243,37 @@ interface Expected {
   readonly readHeader?: Uint8Array | true;
 }
 
-/** Exactly one Terminate, the last thing sent, as `expected`; then FIN from the tested side; its events and state fit. */
+/**
+ * Exactly one Terminate, the last thing sent, as `expected`; then FIN from the tested side; its events and
+ * state fit.
+ */
 export function expectTerminate(script: Script, expected: Expected): void {
   const fpdus = script.fpdus();
   const { ulpdu, segment } = fpdus.at(-1)!;
   expect(fpdus.filter((fpdu) => fpdu.segment!.opcode === OP.terminate).length).toBe(1);
   const { terminate } = segment!;
   expect(terminate).toBeDefined();
-  const name = (t: { layer: number; etype: number; code: number }): string => `${t.layer}/${t.etype}/${t.code.toString(16).padStart(2, '0')}`;
+  const name = (t: { layer: number; etype: number; code: number }): string =>
+    `${t.layer}/${t.etype}/${t.code.toString(16).padStart(2, '0')}`;
   expect(name(terminate!)).toBe(name(expected));
   const { blamed, readHeader } = expected;
   const header = blamed === undefined ? NOTHING : blamed.slice(0, blamed[0]! >= 0x80 ? 14 : 18);
   const body = readHeader === undefined ? NOTHING : readHeader === true ? blamed!.slice(18, 46) : readHeader;
-  expect({ m: terminate!.m, d: terminate!.d, r: terminate!.r }).toEqual({ m: blamed !== undefined, d: blamed !== undefined, r: readHeader !== undefined });
+  expect({ m: terminate!.m, d: terminate!.d, r: terminate!.r }).toEqual({
+    m: blamed !== undefined,
+    d: blamed !== undefined,
+    r: readHeader !== undefined,
+  });
   expect(terminate!.segmentLength).toBe(blamed?.length);
   expect(ulpdu.slice(blamed === undefined ? 22 : 24)).toEqual(Uint8Array.from([...header, ...body]));
   expect(['fin', 'closed']).toContain(script.peer.ending);
   const { side } = script;
-  expect(side.event('terminate')?.terminate).toMatchObject({ origin: 'local', layer: expected.layer, type: expected.etype, code: expected.code });
+  expect(side.event('terminate')?.terminate).toMatchObject({
+    origin: 'local',
+    layer: expected.layer,
+    type: expected.etype,
+    code: expected.code,
+  });
   expect(side.asyncEvents.filter((event) => event.type === 'terminate-sent').length).toBe(1);
   expect(['terminate', 'error']).toContain(side.qp.state);
 }

@@ -3,7 +3,9 @@ import { describe, expect, it } from 'vitest';
 import type { SharedReceiveQueue } from '../../src/verbs/index.ts';
 import { OP, pattern, scripted, send, type Script } from './scripted.ts';
 
-async function shared(entries: number): Promise<{ script: Script; srq: SharedReceiveQueue; memory: Uint8Array }> {
+async function shared(
+  entries: number,
+): Promise<{ script: Script; srq: SharedReceiveQueue; memory: Uint8Array }> {
   let srq: SharedReceiveQueue | undefined;
   const script = await scripted({
     onRequest: (connection, { side }) => {
@@ -18,7 +20,7 @@ async function shared(entries: number): Promise<{ script: Script; srq: SharedRec
 }
 
 describe('two streams on one shared receive queue', () => {
-  it('RDMAP-057 DDP-043: each message takes the next receive, each stream counts its own MSNs', async () => {
+  it('a message takes the next receive, each stream counts its own MSNs (RDMAP-057, DDP-043)', async () => {
     const { script } = await shared(4);
     const other = script.bench.dial();
     other.request();
@@ -28,11 +30,15 @@ describe('two streams on one shared receive queue', () => {
     script.settle();
     script.send(send(2, Uint8Array.of(3))).settle();
     const completions = script.received();
-    expect(completions.map((wc) => [wc.wrId, wc.status])).toEqual([[0, 'success'], [1, 'success'], [2, 'success']]);
+    expect(completions.map((wc) => [wc.wrId, wc.status])).toEqual([
+      [0, 'success'],
+      [1, 'success'],
+      [2, 'success'],
+    ]);
     expect(new Set(completions.map((wc) => wc.qpNumber)).size).toBe(2);
   });
 
-  it('DDP-040 RDMAP-087: one stream that ends flushes the receive it was filling and no other; the second goes on with the rest', async () => {
+  it('a stream that ends flushes only the receive it was filling (DDP-040, RDMAP-087)', async () => {
     const { script, srq } = await shared(3);
     const other = script.bench.dial();
     other.request();
@@ -44,7 +50,10 @@ describe('two streams on one shared receive queue', () => {
     expect(srq.posted).toBe(2);
     other.sendFpdus([send(1, pattern(4)), send(2, pattern(4), { opcode: OP.sendSe }), send(3, pattern(4))]);
     script.settle();
-    expect(script.received().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'success'], [2, 'success']]);
+    expect(script.received().map((wc) => [wc.wrId, wc.status])).toEqual([
+      [1, 'success'],
+      [2, 'success'],
+    ]);
     expect(other.terminates()).toEqual(['1/2/02']);
   });
 });

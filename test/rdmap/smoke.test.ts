@@ -19,14 +19,19 @@ describe('two queue pairs over the in-memory network', () => {
         client.qp.postSend({ wrId: 1, opcode: 'send', sges: [{ mr: source, length: 5000 }] });
         pair.run();
         expect(client.sent()).toMatchObject([{ wrId: 1, status: 'success', opcode: 'send' }]);
-        expect(server.received()).toMatchObject([{ wrId: 7, status: 'success', opcode: 'receive', byteLength: 5000 }]);
+        expect(server.received()).toMatchObject([
+          { wrId: 7, status: 'success', opcode: 'receive', byteLength: 5000 },
+        ]);
         expect(target.bytes.subarray(0, 5000)).toEqual(pattern(5000));
         client.qp.postSend([
           { wrId: 2, opcode: 'rdma-write', sges: [{ mr: source }], rkey: target.rkey, remoteAddr: 0 },
           { wrId: 3, opcode: 'rdma-read', sges: [{ mr: back }], rkey: target.rkey, remoteAddr: 0 },
         ]);
         pair.run();
-        expect(client.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[2, 'success'], [3, 'success']]);
+        expect(client.sent().map((wc) => [wc.wrId, wc.status])).toEqual([
+          [2, 'success'],
+          [3, 'success'],
+        ]);
         expect(back.bytes).toEqual(pattern(100_000));
         client.connection!.disconnect();
         pair.run();

@@ -1,19 +1,43 @@
-/** Terminate messages and what ends a stream: RFC 5040 4.8, 5.4, 6.2, 7.1; RFC 5041 6.2, 7.1. Which fault gets which code: faults.test.ts. */
+/**
+ * Terminate messages and what ends a stream: RFC 5040 4.8, 5.4, 6.2, 7.1; RFC 5041 6.2, 7.1. Which fault gets
+ * which code: faults.test.ts.
+ */
 import { describe, expect, it } from 'vitest';
 import { TERM } from '../../src/base/terminate-codes.ts';
 import { createSegment, decodeSegment } from '../../src/ddp/wire.ts';
-import { STAGE_OCTETS } from '../../src/rdmap/stages.ts';
+import { TRANSMIT_BUFFER_OCTETS } from '../../src/mpa/transmit-buffer-pool.ts';
 import { terminateForSegment } from '../../src/rdmap/terminate.ts';
 import { encodeTerminate, taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
 import type { NaiveTerminate } from '../support/naive/types.ts';
-import { expectTerminate, OP, pattern, readRequest, readResponse, scripted, send, write, type Script } from './scripted.ts';
+import {
+  expectTerminate,
+  OP,
+  pattern,
+  readRequest,
+  readResponse,
+  scripted,
+  send,
+  write,
+  type Script,
+} from './scripted.ts';
 
 const NARROW = { buffer: 2000 } as const;
 /** A message that does not fit into the writes that may be under way. */
-const LONG = 3 * STAGE_OCTETS;
-const REMOTE_ERROR: NaiveTerminate = { layer: 1, etype: 1, code: 0, m: false, d: false, r: false, reserved: 0 };
+const LONG = 3 * TRANSMIT_BUFFER_OCTETS;
+const REMOTE_ERROR: NaiveTerminate = {
+  layer: 1,
+  etype: 1,
+  code: 0,
+  m: false,
+  d: false,
+  r: false,
+  reserved: 0,
+};
 
-function terminate(body: Uint8Array = encodeTerminate(REMOTE_ERROR), fields: Partial<{ qn: number; msn: number; mo: number; last: boolean; dv: number }> = {}): Uint8Array {
+function terminate(
+  body: Uint8Array = encodeTerminate(REMOTE_ERROR),
+  fields: Partial<{ qn: number; msn: number; mo: number; last: boolean; dv: number }> = {},
+): Uint8Array {
   return untaggedUlpdu({ opcode: OP.terminate, qn: 2, msn: 1, ...fields }, body);
 }
 
@@ -27,19 +51,44 @@ function endsSilently(script: Script): void {
 }
 
 describe('a Terminate that is sent', () => {
-  it('RDMAP-076 RDMAP-082 RDMAP-084 DDP-053 DDP-055: is one segment on queue 2, MSN 1, MO 0, with length and header of the segment in error', async () => {
+  it('is one segment on queue 2, MSN 1, MO 0, with its header (RDMAP-076/082/084, DDP-053/055)', async () => {
     const script = await scripted();
     const blamed = write(0x1122_3344, 0x1000n, pattern(8));
     script.send(blamed).settle();
     const [only, ...more] = script.segments();
     expect(more).toEqual([]);
-    expect(only).toMatchObject({ tagged: false, last: true, opcode: OP.terminate, qn: 2, msn: 1, mo: 0, invalidateStag: 0 });
-    expect(only!.terminate).toMatchObject({ layer: 1, etype: 1, code: 0, m: true, d: true, r: false, reserved: 0, segmentLength: 22 });
-    expect(only!.terminate!.ddpHeader).toMatchObject({ tagged: true, opcode: OP.write, stag: 0x1122_3344, to: 0x1000n });
+    expect(only).toMatchObject({
+      tagged: false,
+      last: true,
+      opcode: OP.terminate,
+      qn: 2,
+      msn: 1,
+      mo: 0,
+      invalidateStag: 0,
+    });
+    expect(only!.terminate).toMatchObject({
+      layer: 1,
+      etype: 1,
+      code: 0,
+      m: true,
+      d: true,
+      r: false,
+      reserved: 0,
+      segmentLength: 22,
+    });
+    expect(only!.terminate!.ddpHeader).toMatchObject({
+      tagged: true,
+      opcode: OP.write,
+      stag: 0x1122_3344,
+      to: 0x1000n,
+    });
   });
 
-  it('RDMAP-073 RDMAP-074: the headers of the segment in error are its own, though it came in a Buffer that is used again', () => {
-    for (const [name, blamed] of [['Write', write(0x1122_3344, 0x1000n, pattern(8))], ['Read Request', readRequest(1, { sourceStag: 7, size: 64 })]] as const) {
+  it('the headers are those of the segment in error, though its Buffer is reused (RDMAP-073/074)', () => {
+    for (const [name, blamed] of [
+      ['Write', write(0x1122_3344, 0x1000n, pattern(8))],
+      ['Read Request', readRequest(1, { sourceStag: 7, size: 64 })],
+    ] as const) {
       const read = Buffer.from([0xaa, ...blamed]);
       const segment = createSegment();
       expect(decodeSegment(segment, read, 1, blamed.length)).toBe(true);
@@ -47,11 +96,13 @@ describe('a Terminate that is sent', () => {
       read.fill(0xee);
       const octets = name === 'Write' ? 14 : 18;
       expect([...info.ddpHeader!], name).toEqual([...blamed.subarray(0, octets)]);
-      expect(info.rdmapHeader === undefined ? [] : [...info.rdmapHeader], name).toEqual(name === 'Write' ? [] : [...blamed.subarray(octets)]);
+      expect(info.rdmapHeader === undefined ? [] : [...info.rdmapHeader], name).toEqual(
+        name === 'Write' ? [] : [...blamed.subarray(octets)],
+      );
     }
   });
 
-  it('RDMAP-071 RDMAP-089 RDMAP-090 RDMAP-091 DDP-058 DDP-066: comes before the FIN, whole, and no reset destroys it', async () => {
+  it('comes whole before the FIN; no reset destroys it (RDMAP-071/089/090/091, DDP-058/066)', async () => {
     const script = await scripted();
     const blamed = write(7, 0n, pattern(8));
     script.send(blamed);
@@ -67,14 +118,15 @@ describe('a Terminate that is sent', () => {
     expect(script.peer.ending).toBe('closed');
   });
 
-  it('RDMAP-072 RDMAP-085 RDMAP-092 EXT-006: for a fault of our own it has no headers; the request ends with its status, the ULP is told', async () => {
+  it('for our own fault it has no headers; the status is set (RDMAP-072/085/092, EXT-006)', async () => {
     for (const opcode of ['send', 'rdma-write', 'rdma-read', 'atomic-fetch-add'] as const) {
       const script = await scripted();
       const { mr } = script.region(8);
       const sges = [{ mr }];
       const remote = { rkey: 1, remoteAddr: 0 };
       if (opcode === 'send') script.side.qp.postSend({ wrId: 1, opcode, sges });
-      else if (opcode === 'atomic-fetch-add') script.side.qp.postSend({ wrId: 1, opcode, sges, ...remote, add: 1 });
+      else if (opcode === 'atomic-fetch-add')
+        script.side.qp.postSend({ wrId: 1, opcode, sges, ...remote, add: 1 });
       else script.side.qp.postSend({ wrId: 1, opcode, sges, ...remote });
       script.side.qp.postSend({ wrId: 2, opcode: 'send', inline: pattern(4) });
       mr.deregister(); // before anything of it has been sent
@@ -82,12 +134,15 @@ describe('a Terminate that is sent', () => {
       expectTerminate(script, { layer: 0, etype: 0, code: 0 });
       expect(script.fpdus().map((fpdu) => fpdu.ulpduLength)).toEqual([22]);
       script.end().finish();
-      expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'local-protection-error'], [2, 'flushed']]);
+      expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([
+        [1, 'local-protection-error'],
+        [2, 'flushed'],
+      ]);
       expect(script.side.asyncEvents.some((event) => event.type === 'terminate-sent')).toBe(true);
     }
   });
 
-  it('RDMAP-085: nor has it any where a receive is no longer backed by memory, though a segment of the peer brought it to light', async () => {
+  it("nor where a receive has lost its memory, though the peer's segment showed it (RDMAP-085)", async () => {
     const script = await scripted();
     script.receives(1, 16).mr.deregister();
     script.send(send(1, pattern(8))).settle();
@@ -98,7 +153,7 @@ describe('a Terminate that is sent', () => {
     expect(script.received()).toMatchObject([{ wrId: 1000, status: 'local-protection-error' }]);
   });
 
-  it('RDMAP-072: a region that goes away in the middle of a Send: the Terminate takes the place of the next segment', async () => {
+  it('a region lost during a Send: the Terminate replaces the next segment (RDMAP-072)', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(LONG);
     script.peer.pause();
@@ -111,7 +166,7 @@ describe('a Terminate that is sent', () => {
     expect(script.sent(OP.send).some((segment) => segment.last)).toBe(false);
   });
 
-  it('RDMAP-073: goes out at the next FPDU boundary, in the middle of a long message', async () => {
+  it('goes out at the next FPDU boundary, in the middle of a long message (RDMAP-073)', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(2 * LONG);
     script.peer.pause();
@@ -124,12 +179,15 @@ describe('a Terminate that is sent', () => {
     expectTerminate(script, { layer: 1, etype: 1, code: 0, blamed });
     const sent = script.sent(OP.send);
     expect(sent.length).toBeGreaterThan(0);
-    expect(sent.reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(3 * STAGE_OCTETS); // what had been in segments already
+    // what had been in segments already
+    expect(sent.reduce((sum, segment) => sum + segment.payload.length, 0)).toBeLessThan(
+      3 * TRANSMIT_BUFFER_OCTETS,
+    );
     script.end().finish();
     expect(script.side.sent()).toMatchObject([{ wrId: 1, status: 'flushed' }]);
   });
 
-  it('RDMAP-073 DDP-053: for a bad Send and a bad Read Response the header is theirs', async () => {
+  it('for a bad Send and a bad Read Response the header is theirs (RDMAP-073, DDP-053)', async () => {
     for (const blamed of [send(1, pattern(70)), readResponse(5, 6n, pattern(3))]) {
       const script = await scripted();
       script.send(blamed).settle();
@@ -139,18 +197,20 @@ describe('a Terminate that is sent', () => {
     }
   });
 
-  it('RDMAP-075 DDP-054: of two bad segments the first is reported, and nothing after it has an effect', async () => {
+  it('of two bad segments the first is reported; nothing after it counts (RDMAP-075, DDP-054)', async () => {
     const script = await scripted();
     const { mr } = script.region(16);
     script.receives(1, 16);
     const first = write(1, 1n, pattern(4));
-    script.send(first, write(2, 2n, pattern(4)), write(mr.rkey, 0n, pattern(16)), send(1, pattern(16))).settle();
+    script
+      .send(first, write(2, 2n, pattern(4)), write(mr.rkey, 0n, pattern(16)), send(1, pattern(16)))
+      .settle();
     script.send(write(3, 3n, pattern(4)), write(mr.rkey, 0n, pattern(16))).settle();
     expectTerminate(script, { layer: 1, etype: 1, code: 0, blamed: first });
     script.memoryUntouched();
   });
 
-  it('RDMAP-077 RDMAP-087 RDMAP-088 DDP-065: nothing follows it; all that was posted is flushed once, in order', async () => {
+  it('nothing follows it; all posted work flushes once, in order (RDMAP-077/087/088, DDP-065)', async () => {
     const script = await scripted();
     script.receives(3, 16);
     script.send(write(1, 1n, pattern(4)));
@@ -159,20 +219,26 @@ describe('a Terminate that is sent', () => {
     script.settle();
     expect(script.segments().map((segment) => segment.opcode)).toEqual([OP.terminate]);
     script.end().finish();
-    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([0, 1, 2, 3, 4].map((i) => [i, 'flushed']));
-    expect(script.received().map((wc) => [wc.wrId, wc.status])).toEqual([1000, 1001, 1002].map((i) => [i, 'flushed']));
+    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual(
+      [0, 1, 2, 3, 4].map((i) => [i, 'flushed']),
+    );
+    expect(script.received().map((wc) => [wc.wrId, wc.status])).toEqual(
+      [1000, 1001, 1002].map((i) => [i, 'flushed']),
+    );
   });
 
-  it('RDMAP-085 DDP-057 DDP-064: for a CRC error it is 2/0/02 without headers, and nothing of the segment is believed', async () => {
+  it('for a CRC error it is 2/0/02 without headers, and no more (RDMAP-085, DDP-057/064)', async () => {
     const script = await scripted();
     const { mr } = script.region(16);
-    script.send({ ulpdu: write(mr.rkey, 0n, pattern(16)), crcFlip: 0x100 }, write(mr.rkey, 0n, pattern(16))).settle();
+    script
+      .send({ ulpdu: write(mr.rkey, 0n, pattern(16)), crcFlip: 0x100 }, write(mr.rkey, 0n, pattern(16)))
+      .settle();
     expectTerminate(script, { layer: 2, etype: 0, code: 2 });
     expect(script.fpdus().map((fpdu) => fpdu.ulpduLength)).toEqual([22]);
     script.memoryUntouched();
   });
 
-  it('RDMAP-090: is sent after what the network still holds, also when the peer has sent FIN meanwhile', async () => {
+  it('is sent after pending octets, also when the peer has sent FIN meanwhile (RDMAP-090)', async () => {
     const script = await scripted({ network: NARROW });
     const { mr } = script.region(2 * LONG);
     script.peer.pause();
@@ -185,7 +251,7 @@ describe('a Terminate that is sent', () => {
     expectTerminate(script, { layer: 1, etype: 1, code: 0, blamed });
   });
 
-  it('RDMAP-091: a peer that never closes is reset after the close time-out', async () => {
+  it('a peer that never closes is reset after the close time-out (RDMAP-091)', async () => {
     const script = await scripted({ policy: { closeTimeout: 700 } });
     script.send(write(7, 0n, pattern(8))).settle(650);
     expect(script.peer.ending).toBe('fin');
@@ -194,24 +260,47 @@ describe('a Terminate that is sent', () => {
     expect(script.side.event('disconnected')).toMatchObject({ cause: 'terminated' });
   });
 
-  it.each(['Read', 'Atomic'] as const)('RDMAP-071 RDMAP-074 RDMAP-090 VERBS-069: for a bad %s after a response that takes longer than the close time-out it comes when that has gone out', async (kind) => {
-    const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
-    const { mr } = script.region(2 << 20);
-    const body = new Uint8Array(52);
-    const bad = kind === 'Read' ? readRequest(2, { size: 4, sourceStag: 7 }) : untaggedUlpdu({ opcode: OP.atomicRequest, qn: 1, msn: 2 }, body);
-    script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), bad);
-    while (script.peer.ending === 'open') script.settle(50);
-    const answer = script.sent(OP.readResponse);
-    expect(answer.at(-1)).toMatchObject({ last: true });
-    expect(answer.reduce((all, { payload }) => all + payload.length, 0)).toBe(2 << 20);
-    expectTerminate(script, { layer: 0, etype: 1, code: 0, blamed: bad, ...(kind === 'Read' ? { readHeader: true } : {}) });
-    expect(script.peer.endedAt).toBeGreaterThan(4000);
-  });
+  it.each(['Read', 'Atomic'] as const)(
+    'for a bad %s it follows even a response longer than the close time-out (RDMAP-071/074/090, VERBS-069)',
+    async (kind) => {
+      const script = await scripted({
+        policy: { closeTimeout: 300 },
+        network: { bandwidth: 500, buffer: 20_000 },
+      });
+      const { mr } = script.region(2 << 20);
+      const body = new Uint8Array(52);
+      const bad =
+        kind === 'Read'
+          ? readRequest(2, { size: 4, sourceStag: 7 })
+          : untaggedUlpdu({ opcode: OP.atomicRequest, qn: 1, msn: 2 }, body);
+      script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), bad);
+      while (script.peer.ending === 'open') script.settle(50);
+      const answer = script.sent(OP.readResponse);
+      expect(answer.at(-1)).toMatchObject({ last: true });
+      expect(answer.reduce((all, { payload }) => all + payload.length, 0)).toBe(2 << 20);
+      expectTerminate(script, {
+        layer: 0,
+        etype: 1,
+        code: 0,
+        blamed: bad,
+        ...(kind === 'Read' ? { readHeader: true } : {}),
+      });
+      expect(script.peer.endedAt).toBeGreaterThan(4000);
+    },
+  );
 
-  it('RDMAP-091: a peer that stops reading the responses it is owed is reset the close time-out later', async () => {
-    const script = await scripted({ policy: { closeTimeout: 300 }, network: { bandwidth: 500, buffer: 20_000 } });
+  it('a peer that stops reading its responses is reset a close time-out later (RDMAP-091)', async () => {
+    const script = await scripted({
+      policy: { closeTimeout: 300 },
+      network: { bandwidth: 500, buffer: 20_000 },
+    });
     const { mr } = script.region(2 << 20);
-    script.send(readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }), readRequest(2, { size: 4, sourceStag: 7 })).settle(2000);
+    script
+      .send(
+        readRequest(1, { size: 2 << 20, sourceStag: mr.rkey }),
+        readRequest(2, { size: 4, sourceStag: 7 }),
+      )
+      .settle(2000);
     expect(script.peer.ending).toBe('open');
     script.peer.pause();
     const from = script.time.now();
@@ -220,7 +309,7 @@ describe('a Terminate that is sent', () => {
     expect(script.peer.endedAt! - from).toBeLessThan(600);
   });
 
-  it('RDMAP-091: a peer that does not even read is reset after the close time-out', async () => {
+  it('a peer that does not even read is reset after the close time-out (RDMAP-091)', async () => {
     const script = await scripted({ policy: { closeTimeout: 700 }, network: NARROW });
     const { mr } = script.region(2 * LONG);
     script.peer.pause();
@@ -233,36 +322,77 @@ describe('a Terminate that is sent', () => {
 });
 
 describe('a Terminate that is received', () => {
-  it('RDMAP-079 RDMAP-080: reaches the ULP with no receive posted, is not answered, and FIN comes back', async () => {
+  it('reaches the ULP with no receive posted; only FIN answers it (RDMAP-079/080)', async () => {
     const script = await scripted();
-    const ddpHeader = { tagged: true, last: true, dv: 1, ddpReserved: 0, rv: 1, rdmapReserved: 0, opcode: 0, stag: 5, to: 6n } as const;
-    script.send(terminate(encodeTerminate({ ...REMOTE_ERROR, m: true, d: true, segmentLength: 22, ddpHeader }))).settle();
+    const ddpHeader = {
+      tagged: true,
+      last: true,
+      dv: 1,
+      ddpReserved: 0,
+      rv: 1,
+      rdmapReserved: 0,
+      opcode: 0,
+      stag: 5,
+      to: 6n,
+    } as const;
+    script
+      .send(terminate(encodeTerminate({ ...REMOTE_ERROR, m: true, d: true, segmentLength: 22, ddpHeader })))
+      .settle();
     const event = script.side.event('terminate')!;
-    expect(event.terminate).toMatchObject({ origin: 'remote', layer: 1, type: 1, code: 0, segmentLength: 22 });
+    expect(event.terminate).toMatchObject({
+      origin: 'remote',
+      layer: 1,
+      type: 1,
+      code: 0,
+      segmentLength: 22,
+    });
     expect(event.terminate.ddpHeader).toEqual(taggedUlpdu({ opcode: 0, stag: 5, to: 6n }));
     expect(script.side.asyncEvents.map((e) => e.type)).toEqual(['terminate-received']);
     endsSilently(script);
   });
 
-  it('RDMAP-084: with D the length field is there without M too, and then means nothing', async () => {
+  it('with D the length field is there without M too, and then means nothing (RDMAP-084)', async () => {
     const script = await scripted();
-    const ddpHeader = { tagged: true, last: true, dv: 1, ddpReserved: 0, rv: 1, rdmapReserved: 0, opcode: 0, stag: 5, to: 6n } as const;
-    script.send(terminate(encodeTerminate({ ...REMOTE_ERROR, m: false, d: true, segmentLength: 0xfeed, ddpHeader }))).settle();
+    const ddpHeader = {
+      tagged: true,
+      last: true,
+      dv: 1,
+      ddpReserved: 0,
+      rv: 1,
+      rdmapReserved: 0,
+      opcode: 0,
+      stag: 5,
+      to: 6n,
+    } as const;
+    script
+      .send(
+        terminate(encodeTerminate({ ...REMOTE_ERROR, m: false, d: true, segmentLength: 0xfeed, ddpHeader })),
+      )
+      .settle();
     const event = script.side.event('terminate')!;
     expect(event.terminate).toMatchObject({ layer: 1, type: 1, code: 0, segmentLength: undefined });
     expect(event.terminate.ddpHeader).toEqual(taggedUlpdu({ opcode: 0, stag: 5, to: 6n }));
     endsSilently(script);
   });
 
-  it('RDMAP-083: reserved bits change nothing', async () => {
+  it('reserved bits change nothing (RDMAP-083)', async () => {
     const script = await scripted();
     script.send(terminate(encodeTerminate({ ...REMOTE_ERROR, reserved: 0x1fff }))).settle();
-    expect(script.side.event('terminate')?.terminate).toMatchObject({ layer: 1, type: 1, code: 0, segmentLength: undefined, ddpHeader: undefined });
+    expect(script.side.event('terminate')?.terminate).toMatchObject({
+      layer: 1,
+      type: 1,
+      code: 0,
+      segmentLength: undefined,
+      ddpHeader: undefined,
+    });
     endsSilently(script);
   });
 
-  it('RDMAP-079: an R bit without octets, and octets after all that is announced, are tolerated', async () => {
-    for (const body of [encodeTerminate({ ...REMOTE_ERROR, r: true }), Uint8Array.from([...encodeTerminate(REMOTE_ERROR), ...pattern(90)])]) {
+  it('an R bit without octets, and octets beyond all announced, are tolerated (RDMAP-079)', async () => {
+    for (const body of [
+      encodeTerminate({ ...REMOTE_ERROR, r: true }),
+      Uint8Array.from([...encodeTerminate(REMOTE_ERROR), ...pattern(90)]),
+    ]) {
       const script = await scripted();
       script.send(terminate(body)).settle();
       expect(script.side.event('terminate')?.terminate).toMatchObject({ layer: 1, type: 1, code: 0 });
@@ -270,29 +400,66 @@ describe('a Terminate that is received', () => {
     }
   });
 
-  it('RDMAP-088 RDMAP-087: everything outstanding counts as failed', async () => {
+  it('everything outstanding counts as failed (RDMAP-088, RDMAP-087)', async () => {
     const script = await scripted({ role: 'responder' });
     const { mr } = script.region(16);
     script.receives(2, 16);
     const remote = { rkey: 1, remoteAddr: 0 };
-    script.side.qp.postSend([{ wrId: 1, opcode: 'rdma-read', sges: [{ mr }], ...remote }, { wrId: 2, opcode: 'send', inline: pattern(3) }]);
+    script.side.qp.postSend([
+      { wrId: 1, opcode: 'rdma-read', sges: [{ mr }], ...remote },
+      { wrId: 2, opcode: 'send', inline: pattern(3) },
+    ]);
     script.settle();
     script.send(terminate()).settle().end().finish();
-    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'flushed'], [2, 'flushed']]);
+    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([
+      [1, 'flushed'],
+      [2, 'flushed'],
+    ]);
     expect(script.received().map((wc) => wc.status)).toEqual(['flushed', 'flushed']);
   });
 
-  it('RDMAP-088: the Read that it names completes with the reason, the others are flushed (verbs draft 9.5.2)', async () => {
+  it('the Read that it names gets the reason, others flush (verbs draft 9.5.2) (RDMAP-088)', async () => {
     const script = await scripted({ role: 'responder' });
     const { mr } = script.region(16);
-    for (const wrId of [1, 2]) script.side.qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
+    for (const wrId of [1, 2])
+      script.side.qp.postSend({ wrId, opcode: 'rdma-read', sges: [{ mr }], rkey: 1, remoteAddr: 0 });
     script.settle();
     const { qn, msn } = { qn: 1, msn: 2 };
-    const ddpHeader = { tagged: false, last: true, dv: 1, ddpReserved: 0, rv: 1, rdmapReserved: 0, opcode: 1, invalidateStag: 0, qn, msn, mo: 0 } as const;
+    const ddpHeader = {
+      tagged: false,
+      last: true,
+      dv: 1,
+      ddpReserved: 0,
+      rv: 1,
+      rdmapReserved: 0,
+      opcode: 1,
+      invalidateStag: 0,
+      qn,
+      msn,
+      mo: 0,
+    } as const;
     const readRequest = { sinkStag: 1, sinkTo: 0n, size: 16, sourceStag: 1, sourceTo: 0n };
-    script.send(terminate(encodeTerminate({ layer: 0, etype: 1, code: 2, m: true, d: true, r: true, reserved: 0, segmentLength: 46, ddpHeader, readRequest })));
+    script.send(
+      terminate(
+        encodeTerminate({
+          layer: 0,
+          etype: 1,
+          code: 2,
+          m: true,
+          d: true,
+          r: true,
+          reserved: 0,
+          segmentLength: 46,
+          ddpHeader,
+          readRequest,
+        }),
+      ),
+    );
     script.settle().end().finish();
-    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([[1, 'flushed'], [2, 'remote-access-error']]);
+    expect(script.side.sent().map((wc) => [wc.wrId, wc.status])).toEqual([
+      [1, 'flushed'],
+      [2, 'remote-access-error'],
+    ]);
   });
 
   const malformed: readonly [string, Uint8Array][] = [
@@ -309,7 +476,7 @@ describe('a Terminate that is received', () => {
     ['T=1', taggedUlpdu({ opcode: OP.terminate, stag: 0, to: 0n }, pattern(8))],
   ];
   for (const [name, ulpdu] of malformed) {
-    it(`RDMAP-081: one with ${name} ends the stream without a reply`, async () => {
+    it(`one with ${name} ends the stream without a reply (RDMAP-081)`, async () => {
       const script = await scripted();
       script.receives(1, 100);
       script.send(ulpdu, send(1, pattern(4))).settle();
@@ -319,7 +486,7 @@ describe('a Terminate that is received', () => {
     });
   }
 
-  it('RDMAP-091: what the peer sends after its Terminate is not looked at', async () => {
+  it('what the peer sends after its Terminate is not looked at (RDMAP-091)', async () => {
     const script = await scripted();
     script.receives(1, 16);
     script.send(terminate(), send(1, pattern(4)), write(99, 0n, pattern(4))).settle();

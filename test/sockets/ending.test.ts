@@ -1,11 +1,14 @@
-/** How a socket ends, under virtual time: it waits for its peer's end, not for ever, and not where there is nothing to wait for. */
+/**
+ * How a socket ends, under virtual time: it waits for its peer's end, not for ever, and not where there is
+ * nothing to wait for.
+ */
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { LINGER_MS } from '../../src/sockets/channel.ts';
+import { LINGER_MS } from '../../src/rsocket/channel.ts';
 import { DEFAULT_POLICY } from '../../src/mpa/policy.ts';
 import { connect, createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
 import { CLOSE_MS } from '../../src/sockets/socket.ts';
-import { CONTROL, encodeSge, OP } from '../../src/sockets/wire.ts';
+import { CONTROL, encodeSge, OP } from '../../src/rsocket/wire.ts';
 import type { VirtualTime } from '../../src/testing.ts';
 import type { Scripted } from './scripted.ts';
 import { VirtualNetwork } from './virtual.ts';
@@ -26,14 +29,19 @@ beforeEach(() => {
 });
 afterEach(() => network.close());
 
-const closed = (socket: RdmaSocket): Promise<unknown> => (socket.closed ? Promise.resolve() : once(socket, 'close'));
+const closed = (socket: RdmaSocket): Promise<unknown> =>
+  socket.closed ? Promise.resolve() : once(socket, 'close');
 
 /** Two of a kind: `near`, which the server has accepted, ends first. */
 async function pair(): Promise<{ server: RdmaServer; near: RdmaSocket; far: RdmaSocket }> {
   const server = createServer({ rnic: network.socketRnic }).listen(0, '127.0.0.1');
   await running(once(server, 'listening'));
   const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
-  const far = connect({ host: '127.0.0.1', port: server.address()!.port, rnic: network.peerRnic });
+  const far = connect({
+    host: '127.0.0.1',
+    port: (server.address() as { port: number }).port,
+    rnic: network.peerRnic,
+  });
   await running(once(far, 'connect'));
   const [near] = await running(accepted);
   return { server, near: near!, far };
@@ -42,7 +50,12 @@ async function pair(): Promise<{ server: RdmaServer; near: RdmaSocket; far: Rdma
 /** What the peer says when half of its buffer is free again. */
 function offerWindow({ session, peer, buffer, send }: Scripted): Promise<unknown> {
   const half = encodeSge({ addr: buffer.addr + 2048n, key: buffer.rkey, length: 2048 }, true);
-  const write = session.execute({ opcode: 'rdma-write', inline: half, rkey: peer.targetSgl.key, remoteAddr: peer.targetSgl.addr + 16n });
+  const write = session.execute({
+    opcode: 'rdma-write',
+    inline: half,
+    rkey: peer.targetSgl.key,
+    remoteAddr: peer.targetSgl.addr + 16n,
+  });
   return Promise.all([write, send(OP.SGL, 64)]);
 }
 
@@ -58,12 +71,19 @@ describe('a socket that has said DISCONNECT', () => {
     return s;
   }
 
-  it('takes windows, credits and data of a peer that has not read it yet, and closes when that has ended', async () => {
+  it('takes windows, credits and data of a slow peer, and closes when that has ended', async () => {
     const s = await said();
     let gone = false;
     s.socket.once('close', () => (gone = true));
     await running(offerWindow(s));
-    await running(s.session.execute({ opcode: 'rdma-write', inline: Buffer.from('late'), rkey: s.peer.dataBuffer.key, remoteAddr: s.peer.dataBuffer.addr }));
+    await running(
+      s.session.execute({
+        opcode: 'rdma-write',
+        inline: Buffer.from('late'),
+        rkey: s.peer.dataBuffer.key,
+        remoteAddr: s.peer.dataBuffer.addr,
+      }),
+    );
     await running(s.send(OP.DATA, 4));
     time.advance(CLOSE_MS / 2);
     await running(s.send(OP.CONTROL, CONTROL.KEEPALIVE));
@@ -120,7 +140,14 @@ describe('a socket that has said DISCONNECT', () => {
 describe('a socket does not wait', () => {
   it('when the peer has said DISCONNECT before: what it sent can still be read', async () => {
     const s = await scripted();
-    await running(s.session.execute({ opcode: 'rdma-write', inline: Buffer.from('last words'), rkey: s.peer.dataBuffer.key, remoteAddr: s.peer.dataBuffer.addr }));
+    await running(
+      s.session.execute({
+        opcode: 'rdma-write',
+        inline: Buffer.from('last words'),
+        rkey: s.peer.dataBuffer.key,
+        remoteAddr: s.peer.dataBuffer.addr,
+      }),
+    );
     await running(s.send(OP.DATA, 10));
     const from = time.now();
     await running(s.send(OP.CONTROL, CONTROL.DISCONNECT));
@@ -141,13 +168,13 @@ describe('a socket does not wait', () => {
     s.socket.destroy(new Error('enough'));
     await running(gone);
     expect(time.now() - from).toBeLessThan(AT_ONCE);
-    // The error is the program's own: what was written before it arrives, and the end in order, as with node:net.
+    // The error is the program's own: earlier writes arrive, and the end in order, as with node:net.
     await running(s.next());
     expect([await running(s.next()), await running(s.next())]).toEqual([6, DISCONNECT]);
     expect((await running(s.session.closed)).cause).toBe('graceful');
   });
 
-  it('for ever on a network that takes nothing any more', async () => {
+  it('for ever on a network that takes nothing', async () => {
     const s = await scripted();
     await running(s.next());
     const gone = closed(s.socket);
@@ -158,7 +185,7 @@ describe('a socket does not wait', () => {
     await running(gone);
     expect(time.now() - from).toBeLessThan(CLOSE_MS + AT_ONCE);
     expect(time.now() - from).toBeGreaterThanOrEqual(CLOSE_MS);
-    // What is left of it ends too, and the process does not wait for that.
+    // The rest of it ends too, and the process does not wait for that.
     expect(network.held).toBe(false);
     const { qp } = network.socketRnic.device.objects;
     expect(qp.size).toBe(1);
@@ -166,25 +193,28 @@ describe('a socket does not wait', () => {
     expect(qp.size).toBe(0);
   });
 
-  it.each([300_000, 900_000])('for a peer behind a slow link: its last %d octets arrive all the same', async (octets) => {
-    const { server, near, far } = await pair();
-    near.resume();
-    let arrived = 0;
-    const ended = once(far, 'end');
-    far.on('data', (data: Buffer) => (arrived += data.length));
-    network.pieceTakes = 3000;
-    near.end(Buffer.alloc(octets, 1));
-    near.destroySoon();
-    await running(closed(near));
-    expect(arrived).toBeLessThan(octets);
-    expect(network.held).toBe(true);
-    await running(ended);
-    await running(closed(far));
-    expect([arrived, far.errored, near.errored]).toEqual([octets, null, null]);
-    server.close();
-  });
+  it.each([300_000, 900_000])(
+    'for a peer behind a slow link: its last %d octets arrive all the same',
+    async (octets) => {
+      const { server, near, far } = await pair();
+      near.resume();
+      let arrived = 0;
+      const ended = once(far, 'end');
+      far.on('data', (data: Buffer) => (arrived += data.length));
+      network.pieceTakes = 3000;
+      near.end(Buffer.alloc(octets, 1));
+      near.destroySoon();
+      await running(closed(near));
+      expect(arrived).toBeLessThan(octets);
+      expect(network.held).toBe(true);
+      await running(ended);
+      await running(closed(far));
+      expect([arrived, far.errored, near.errored]).toEqual([octets, null, null]);
+      server.close();
+    },
+  );
 
-  it('after a half close of each side that crossed: it says DISCONNECT, since the peer may not have read all yet', async () => {
+  it('after crossed half closes: it says DISCONNECT, as the peer may not have read all', async () => {
     const s = await scripted();
     await running(s.next());
     s.socket.resume();
@@ -200,30 +230,48 @@ describe('a socket does not wait', () => {
   });
 
   it.each<readonly [string, (near: RdmaSocket, far: RdmaSocket) => void]>([
-    ['one ends both ways', (near, far) => {
-      far.resume();
-      near.destroySoon();
-    }],
-    ['one ends both ways, and the other does not read', (near) => {
-      near.write('unread');
-      near.destroySoon();
-    }],
-    ['both end both ways', (near, far) => {
-      near.destroySoon();
-      far.destroySoon();
-    }],
-    ['one half closes', (near, far) => {
-      near.resume().end();
-      far.resume();
-    }],
-    ['half closes cross', (near, far) => {
-      near.resume().end();
-      far.resume().end();
-    }],
-    ['one is destroyed', (near, far) => {
-      far.resume();
-      near.destroy();
-    }],
+    [
+      'one ends both ways',
+      (near, far) => {
+        far.resume();
+        near.destroySoon();
+      },
+    ],
+    [
+      'one ends both ways, and the other does not read',
+      (near) => {
+        near.write('unread');
+        near.destroySoon();
+      },
+    ],
+    [
+      'both end both ways',
+      (near, far) => {
+        near.destroySoon();
+        far.destroySoon();
+      },
+    ],
+    [
+      'one half closes',
+      (near, far) => {
+        near.resume().end();
+        far.resume();
+      },
+    ],
+    [
+      'half closes cross',
+      (near, far) => {
+        near.resume().end();
+        far.resume().end();
+      },
+    ],
+    [
+      'one is destroyed',
+      (near, far) => {
+        far.resume();
+        near.destroy();
+      },
+    ],
   ])('for another of its kind: %s', async (what, act) => {
     const { server, near, far } = await pair();
     const from = time.now();
@@ -238,4 +286,3 @@ describe('a socket does not wait', () => {
     expect([time.now() - from < AT_ONCE, far.errored, near.errored]).toEqual([true, null, null]);
   });
 });
-

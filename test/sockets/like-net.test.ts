@@ -10,16 +10,23 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connect, createServer } from '../../src/sockets/index.ts';
+import { overThreads } from './over-threads.ts';
 
 /** What both have. */
 interface Sockets {
-  connect(options: { port: number; host: string; timeout?: number; highWaterMark?: number }): Duplex & { bytesWritten: number };
+  connect(options: {
+    port: number;
+    host: string;
+    timeout?: number;
+    highWaterMark?: number;
+  }): Duplex & { bytesWritten: number };
   createServer(onConnection: (socket: Duplex) => void): net.Server;
 }
 
 const WORLDS: readonly (readonly [string, Sockets])[] = [
   ['node:net', net as unknown as Sockets],
   ['RDMA', { connect, createServer } as unknown as Sockets],
+  ['RDMA between threads', overThreads as unknown as Sockets],
 ];
 
 const servers: net.Server[] = [];
@@ -44,12 +51,16 @@ async function read(socket: Duplex): Promise<{ octets: number; failed: boolean; 
 }
 
 describe.each(WORLDS)('%s', (_name, world) => {
-  it('what was written before a destroy with an error arrives, and the end in order', async () => {
+  it('bytes written before a destroy with an error arrive, and the end in order', async () => {
     const port = await listen(world, (socket) => {
       socket.on('error', () => undefined);
       socket.write(Buffer.alloc(200_000), () => setImmediate(() => socket.destroy(new Error('enough'))));
     });
-    expect(await read(world.connect({ port, host: '127.0.0.1' }))).toEqual({ octets: 200_000, failed: false, hadError: false });
+    expect(await read(world.connect({ port, host: '127.0.0.1' }))).toEqual({
+      octets: 200_000,
+      failed: false,
+      hadError: false,
+    });
   });
 
   it('a reader that breaks off after its answer: the answer arrives', async () => {
@@ -87,7 +98,9 @@ describe.each(WORLDS)('%s', (_name, world) => {
 
   it('corked writes arrive together; bytesWritten counts what still waits', async () => {
     const pieces: number[] = [];
-    const port = await listen(world, (socket) => socket.on('data', (piece: Buffer) => pieces.push(piece.length)));
+    const port = await listen(world, (socket) =>
+      socket.on('data', (piece: Buffer) => pieces.push(piece.length)),
+    );
     const socket = world.connect({ port, host: '127.0.0.1' });
     await once(socket, 'connect');
     socket.cork();
@@ -112,10 +125,12 @@ describe.each(WORLDS)('%s', (_name, world) => {
     Object.assign(web, { keepAliveTimeout: 1000 / 3, timeout: 2 ** 31 });
     const port = await listen(world, (socket) => void web.emit('connection', socket));
     const agent = new http.Agent({ keepAlive: true, keepAliveMsecs: 1000 / 3 });
-    Object.assign(agent, { createConnection: () => world.connect({ port, host: '127.0.0.1', timeout: 1000 / 3 }) });
+    Object.assign(agent, {
+      createConnection: () => world.connect({ port, host: '127.0.0.1', timeout: 1000 / 3 }),
+    });
     for (let i = 0; i < 2; i++) {
       const request = http.get({ agent, timeout: 1000 / 3 });
-      const [response] = await once(request, 'response') as [http.IncomingMessage];
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
       expect(await text(response)).toBe('hello');
       await turn();
     }
@@ -163,14 +178,18 @@ describe.each(WORLDS)('%s', (_name, world) => {
     }
   });
 
-  it('tells of a connection above maxConnections', async () => {
+  it('reports a connection above maxConnections', async () => {
     const port = await listen(world, (socket) => socket.resume());
     servers[0]!.maxConnections = 1;
     const dropped = once(servers[0]!, 'drop') as Promise<[net.DropArgument]>;
     const first = world.connect({ port, host: '127.0.0.1' });
     await once(first, 'connect');
     const second = world.connect({ port, host: '127.0.0.1' }).on('error', () => undefined);
-    expect((await dropped)[0]).toMatchObject({ localPort: port, remoteAddress: '127.0.0.1', remoteFamily: 'IPv4' });
+    expect((await dropped)[0]).toMatchObject({
+      localPort: port,
+      remoteAddress: '127.0.0.1',
+      remoteFamily: 'IPv4',
+    });
     second.destroy();
     first.destroy();
   });
@@ -178,19 +197,40 @@ describe.each(WORLDS)('%s', (_name, world) => {
 
 describe('a process', () => {
   const MODULE = new URL('../../src/sockets/index.ts', import.meta.url).href;
-  const run = (engine: string, world: string, script: string): Promise<{ stdout: string }> => promisify(execFile)(
-    process.execPath, ['--import', 'tsx', '--input-type=module', '-e', `
-      const { connect, createServer } = await import(${JSON.stringify(world === 'RDMA' ? MODULE : 'node:net')});
+  const run = (engine: string, world: string, script: string): Promise<{ stdout: string }> =>
+    promisify(execFile)(
+      process.execPath,
+      [
+        '--import',
+        'tsx',
+        '--input-type=module',
+        '-e',
+        `
+      const module = ${JSON.stringify(world === 'RDMA' ? MODULE : 'node:net')};
+      const { connect, createServer } = await import(module);
       const server = createServer((socket) => socket.unref()).listen(0, '127.0.0.1', () => {
         const socket = connect(server.address().port, '127.0.0.1', () => { ${script} });
-      });`],
-    { cwd: fileURLToPath(new URL('../..', import.meta.url)), env: { ...process.env, IWARP_ENGINE: engine }, timeout: 20_000 },
-  );
+      });`,
+      ],
+      {
+        cwd: fileURLToPath(new URL('../..', import.meta.url)),
+        env: { ...process.env, IWARP_ENGINE: engine },
+        timeout: 20_000,
+      },
+    );
 
-  it.each([['thread', 'node:net'], ['thread', 'RDMA'], ['worker', 'RDMA']])('ends with a connection and a listener that hold it no longer: engine %s, %s', async (engine, world) => {
-    const { stdout } = await run(engine, world, `
+  it.each([
+    ['thread', 'node:net'],
+    ['thread', 'RDMA'],
+    ['worker', 'RDMA'],
+  ])('ends with a connection and a listener that hold it no longer: engine %s, %s', async (engine, world) => {
+    const { stdout } = await run(
+      engine,
+      world,
+      `
       socket.unref(); socket.ref(); socket.unref(); server.unref();
-      process.once('exit', () => console.log(socket.destroyed, server.listening));`);
+      process.once('exit', () => console.log(socket.destroyed, server.listening));`,
+    );
     expect(stdout).toBe('false true\n');
   });
 });

@@ -1,10 +1,15 @@
-/** Reading into the program's own memory: every behaviour is asked of a socket of `node:net` too, which is the model. */
+/**
+ * Reading into the program's own memory: every behaviour is asked of a socket of `node:net` too, which is the
+ * model.
+ */
+// cspell:ignore onetwo
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connect, createServer, type OnReadOptions, type RdmaSocket } from '../../src/sockets/index.ts';
+import { overThreads } from './over-threads.ts';
 import { surviving } from '../support/survivor.ts';
 
 type AnyServer = ReturnType<typeof createServer> | net.Server;
@@ -29,6 +34,21 @@ const WORLDS: Readonly<Record<string, World>> = {
     serve: (onConnection) => createServer(onConnection),
     open: (port, onread) => connect({ host: '127.0.0.1', port, onread }),
   },
+  'iwarp/sockets between threads': {
+    serve: (onConnection) => overThreads.createServer(onConnection),
+    open: (port, onread) => overThreads.connect({ host: '127.0.0.1', port, onread }),
+  },
+  ...Object.fromEntries(
+    (['buffered', 'sink', 'auto'] as const).map((mode) => [
+      `iwarp/sockets over SDP in mode ${mode}`,
+      {
+        serve: (onConnection: (socket: Duplex) => void) =>
+          createServer({ protocol: 'sdp', mode, maxAdverts: 4 }, onConnection),
+        open: (port: number, onread: OnReadOptions) =>
+          connect({ protocol: 'sdp', mode, host: '127.0.0.1', port, onread }),
+      },
+    ]),
+  ),
 };
 
 async function listen(world: World, onConnection: (socket: Duplex) => void): Promise<number> {
@@ -44,32 +64,36 @@ async function listen(world: World, onConnection: (socket: Duplex) => void): Pro
 
 const digest = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 /** Unlike `once`, whatever error comes first. */
-const closed = (socket: Duplex): Promise<void> => new Promise((resolve) => void socket.once('close', resolve));
+const closed = (socket: Duplex): Promise<void> =>
+  new Promise((resolve) => void socket.once('close', resolve));
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe.each(Object.entries(WORLDS))('onread of %s', (_name, world) => {
-  it.each([1, 100, 65_536])('pieces of up to %i octets come into one buffer, in order, and no other way', async (size) => {
-    const data = randomBytes(size === 1 ? 2000 : 1_500_001);
-    const port = await listen(world, (socket) => socket.end(data));
-    const buffer = new Uint8Array(size);
-    const pieces: Buffer[] = [];
-    const socket = world.open(port, {
-      buffer,
-      callback: (octets, where) => {
-        expect(where).toBe(buffer);
-        expect(octets).toBeLessThanOrEqual(size);
-        pieces.push(Buffer.from(where.subarray(0, octets)));
-        return true;
-      },
-    });
-    const streamed: unknown[] = [];
-    socket.on('data', (chunk) => streamed.push(chunk));
-    await once(socket, 'end');
-    expect(digest(Buffer.concat(pieces))).toBe(digest(data));
-    expect(streamed).toEqual([]);
-    expect((socket as net.Socket).bytesRead).toBe(data.length);
-    await once(socket, 'close');
-  });
+  it.each([1, 100, 65_536])(
+    'pieces of up to %i octets come into one buffer, in order, and no other way',
+    async (size) => {
+      const data = randomBytes(size === 1 ? 2000 : 1_500_001);
+      const port = await listen(world, (socket) => socket.end(data));
+      const buffer = new Uint8Array(size);
+      const pieces: Buffer[] = [];
+      const socket = world.open(port, {
+        buffer,
+        callback: (octets, where) => {
+          expect(where).toBe(buffer);
+          expect(octets).toBeLessThanOrEqual(size);
+          pieces.push(Buffer.from(where.subarray(0, octets)));
+          return true;
+        },
+      });
+      const streamed: unknown[] = [];
+      socket.on('data', (chunk) => streamed.push(chunk));
+      await once(socket, 'end');
+      expect(digest(Buffer.concat(pieces))).toBe(digest(data));
+      expect(streamed).toEqual([]);
+      expect((socket as net.Socket).bytesRead).toBe(data.length);
+      await once(socket, 'close');
+    },
+  );
 
   it('a function is asked for the memory before each piece', async () => {
     const data = randomBytes(300_000);
@@ -113,7 +137,7 @@ describe.each(Object.entries(WORLDS))('onread of %s', (_name, world) => {
     while (!ended) await pause(1);
   });
 
-  it('pause and resume stop the octets and let them go on; what a paused reader leaves holds the writer back', async () => {
+  it('pause stops the octets, resume lets them go on; a paused reader holds the writer back', async () => {
     let written = 0;
     let full = false;
     const port = await listen(world, (socket) => {
@@ -125,7 +149,10 @@ describe.each(Object.entries(WORLDS))('onread of %s', (_name, world) => {
       write();
     });
     let octets = 0;
-    const socket = world.open(port, { buffer: new Uint8Array(65_536), callback: (count) => void (octets += count) });
+    const socket = world.open(port, {
+      buffer: new Uint8Array(65_536),
+      callback: (count) => void (octets += count),
+    });
     socket.pause();
     await once(socket, 'connect');
     await pause(100);
@@ -158,7 +185,7 @@ describe.each(Object.entries(WORLDS))('onread of %s', (_name, world) => {
     expect(heard.join('')).toBe('he');
   });
 
-  it('what the callback throws is the program\'s own affair, and the octets go on', async () => {
+  it("what the callback throws is the program's own affair, and the octets go on", async () => {
     let got = '';
     const thrown = await surviving(async () => {
       const port = await listen(world, (socket) => {
@@ -182,17 +209,27 @@ describe('onread of iwarp/sockets alone', () => {
   it('a server says for each connection where its octets go', async () => {
     const got = new Map<RdmaSocket, Buffer>();
     const order: string[] = [];
-    const server = createServer({
-      onread: (socket) => {
-        order.push('asked');
-        return { buffer: new Uint8Array(1000), callback: (octets, buffer) => void got.set(socket, Buffer.concat([got.get(socket) ?? Buffer.alloc(0), buffer.subarray(0, octets)])) };
+    const server = createServer(
+      {
+        onread: (socket) => {
+          order.push('asked');
+          return {
+            buffer: new Uint8Array(1000),
+            callback: (octets, buffer) =>
+              void got.set(
+                socket,
+                Buffer.concat([got.get(socket) ?? Buffer.alloc(0), buffer.subarray(0, octets)]),
+              ),
+          };
+        },
       },
-    }, () => order.push('connection')).listen(0, '127.0.0.1');
+      () => order.push('connection'),
+    ).listen(0, '127.0.0.1');
     servers.push(server);
     await once(server, 'listening');
     const sent = [randomBytes(50_000), randomBytes(3000)];
     for (const data of sent) {
-      const socket = connect({ host: '127.0.0.1', port: server.address()!.port });
+      const socket = connect({ host: '127.0.0.1', port: (server.address() as { port: number }).port });
       socket.resume().end(data);
       await once(socket, 'close');
     }
@@ -200,30 +237,48 @@ describe('onread of iwarp/sockets alone', () => {
     expect([...got.values()].map(digest)).toEqual(sent.map(digest));
   });
 
-  it.each([['nothing', undefined], ['no octets', new Uint8Array(0)], ['something else', 'text']])('a function that gives %s ends the socket with an error', async (_what, given) => {
+  it.each([
+    ['nothing', undefined],
+    ['no octets', new Uint8Array(0)],
+    ['something else', 'text'],
+  ])('a function that gives %s ends the socket with an error', async (_what, given) => {
     const port = await listen(WORLDS['iwarp/sockets']!, (socket) => socket.write('x'));
-    const socket = connect({ host: '127.0.0.1', port, onread: { buffer: (() => given) as never, callback: () => true } });
+    const socket = connect({
+      host: '127.0.0.1',
+      port,
+      onread: { buffer: (() => given) as never, callback: () => true },
+    });
     const errors: unknown[] = [];
     socket.on('error', (error) => errors.push(error));
     await closed(socket);
-    expect(errors).toEqual([expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT', message: expect.stringContaining('options.onread.buffer') })]);
+    expect(errors).toEqual([
+      expect.objectContaining({
+        code: 'ERR_INVALID_ARGUMENT',
+        message: expect.stringContaining('options.onread.buffer'),
+      }),
+    ]);
   });
 
-  it('a server\'s function that gives something else ends that connection with an error, and no other', async () => {
+  it("a server's function that gives another type ends that connection alone, with an error", async () => {
     let wrong = true;
     const errors: unknown[] = [];
-    const server = createServer({ onread: (socket) => {
-      socket.on('error', (error) => errors.push(error));
-      return (wrong ? {} : { buffer: new Uint8Array(10), callback: () => true }) as OnReadOptions;
-    } }, (socket) => socket.end('fine')).listen(0, '127.0.0.1');
+    const server = createServer(
+      {
+        onread: (socket) => {
+          socket.on('error', (error) => errors.push(error));
+          return (wrong ? {} : { buffer: new Uint8Array(10), callback: () => true }) as OnReadOptions;
+        },
+      },
+      (socket) => socket.end('fine'),
+    ).listen(0, '127.0.0.1');
     servers.push(server);
     await once(server, 'listening');
-    const first = connect({ host: '127.0.0.1', port: server.address()!.port });
+    const first = connect({ host: '127.0.0.1', port: (server.address() as { port: number }).port });
     first.on('error', () => undefined).resume();
     await closed(first);
     expect(errors).toEqual([expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT' })]);
     wrong = false;
-    const second = connect({ host: '127.0.0.1', port: server.address()!.port });
+    const second = connect({ host: '127.0.0.1', port: (server.address() as { port: number }).port });
     const [chunk] = await once(second, 'data');
     expect(String(chunk)).toBe('fine');
     second.destroy();

@@ -2,18 +2,26 @@
 import { once } from 'node:events';
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import { createServer, type RdmaServer, type RdmaSocket } from '../../src/sockets/index.ts';
-import { decodeConnectionData, encodeConnectionData, MESSAGE_OCTETS, putMessage, type ConnectionData } from '../../src/sockets/wire.ts';
-import { Session } from '../../src/tools/support/session.ts';
+import {
+  decodeConnectionData,
+  encodeConnectionData,
+  MESSAGE_OCTETS,
+  putMessage,
+  type ConnectionData,
+} from '../../src/rsocket/wire.ts';
+import { Session } from '../../cli/support/session.ts';
 import type { MemoryRegion } from '../../src/verbs/memory.ts';
 
-/** A message in octets of its own. */
+/** A message in separate octets. */
 export function encodeMessage(op: number, value: number, little: boolean): Uint8Array {
   const bytes = new Uint8Array(MESSAGE_OCTETS);
   putMessage(new DataView(bytes.buffer), op, value, little);
   return bytes;
 }
 
-/** Messages of 4 octets, each in a place of its own; receives are used in the order in which they were posted. */
+/**
+ * Messages of 4 octets, each in another place; receives are used in the order in which they were posted.
+ */
 export class Inbox {
   static readonly PLACES = 8;
   readonly #session: Session;
@@ -63,8 +71,16 @@ interface ScriptSetting {
 }
 
 /** A connection whose passive side is a socket, and whose active side the test plays. */
-export async function script({ cleanup, rnics, bigEndian = false, receiveBuffer }: ScriptSetting): Promise<Scripted> {
-  const options = { ...(rnics === undefined ? {} : { rnic: rnics.socket }), ...(receiveBuffer === undefined ? {} : { receiveBuffer }) };
+export async function script({
+  cleanup,
+  rnics,
+  bigEndian = false,
+  receiveBuffer,
+}: ScriptSetting): Promise<Scripted> {
+  const options = {
+    ...(rnics === undefined ? {} : { rnic: rnics.socket }),
+    ...(receiveBuffer === undefined ? {} : { receiveBuffer }),
+  };
   const server: RdmaServer = createServer(options).listen(0, '127.0.0.1');
   cleanup.push(() => server[Symbol.asyncDispose]());
   await once(server, 'listening');
@@ -74,18 +90,29 @@ export async function script({ cleanup, rnics, bigEndian = false, receiveBuffer 
   const buffer = session.register(4096);
   const inbox = new Inbox(session, !bigEndian);
   const privateData = encodeConnectionData({
-    bigEndian, iomap: false, credits: 64, iomapSize: 0,
-    targetSgl: { addr: list.addr, key: list.rkey, length: 2 }, dataBuffer: { addr: buffer.addr, key: buffer.rkey, length: 2048 },
+    bigEndian,
+    iomap: false,
+    credits: 64,
+    iomapSize: 0,
+    targetSgl: { addr: list.addr, key: list.rkey, length: 2 },
+    dataBuffer: { addr: buffer.addr, key: buffer.rkey, length: 2048 },
   });
   const accepted = once(server, 'connection') as Promise<RdmaSocket[]>;
-  const connection = session.rnic.cm.connect(session.qp, { host: '127.0.0.1', port: server.address()!.port, privateData });
+  const connection = session.rnic.cm.connect(session.qp, {
+    host: '127.0.0.1',
+    port: (server.address() as { port: number }).port,
+    privateData,
+  });
   session.use(connection);
   await session.established;
   return {
-    session, list, buffer,
+    session,
+    list,
+    buffer,
     socket: (await accepted)[0]!,
     peer: decodeConnectionData(connection.parameters!.privateData),
-    send: async (op, value) => void (await session.execute({ opcode: 'send', inline: encodeMessage(op, value, true) })),
+    send: async (op, value) =>
+      void (await session.execute({ opcode: 'send', inline: encodeMessage(op, value, true) })),
     next: () => inbox.next(),
   };
 }

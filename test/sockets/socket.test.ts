@@ -1,15 +1,26 @@
-/** Streams over RDMA behave as those of node:net do: echo, half close, back-pressure, pipelines, HTTP, signals, time-outs, errors. */
+/**
+ * Streams over RDMA behave as those of node:net do: echo, half close, back-pressure, pipelines, HTTP,
+ * signals, time-outs, errors.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { getEventListeners, once } from 'node:events';
 import http from 'node:http';
+import { constants } from 'node:os';
 import { createServer as createNetServer, type AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
-import type { WorkerProgress } from '../../src/engine/progress.ts';
-import { connect, createServer, type ConnectOptions, type RdmaServer, type RdmaSocket, type ServerOptions } from '../../src/sockets/index.ts';
+import type { WorkerEngine } from '../../src/engine/proxy/worker-engine.ts';
+import {
+  connect,
+  createServer,
+  type ConnectOptions,
+  type RdmaServer,
+  type RdmaSocket,
+  type ServerOptions,
+} from '../../src/sockets/index.ts';
 import { VirtualNetwork } from './virtual.ts';
 
 const servers: RdmaServer[] = [];
@@ -21,10 +32,11 @@ async function listen(options: ServerOptions, onConnection: (socket: RdmaSocket)
   const server = createServer(options, onConnection).listen(0, '127.0.0.1');
   servers.push(server);
   await once(server, 'listening');
-  return server.address()!.port;
+  return (server.address() as { port: number }).port;
 }
 
-const open = (port: number, more: Partial<ConnectOptions> = {}): RdmaSocket => connect({ host: '127.0.0.1', port, ...more });
+const open = (port: number, more: Partial<ConnectOptions> = {}): RdmaSocket =>
+  connect({ host: '127.0.0.1', port, ...more });
 
 async function readAll(stream: AsyncIterable<Buffer>): Promise<Buffer> {
   const pieces: Buffer[] = [];
@@ -34,7 +46,10 @@ async function readAll(stream: AsyncIterable<Buffer>): Promise<Buffer> {
 
 describe('RdmaSocket', () => {
   it('timeout of connect counts while the connection is being made, as with net.connect', async () => {
-    const silent = createNetServer((socket) => void socket.on('error', () => undefined)).listen(0, '127.0.0.1');
+    const silent = createNetServer((socket) => void socket.on('error', () => undefined)).listen(
+      0,
+      '127.0.0.1',
+    );
     await once(silent, 'listening');
     const socket = open((silent.address() as AddressInfo).port, { timeout: 20 });
     await once(socket, 'timeout');
@@ -58,31 +73,46 @@ describe('RdmaSocket', () => {
     expect(errors).toEqual([expect.objectContaining(gone)]);
   });
 
-  it('says nothing of a connection after its end, at whatever moment it is destroyed while it connects', async () => {
+  it('emits nothing of a connection after its end, whenever destroyed while it connects', async () => {
     const port = await listen({}, (socket) => socket.on('error', () => undefined).resume());
     for (let round = 0; round < 20; round++) {
       const late: string[] = [];
-      await Promise.all(Array.from({ length: 20 }, async (_, n) => {
-        const socket = open(port).on('error', () => undefined);
-        for (const event of ['connect', 'ready']) socket.on(event, () => void (socket.closed && late.push(event)));
-        setTimeout(() => socket.destroy(), (n * 7) % 20);
-        await once(socket, 'close');
-      }));
+      await Promise.all(
+        Array.from({ length: 20 }, async (_, n) => {
+          const socket = open(port).on('error', () => undefined);
+          for (const event of ['connect', 'ready'])
+            socket.on(event, () => void (socket.closed && late.push(event)));
+          setTimeout(() => socket.destroy(), (n * 7) % 20);
+          await once(socket, 'close');
+        }),
+      );
       await new Promise((resolve) => setTimeout(resolve, 5));
       expect(late).toEqual([]);
     }
   }, 30_000);
 
   it.each([
-    ['default buffers', {}, {}], ['small buffers and few credits', { receiveBuffer: 8192, sendBuffer: 4096, credits: 16 }, { receiveBuffer: 12_288, credits: 20 }],
-    ['no CRC', {}, { policy: { crc: 'off' } }], ['markers', {}, { policy: { markers: true } }], ['revision 1', {}, { policy: { mpaRevision: 1 } }],
-    ['no RTR', {}, { policy: { peerToPeer: false } }], ['a strict responder', { policy: { responder: 'strict' } }, {}],
+    ['default buffers', {}, {}],
+    [
+      'small buffers and few credits',
+      { receiveBuffer: 8192, sendBuffer: 4096, credits: 16 },
+      { receiveBuffer: 12_288, credits: 20 },
+    ],
+    ['no CRC', {}, { policy: { crc: 'off' } }],
+    ['markers', {}, { policy: { markers: true } }],
+    ['revision 1', {}, { policy: { mpaRevision: 1 } }],
+    ['no RTR', {}, { policy: { peerToPeer: false } }],
+    ['a strict responder', { policy: { responder: 'strict' } }, {}],
   ] as const)('echoes octets unchanged: %s', async (_what, serverOptions, clientOptions) => {
     const port = await listen(serverOptions as ServerOptions, (socket) => socket.pipe(socket));
     const data = randomBytes(700_001);
     const socket = open(port, clientOptions as Partial<ConnectOptions>);
     socket.end(data);
-    expect(createHash('sha256').update(await readAll(socket)).digest('hex')).toBe(createHash('sha256').update(data).digest('hex'));
+    expect(
+      createHash('sha256')
+        .update(await readAll(socket))
+        .digest('hex'),
+    ).toBe(createHash('sha256').update(data).digest('hex'));
     expect([socket.bytesWritten, socket.bytesRead]).toEqual([data.length, data.length]);
   });
 
@@ -91,14 +121,19 @@ describe('RdmaSocket', () => {
     const socket = open(port);
     expect([socket.connecting, socket.readyState]).toEqual([true, 'opening']);
     await once(socket, 'connect');
-    expect([socket.connecting, socket.remoteAddress, socket.remotePort, socket.remoteFamily]).toEqual([false, '127.0.0.1', port, 'IPv4']);
+    expect([socket.connecting, socket.remoteAddress, socket.remotePort, socket.remoteFamily]).toEqual([
+      false,
+      '127.0.0.1',
+      port,
+      'IPv4',
+    ]);
     expect(socket.address()).toMatchObject({ address: '127.0.0.1', port: socket.localPort });
     expect((await readAll(socket)).toString()).toBe('bye');
     if (!socket.closed) await once(socket, 'close');
     expect(socket.readyState).toBe('closed');
   });
 
-  it('what is written before the connection is there is sent when it is', async () => {
+  it('bytes written before the connection are sent when it is there', async () => {
     const port = await listen({}, (socket) => socket.pipe(socket));
     const socket = open(port);
     socket.write('a');
@@ -166,7 +201,9 @@ describe('RdmaSocket', () => {
 
   it('takes part in a pipeline, with errors', async () => {
     const port = await listen({}, (socket) => {
-      const upper = new Transform({ transform: (chunk, _encoding, done) => done(null, String(chunk).toUpperCase()) });
+      const upper = new Transform({
+        transform: (chunk, _encoding, done) => done(null, String(chunk).toUpperCase()),
+      });
       pipeline(socket, upper, socket).catch(() => undefined);
     });
     const socket = open(port);
@@ -175,17 +212,26 @@ describe('RdmaSocket', () => {
     expect((await answer).toString()).toBe('ONE TWO THREE');
     const broken = open(port);
     broken.on('error', () => undefined);
-    await expect(pipeline(Readable.from((async function* () {
-      yield 'x';
-      throw new Error('source fails');
-    })()), broken)).rejects.toThrow('source fails');
+    await expect(
+      pipeline(
+        Readable.from(
+          (async function* () {
+            yield 'x';
+            throw new Error('source fails');
+          })(),
+        ),
+        broken,
+      ),
+    ).rejects.toThrow('source fails');
     expect(broken.destroyed).toBe(true);
   });
 
   it('carries HTTP, keep-alive connections too', async () => {
     const application = http.createServer((request, response) => {
       let octets = 0;
-      request.on('data', (chunk: Buffer) => (octets += chunk.length)).on('end', () => response.end(`${request.url} ${octets}`));
+      request
+        .on('data', (chunk: Buffer) => (octets += chunk.length))
+        .on('end', () => response.end(`${request.url} ${octets}`));
     });
     let connections = 0;
     const port = await listen({}, (socket) => {
@@ -206,11 +252,13 @@ describe('RdmaSocket', () => {
 
   it('many at once', async () => {
     const port = await listen({}, (socket) => socket.pipe(socket));
-    await Promise.all(Array.from({ length: 30 }, async (_, i) => {
-      const socket = open(port);
-      socket.end(`connection ${i}`);
-      expect((await readAll(socket)).toString()).toBe(`connection ${i}`);
-    }));
+    await Promise.all(
+      Array.from({ length: 30 }, async (_, i) => {
+        const socket = open(port);
+        socket.end(`connection ${i}`);
+        expect((await readAll(socket)).toString()).toBe(`connection ${i}`);
+      }),
+    );
   });
 
   it('an AbortSignal ends a connection, and one that is being made', async () => {
@@ -226,13 +274,41 @@ describe('RdmaSocket', () => {
     }
   });
 
-  it('tells of a connection that cannot be made', async () => {
+  it('reports a connection that cannot be made', async () => {
     const port = await listen({}, () => undefined);
     await servers.pop()![Symbol.asyncDispose]();
     const socket = open(port);
     const [error] = (await once(socket, 'error')) as [Error & { code: string }];
-    expect(error.code).toBe('ERR_CONNECT');
+    expect(error).toMatchObject({
+      code: 'ECONNREFUSED',
+      errno: -constants.errno.ECONNREFUSED,
+      syscall: 'connect',
+      address: '127.0.0.1',
+      port,
+      message: `connect ECONNREFUSED 127.0.0.1:${port}`,
+      cause: { code: 'ERR_CONNECT' },
+    });
     expect(socket.destroyed).toBe(true);
+  });
+
+  it('a reset before the MPA Reply has the code of the system, and says what happened', async () => {
+    const peer = createNetServer((socket) => {
+      socket.on('error', () => undefined).once('data', () => socket.resetAndDestroy());
+    }).listen(0, '127.0.0.1');
+    await once(peer, 'listening');
+    const socket = open((peer.address() as AddressInfo).port);
+    const [error] = (await once(socket, 'error')) as [Error];
+    peer.close();
+    expect(error).toMatchObject({
+      code: 'ECONNRESET',
+      errno: -constants.errno.ECONNRESET,
+      syscall: 'connect',
+      cause: {
+        code: 'ERR_STARTUP',
+        message:
+          'MPA start-up failed: the connection was reset before an MPA Reply (does the port want TLS?)',
+      },
+    });
   });
 
   it('emits timeout when nothing crosses, and stays open', async () => {
@@ -272,7 +348,11 @@ describe('RdmaSocket', () => {
     const error = once(socket, 'error') as Promise<(Error & { code: string })[]>;
     peer.on('error', () => undefined);
     peer.resetAndDestroy();
-    expect((await error)[0]!.code).toBe('ERR_CONNECTION_RESET');
+    expect((await error)[0]).toMatchObject({
+      code: 'ECONNRESET',
+      syscall: 'read',
+      cause: { code: 'ERR_CONNECTION_RESET' },
+    });
     expect(socket.write('x')).toBe(false);
   });
 
@@ -288,7 +368,11 @@ describe('RdmaSocket', () => {
     expect(heard).toBe('last words');
     const failed = once(socket, 'error') as Promise<Error[]>;
     socket.write('too late');
-    expect((await failed)[0]!.message).toContain('takes no more');
+    expect((await failed)[0]).toMatchObject({
+      code: 'EPIPE',
+      syscall: 'write',
+      cause: { code: 'ERR_CONNECTION_CLOSED' },
+    });
   });
 });
 
@@ -296,7 +380,9 @@ describe('RdmaServer', () => {
   it('rejects what does not speak rsockets, and goes on', async () => {
     const { connect: plain } = await import('../../src/api/connect.ts');
     const port = await listen({}, (socket) => socket.pipe(socket));
-    await expect(plain({ host: '127.0.0.1', port, credits: false })).rejects.toMatchObject({ code: 'ERR_REJECTED' });
+    await expect(plain({ host: '127.0.0.1', port, credits: false })).rejects.toMatchObject({
+      code: 'ERR_REJECTED',
+    });
     const socket = open(port);
     socket.end('ok');
     expect((await readAll(socket)).toString()).toBe('ok');
@@ -308,7 +394,7 @@ describe('RdmaServer', () => {
     const first = open(port);
     await once(first, 'connect');
     const [error] = (await once(open(port), 'error')) as [Error & { code: string }];
-    expect(error.code).toBe('ERR_REJECTED');
+    expect(error).toMatchObject({ code: 'ECONNREFUSED', cause: { code: 'ERR_REJECTED' } });
     first.end();
     await readAll(first);
   });
@@ -332,16 +418,18 @@ describe('RdmaServer', () => {
     const port = await listen({ signal: abort.signal }, () => undefined);
     const server = servers.pop()!;
     expect((server.address() as AddressInfo).port).toBe(port);
-    await new Promise<void>((resolve) => server.getConnections((_error, count) => {
-      expect(count).toBe(0);
-      resolve();
-    }));
+    await new Promise<void>((resolve) =>
+      server.getConnections((_error, count) => {
+        expect(count).toBe(0);
+        resolve();
+      }),
+    );
     const closed = once(server, 'close');
     abort.abort();
     await closed;
   });
 
-  it('has let its signals go where the address cannot be bound, and takes its own up again with the next listen', async () => {
+  it('drops its signals when the bind fails, and takes its own again with the next listen', async () => {
     const port = await listen({}, () => undefined);
     const own = new AbortController();
     const attempt = new AbortController();
@@ -359,22 +447,25 @@ describe('RdmaServer', () => {
 });
 
 describe('a device at its limits', () => {
-  it('rejects a connection that a server has no room for, and tells of it as of one too many', async () => {
+  it('rejects a connection that a server has no room for, and reports one too many', async () => {
     const rnic = openRnic({ engine: 'thread', limits: { maxQp: 1 } });
     const port = await listen({ rnic }, (socket) => socket.pipe(socket));
     const dropped = once(servers[0]!, 'drop');
     const first = open(port);
     await once(first, 'connect');
     const { inUse } = rnic.device.query();
-    const [error] = await once(open(port), 'error') as [Error];
-    expect(error).toMatchObject({ code: 'ERR_REJECTED' });
+    const [error] = (await once(open(port), 'error')) as [Error];
+    expect(error).toMatchObject({ code: 'ECONNREFUSED', cause: { code: 'ERR_REJECTED' } });
     expect((await dropped)[0]).toMatchObject({ localPort: port, remoteAddress: '127.0.0.1' });
     expect(rnic.device.query().inUse).toEqual(inUse);
     first.end('still there');
     expect((await readAll(first)).toString()).toBe('still there');
   });
 
-  it.each([['queue pairs', { maxQp: 1 }, 2], ['regions', { maxMr: 3 }, 1]] as const)('leaves nothing behind where %s are wanting', (_what, limits, sockets) => {
+  it.each([
+    ['queue pairs', { maxQp: 1 }, 2],
+    ['regions', { maxMr: 2 }, 1],
+  ] as const)('leaves nothing behind where %s are wanting', (_what, limits, sockets) => {
     const rnic = openRnic({ engine: 'thread', limits });
     const made = Array.from({ length: sockets - 1 }, () => open(1, { rnic }).on('error', () => undefined));
     const { inUse } = rnic.device.query();
@@ -394,7 +485,7 @@ describe('an engine that fails', () => {
     const connected = once(server, 'connection');
     const socket = open(port, { rnic: openRnic({ engine: 'thread' }) }).on('error', () => undefined);
     await connected;
-    void (rnic.device.mirror as WorkerProgress).engines[0]!.host.worker.terminate();
+    void (rnic.device.mirror as WorkerEngine).engines[0]!.host.worker.terminate();
     expect(await failed).toMatchObject([{ code: 'ERR_ENGINE_FAILED' }]);
     await new Promise((resolve) => server.close(resolve));
     expect(errors).toMatchObject([{ code: 'ERR_ENGINE_FAILED' }]);
@@ -406,12 +497,14 @@ describe('mapped buffers', () => {
   /** Of the kind that any engine takes. */
   const sharedMemory = (octets: number): Uint8Array => new Uint8Array(new SharedArrayBuffer(octets));
 
-  it('have to be shared memory where the engine is a worker, which is said at once; the connection goes on', async () => {
+  it('must be shared memory with a worker engine, else they throw; the connection goes on', async () => {
     const rnic = openRnic({ engine: 'worker' });
     const port = await listen({ iomapSize: 1, rnic }, (socket) => socket.pipe(socket));
     const socket = open(port, { rnic });
     await once(socket, 'connect');
-    expect(() => socket.mapMemory(new Uint8Array(10), 0)).toThrow(expect.objectContaining({ code: 'ERR_NOT_SHARED' }));
+    expect(() => socket.mapMemory(new Uint8Array(10), 0)).toThrow(
+      expect.objectContaining({ code: 'ERR_NOT_SHARED' }),
+    );
     socket.mapMemory(sharedMemory(10), 0);
     socket.end('after');
     expect((await readAll(socket)).toString()).toBe('after');
@@ -437,15 +530,25 @@ describe('mapped buffers', () => {
   it('a signal ends the wait for room, and no more', async () => {
     const memory = sharedMemory(200_000);
     const port = await listen({ iomapSize: 1, sendBuffer: 4096 }, (socket) => {
-      socket.once('data', () => void (async () => {
-        const abort = new AbortController();
-        const waiting = socket.writeMapped(new Uint8Array(150_000).fill(7), 0, { signal: abort.signal });
-        abort.abort();
-        const codes = [];
-        for (const each of [waiting, socket.writeMapped(new Uint8Array(9).fill(9), 0, { signal: abort.signal })]) codes.push(await each.catch((error: { code: string }) => error.code));
-        await socket.writeMapped(new Uint8Array(10_000).fill(8), 180_000, { signal: new AbortController().signal });
-        socket.end(codes.join());
-      })());
+      socket.once(
+        'data',
+        () =>
+          void (async () => {
+            const abort = new AbortController();
+            const waiting = socket.writeMapped(new Uint8Array(150_000).fill(7), 0, { signal: abort.signal });
+            abort.abort();
+            const codes = [];
+            for (const each of [
+              waiting,
+              socket.writeMapped(new Uint8Array(9).fill(9), 0, { signal: abort.signal }),
+            ])
+              codes.push(await each.catch((error: { code: string }) => error.code));
+            await socket.writeMapped(new Uint8Array(10_000).fill(8), 180_000, {
+              signal: new AbortController().signal,
+            });
+            socket.end(codes.join());
+          })(),
+      );
     });
     const socket = open(port);
     await once(socket, 'connect');
@@ -453,10 +556,12 @@ describe('mapped buffers', () => {
     socket.write('mapped');
     expect((await readAll(socket)).toString()).toBe('ERR_ABORTED,ERR_ABORTED');
     // What had been taken came, what had not did not, and later writes did.
-    expect([memory[0], memory[149_999], memory[179_999], memory[180_000], memory[189_999]]).toEqual([7, 0, 0, 8, 8]);
+    expect([memory[0], memory[149_999], memory[179_999], memory[180_000], memory[189_999]]).toEqual([
+      7, 0, 0, 8, 8,
+    ]);
   });
 
-  it('take nothing more from a socket that has been destroyed, though its connection has not ended yet', async () => {
+  it('take nothing more from a destroyed socket, though its connection has not ended', async () => {
     let peer!: RdmaSocket;
     const port = await listen({}, (socket) => (peer = socket.resume()));
     const socket = open(port, { iomapSize: 1 });
@@ -466,7 +571,9 @@ describe('mapped buffers', () => {
     peer.write('mapped');
     await once(socket, 'data');
     socket.on('error', () => undefined).destroy(new Error('enough'));
-    await expect(socket.writeMapped(new Uint8Array(8).fill(1), 0)).rejects.toMatchObject({ code: 'ERR_CONNECTION_CLOSED' });
+    await expect(socket.writeMapped(new Uint8Array(8).fill(1), 0)).rejects.toMatchObject({
+      code: 'ERR_CONNECTION_CLOSED',
+    });
     expect(memory).toEqual(new Uint8Array(8));
   });
 
@@ -485,11 +592,15 @@ describe('mapped buffers', () => {
   it('are octets, whatever view the program has of them', async () => {
     const memory = sharedMemory(24);
     const port = await listen({ iomapSize: 1 }, (socket) => {
-      socket.once('data', () => void (async () => {
-        await socket.writeMapped(Float64Array.of(1.5), 0);
-        await socket.writeMapped(new DataView(Uint8Array.of(9, 8, 7, 6).buffer, 1, 2), 16);
-        socket.end('written');
-      })());
+      socket.once(
+        'data',
+        () =>
+          void (async () => {
+            await socket.writeMapped(Float64Array.of(1.5), 0);
+            await socket.writeMapped(new DataView(Uint8Array.of(9, 8, 7, 6).buffer, 1, 2), 16);
+            socket.end('written');
+          })(),
+      );
     });
     const socket = open(port);
     await once(socket, 'connect');
@@ -505,18 +616,28 @@ describe('mapped buffers', () => {
   it('take nothing more from memory that is transferred away while they wait', async () => {
     const memory = sharedMemory(200_000);
     const port = await listen({ iomapSize: 1, sendBuffer: 4096 }, (socket) => {
-      socket.once('data', () => void (async () => {
-        const data = new Uint8Array(150_000).fill(7);
-        const waiting = socket.writeMapped(data, 0);
-        structuredClone(data.buffer, { transfer: [data.buffer] });
-        socket.end(await waiting.catch((error: { code: string; message: string }) => `${error.code} ${error.message}`));
-      })());
+      socket.once(
+        'data',
+        () =>
+          void (async () => {
+            const data = new Uint8Array(150_000).fill(7);
+            const waiting = socket.writeMapped(data, 0);
+            structuredClone(data.buffer, { transfer: [data.buffer] });
+            socket.end(
+              await waiting.catch(
+                (error: { code: string; message: string }) => `${error.code} ${error.message}`,
+              ),
+            );
+          })(),
+      );
     });
     const socket = open(port);
     await once(socket, 'connect');
     socket.mapMemory(memory, 0);
     socket.write('mapped');
-    expect((await readAll(socket)).toString()).toMatch(/^ERR_INVALID_REGION data: the memory has been transferred/);
+    expect((await readAll(socket)).toString()).toMatch(
+      /^ERR_INVALID_REGION data: the memory has been transferred/,
+    );
   });
 
   it('need room at the peer, and a mapping at the offset', async () => {

@@ -1,9 +1,13 @@
-/** A program that throws out of its listeners, and goes on all the same: so does each of its sockets, to its end. What node:net does is asked of it too. */
+/**
+ * A program that throws out of its listeners, and goes on all the same: so does each of its sockets, to its
+ * end. What node:net does is asked of it too.
+ */
 import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connect, createServer } from '../../src/sockets/index.ts';
+import { overThreads } from './over-threads.ts';
 import { surviving } from '../support/survivor.ts';
 
 interface Sockets {
@@ -12,14 +16,22 @@ interface Sockets {
 }
 
 const RDMA = { connect, createServer } as unknown as Sockets;
-const WORLDS: readonly (readonly [string, Sockets])[] = [['node:net', net as unknown as Sockets], ['RDMA', RDMA]];
+const WORLDS: readonly (readonly [string, Sockets])[] = [
+  ['node:net', net as unknown as Sockets],
+  ['RDMA', RDMA],
+  ['RDMA between threads', overThreads as unknown as Sockets],
+];
 
 const servers: net.Server[] = [];
 afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => new Promise((resolve) => server.close(resolve))));
 });
 
-async function listen(world: Sockets, onConnection: (socket: Duplex) => void, options: object = {}): Promise<number> {
+async function listen(
+  world: Sockets,
+  onConnection: (socket: Duplex) => void,
+  options: object = {},
+): Promise<number> {
   const server = world.createServer(options, onConnection).listen(0, '127.0.0.1');
   servers.push(server);
   await once(server, 'listening');
@@ -43,7 +55,8 @@ describe.each(WORLDS)('listeners that throw: %s', (_name, world) => {
       const socket = world.connect({ port, host: '127.0.0.1' });
       const closed = once(socket, 'close');
       socket.on('data', (data: Buffer) => {
-        for (let i = 0; i < data.length; i += 500) if (data[i] !== (Math.floor((octets + i) / 7000) & 0xff)) wrong++;
+        for (let i = 0; i < data.length; i += 500)
+          if (data[i] !== (Math.floor((octets + i) / 7000) & 0xff)) wrong++;
         octets += data.length;
         mine();
       });
@@ -55,14 +68,21 @@ describe.each(WORLDS)('listeners that throw: %s', (_name, world) => {
     expect(thrown.length).toBeGreaterThan(1);
   });
 
-  it('data that came just in front of an end of one direction: the end is heard, and the other direction goes on', async () => {
-    const port = await listen(world, (socket) => {
-      socket.end('last words');
-      socket.on('data', (data: Buffer) => data.toString() === 'answer' && socket.destroy());
-    }, { allowHalfOpen: true });
+  it("data right in front of one direction's end: the end is seen, the other goes on", async () => {
+    const port = await listen(
+      world,
+      (socket) => {
+        socket.end('last words');
+        socket.on('data', (data: Buffer) => data.toString() === 'answer' && socket.destroy());
+      },
+      { allowHalfOpen: true },
+    );
     const heard: string[] = [];
     const thrown = await surviving(async () => {
-      const socket = world.connect({ port, host: '127.0.0.1', allowHalfOpen: true } as { port: number; host: string });
+      const socket = world.connect({ port, host: '127.0.0.1', allowHalfOpen: true } as {
+        port: number;
+        host: string;
+      });
       const closed = once(socket, 'close');
       socket.on('data', (data: Buffer) => {
         heard.push(data.toString());
@@ -78,8 +98,8 @@ describe.each(WORLDS)('listeners that throw: %s', (_name, world) => {
   });
 });
 
-describe('listeners that throw, where node:net loses what was written before', () => {
-  it('connect: what was written before leaves, and the answer comes', async () => {
+describe('listeners that throw, where node:net loses earlier writes', () => {
+  it('connect: earlier writes leave, and the answer comes', async () => {
     const port = await listen(RDMA, (socket) => socket.pipe(socket));
     let got = '';
     const thrown = await surviving(async () => {

@@ -1,11 +1,14 @@
-/** A sender without stream, port or verbs around it: what it makes of a send queue, and which entries complete. */
+/**
+ * A sender without stream, port or verbs around it: what it makes of a send queue, and which entries
+ * complete.
+ */
 import { seededRandom } from '../../src/base/random.ts';
 import { StagTable } from '../../src/ddp/stag-table.ts';
 import { createFramer, type Framer } from '../../src/mpa/framer.ts';
 import { noMessages } from '../../src/rdmap/counters.ts';
 import { Requests } from '../../src/rdmap/reads.ts';
 import { Sender } from '../../src/rdmap/sender.ts';
-import { SendQueue, type SendWqe } from '../../src/rdmap/work.ts';
+import { SendQueue, type SendWqe } from '../../src/queues/work.ts';
 
 interface BareSender {
   readonly sender: Sender;
@@ -28,7 +31,16 @@ export function bareSender(mulpdu: number, framer: Framer = createFramer(null, n
   };
   const owner = { sendCompleted, receiveCompleted: () => undefined, receiveTaken: () => undefined };
   const endpoint = { stags, pdHandle: 1, number: 1, sq, owner };
-  const sender = new Sender({ framer, mulpdu, version: 1, ord: 4, interleave: true, endpoint, requests, messages: noMessages() });
+  const sender = new Sender({
+    llp: { writer: framer, mulpdu },
+    version: 1,
+    ord: 4,
+    interleave: true,
+    endpoint,
+    requests,
+    messages: noMessages(),
+    firstMsn: 1,
+  });
   sender.mayTransmit = true;
   return { sender, sq, stags, requests, completed };
 }

@@ -1,8 +1,8 @@
 /** Our framer and deframer, wrapped for tests: many ULPDUs to octets, octets in pieces to ULPDUs. */
 import { createCrc32cEngine } from '../../src/crc32c/engine.ts';
-import { createDeframer, FreeListSlabPool, type Deframer, type UlpduSink } from '../../src/mpa/deframer.ts';
+import { createDeframer, reassemblyPool, type Deframer, type UlpduSink } from '../../src/mpa/deframer.ts';
 import { createFramer } from '../../src/mpa/framer.ts';
-import { createStage } from '../../src/mpa/stage.ts';
+import { createTransmitBuffer } from '../../src/mpa/transmit-buffer.ts';
 import { markerPhase } from '../../src/mpa/wire.ts';
 import { FINE } from '../../src/base/terminate-codes.ts';
 
@@ -20,15 +20,16 @@ export function frame(ulpdus: readonly Uint8Array[], options: FramingOptions): U
   const framer = createFramer(options.markers ? engine.runs : null, options.crc ? engine : null);
   framer.position = options.streamOffset ?? 0;
   const room = ulpdus.reduce((octets, ulpdu) => octets + framer.room(ulpdu.length), 0);
-  // What lies in the stage beforehand must not shine through.
-  const stage = createStage(new Uint8Array(room).fill(0xa5));
+  // What lies in the buffer beforehand must not shine through.
+  const buffer = createTransmitBuffer(new Uint8Array(room).fill(0xa5));
   for (const ulpdu of ulpdus) {
-    framer.begin(stage, ulpdu.length);
-    framer.bytes.set(ulpdu, framer.ulpdu);
-    framer.finish(stage, ulpdu.length);
+    framer.begin(buffer, ulpdu.length);
+    framer.target.bytes.set(ulpdu, framer.at);
+    framer.finish(buffer, ulpdu.length);
   }
-  if (framer.position !== (options.streamOffset ?? 0) + stage.end) throw new Error('the framer lost count of its position');
-  return stage.bytes.slice(0, stage.end);
+  if (framer.position !== (options.streamOffset ?? 0) + buffer.end)
+    throw new Error('the framer lost count of its position');
+  return buffer.bytes.slice(0, buffer.end);
 }
 
 /** Keeps every ULPDU; answers with `verdict`. */
@@ -46,17 +47,22 @@ interface Deframed {
   readonly ulpdus: readonly Uint8Array[];
   readonly code: number;
   readonly deframer: Deframer;
-  readonly pool: FreeListSlabPool;
+  readonly pool: ReturnType<typeof reassemblyPool>;
 }
 
 /**
- * What our deframer makes of `stream`, given in pieces that end at `cuts`. Each piece lies at an odd place in memory of its own, which is
- * overwritten when the call returns: whoever keeps a borrowed octet is found out.
+ * What our deframer makes of `stream`, given in pieces that end at `cuts`. Each piece lies at an odd place in
+ * separate memory, which is overwritten when the call returns: a borrowed octet that is kept is found out.
  */
 export function deframe(stream: Uint8Array, options: FramingOptions, cuts: readonly number[] = []): Deframed {
   const sink = new Collector();
-  const pool = new FreeListSlabPool(engine);
-  const deframer = createDeframer(options.markers ? engine.runs : null, options.crc ? engine : null, sink, pool);
+  const pool = reassemblyPool(engine);
+  const deframer = createDeframer(
+    options.markers ? engine.runs : null,
+    options.crc ? engine : null,
+    sink,
+    pool,
+  );
   deframer.phase = markerPhase(options.streamOffset ?? 0);
   let code: number = FINE;
   let from = 0;

@@ -1,22 +1,60 @@
 /**
- * Two devices joined by the in-memory network under virtual time: the bench on which the protocol tests stand. Nothing in it sleeps; every
- * run with the same options is the same run.
+ * Two devices joined by the in-memory network under virtual time: the bench on which the protocol tests
+ * stand. Nothing in it sleeps; every run with the same options is the same run.
  */
 import { seededRandom } from '../../src/base/random.ts';
-import { ConnectionManager, type CmConnection, type CmEvent, type ConnectionPolicy, type PassiveConnection } from '../../src/cm/index.ts';
+import {
+  ConnectionManager,
+  InlineEngine,
+  type CmConnection,
+  type CmEvent,
+  type ConnectionPolicy,
+  type PassiveConnection,
+} from '../../src/cm/index.ts';
+import type { InlineEngineOptions } from '../../src/engine/inline/inline-engine.ts';
 import type { ConnParam } from '../../src/cm/connection.ts';
-import type { CmListener, ConnectOptions } from '../../src/cm/manager.ts';
+import type { CmListener, ConnectOptions } from '../../src/cm/index.ts';
 import type { Crc32cEngineName } from '../../src/crc32c/engine.ts';
-import { MemoryTransport, VirtualTime, type MemoryTransportOptions } from '../../src/transport/memory.ts';
+import { streamMaker } from '../../src/engine/wires.ts';
+import { MemoryDatagrams, type MemoryDatagramOptions } from '../../src/simnet/datagrams.ts';
+import { MemoryTransport, VirtualTime, type MemoryTransportOptions } from '../../src/simnet/memory.ts';
 import { wrapTransport, type PortMiddleware } from '../../src/transport/middleware.ts';
 import { tap, type TapSink } from '../../src/transport/tap.ts';
 import type { Transport } from '../../src/transport/port.ts';
+import type { TrpOptions } from '../../src/trp/profile.ts';
+import { TrpTransport } from '../../src/trp/transport.ts';
+import { ShmNetwork, type ShmNetworkOptions } from './shm-network.ts';
 import {
-  ACCESS, Device, type AsyncEvent, type CompletionQueue, type DeviceLimits, type MemoryRegion, type ProtectionDomain, type QueuePair,
-  type QueuePairOptions, type WorkCompletion,
+  ACCESS,
+  Device,
+  type AsyncEvent,
+  type CompletionQueue,
+  type DeviceLimits,
+  type MemoryRegion,
+  type ProtectionDomain,
+  type QueuePair,
+  type QueuePairOptions,
+  type WorkCompletion,
 } from '../../src/verbs/index.ts';
 
-const ALL_ACCESS: number = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
+const ALL_ACCESS: number =
+  ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_ATOMIC | ACCESS.MW_BIND;
+
+/** What carries the octets: the network in memory with iWARP on it, datagrams, or rings of shared memory. */
+type PairWire = 'iwarp' | 'trp' | 'shm';
+
+/** The wire of pairs that name none; a test file that runs other files over another wire changes it. */
+let usual: PairWire = 'iwarp';
+
+/** From now on pairs of this test file are connected over this wire unless they name another. */
+export function setPairWire(wire: PairWire): void {
+  usual = wire;
+}
+
+/** The wire of pairs that name none. */
+export function pairWire(): PairWire {
+  return usual;
+}
 
 /** One side: a device with everything on it, and a record of what happened. */
 export class Side {
@@ -31,10 +69,19 @@ export class Side {
   readonly events: CmEvent[] = [];
   readonly asyncEvents: AsyncEvent[] = [];
 
-  constructor(name: string, seed: number, time: VirtualTime, transport: Transport, options: SideOptions) {
+  constructor(
+    name: string,
+    seed: number,
+    time: VirtualTime,
+    transport: Transport,
+    options: SideOptions,
+    wire: PairWire = 'iwarp',
+    trp: TrpOptions = {},
+  ) {
     this.name = name;
     this.device = new Device({
       name,
+      wire,
       random: seededRandom(seed),
       defer: (task) => time.defer(task),
       ...(options.crc32c === undefined ? {} : { crc32c: options.crc32c }),
@@ -45,15 +92,30 @@ export class Side {
     this.sendCq = this.device.createCq(options.cqSize ?? 4096);
     this.recvCq = this.device.createCq(options.cqSize ?? 4096);
     this.qp = this.createQp(options.qp);
-    this.cm = new ConnectionManager(this.device, transport, time);
+    const make = wire === 'iwarp' ? {} : { make: streamMaker(wire, trp, this.device.resources)! };
+    this.cm = new ConnectionManager(
+      this.device,
+      new InlineEngine(transport, time, this.device, { ...make, ...options.engine }),
+    );
   }
 
   createQp(options: Partial<QueuePairOptions> = {}): QueuePair {
-    return this.pd.createQp({ sendCq: this.sendCq, recvCq: this.recvCq, maxSendWr: 256, maxRecvWr: 256, ...options });
+    return this.pd.createQp({
+      sendCq: this.sendCq,
+      recvCq: this.recvCq,
+      maxSendWr: 256,
+      maxRecvWr: 256,
+      ...options,
+    });
   }
 
-  register(memory: ArrayBufferView | number, access: number = ALL_ACCESS, iova: bigint | number = 0): MemoryRegion {
-    return this.pd.registerMemory(typeof memory === 'number' ? new Uint8Array(memory) : memory, access, { iova });
+  register(
+    memory: ArrayBufferView | number,
+    access: number = ALL_ACCESS,
+    iova: bigint | number = 0,
+  ): MemoryRegion {
+    const bytes = typeof memory === 'number' ? this.device.allocateMemory(memory) : memory;
+    return this.pd.registerMemory(bytes, access, { iova });
   }
 
   /** Every send completion since the last call. */
@@ -93,11 +155,20 @@ export interface SideOptions {
   readonly cqSize?: number;
   readonly crc32c?: Crc32cEngineName;
   readonly limits?: Partial<DeviceLimits>;
+  readonly engine?: InlineEngineOptions;
 }
 
 export interface PairOptions {
   readonly seed?: number;
+  /** Default: the one that `setPairWire` has set, iWARP without. */
+  readonly wire?: PairWire;
+  /** The network of iWARP. */
   readonly network?: MemoryTransportOptions;
+  /** The network of iWARP over UDP, and how both ends work. */
+  readonly datagrams?: MemoryDatagramOptions;
+  readonly trp?: TrpOptions;
+  /** The network of shared memory. */
+  readonly shm?: ShmNetworkOptions;
   readonly client?: SideOptions;
   readonly server?: SideOptions;
   readonly middleware?: (time: VirtualTime) => readonly PortMiddleware[];
@@ -123,13 +194,31 @@ export class Pair {
 
   constructor(options: PairOptions = {}) {
     this.#options = options;
-    const network = new MemoryTransport(this.time, { latency: 1, ...options.network });
-    const seed = options.seed ?? 1;
+    const { wire = usual, seed = 1, client = {}, server = {}, trp = {} } = options;
+    const transport = this.#transport(wire);
+    this.client = new Side('client', seed * 2 + 1, this.time, transport, client, wire, trp);
+    this.server = new Side('server', seed * 2 + 2, this.time, transport, server, wire, trp);
+  }
+
+  #transport(wire: PairWire): Transport {
+    if (wire === 'iwarp') return this.#network();
+    if (wire === 'shm') return this.#threads();
+    return new TrpTransport(new MemoryDatagrams(this.time, this.#options.datagrams), this.time);
+  }
+
+  #network(): Transport {
+    const { network, middleware } = this.#options;
+    const memory = new MemoryTransport(this.time, { latency: 1, ...network });
     const recorder = tap(this.time, (info) => this.#record(info.role));
     // Only the client's end is tapped: it sees both directions.
-    const transport = wrapTransport(network, ...(options.middleware?.(this.time) ?? []), recorder);
-    this.client = new Side('client', seed * 2 + 1, this.time, transport, options.client ?? {});
-    this.server = new Side('server', seed * 2 + 2, this.time, transport, options.server ?? {});
+    return wrapTransport(memory, ...(middleware?.(this.time) ?? []), recorder);
+  }
+
+  #threads(): Transport {
+    return new ShmNetwork(this.time, {
+      ...this.#options.shm,
+      seen: (role, bytes) => (role === 'active' ? this.#out : this.#in).push(bytes.slice()),
+    });
   }
 
   #record(role: 'active' | 'passive'): TapSink {
@@ -150,7 +239,11 @@ export class Pair {
   async listen(): Promise<void> {
     const { server } = this;
     const listening = server.cm.listen(
-      { host: '10.0.0.2', port: 4711, ...(this.#options.server?.policy === undefined ? {} : { policy: this.#options.server.policy }) },
+      {
+        host: '10.0.0.2',
+        port: 4711,
+        ...(this.#options.server?.policy === undefined ? {} : { policy: this.#options.server.policy }),
+      },
       (connection) => {
         server.watch(connection);
         if (this.#options.onRequest !== undefined) this.#options.onRequest(connection, this);
@@ -165,7 +258,9 @@ export class Pair {
     const { client } = this;
     client.watch(
       client.cm.connect(client.qp, {
-        host: '10.0.0.2', port: 4711, localAddress: '10.0.0.1',
+        host: '10.0.0.2',
+        port: 4711,
+        localAddress: '10.0.0.1',
         ...(this.#options.client?.policy === undefined ? {} : { policy: this.#options.client.policy }),
         ...this.#options.client?.param,
         ...this.#options.connect,
@@ -185,7 +280,7 @@ export class Pair {
     return this;
   }
 
-  /** Everything that crossed the wire so far. */
+  /** Everything that crossed the wire of iWARP so far, or went into the rings. */
   wire(): Wire {
     return { fromClient: Buffer.concat(this.#out), fromServer: Buffer.concat(this.#in) };
   }

@@ -1,8 +1,10 @@
 /**
- * A scripted peer made of octets: one end of an in-memory connection under virtual time, with our stack at the other. It keeps no protocol
- * rule by itself; what it sends is built by the naive encoder, what it gets is read by the naive decoder.
+ * A scripted peer made of octets: one end of an in-memory connection under virtual time, with our stack at
+ * the other. It keeps no protocol rule by itself; what it sends is built by the naive encoder, what it gets
+ * is read by the naive decoder.
  *
- * `rawInitiator`: our stack listens, the peer connects and sends what it likes. `rawResponder`: our stack connects to the peer.
+ * `rawInitiator`: our stack listens, the peer connects and sends what it likes. `rawResponder`: our stack
+ * connects to the peer.
  *
  * @example
  * const { bench, peer } = await rawInitiator();
@@ -14,10 +16,16 @@
  * peer.fpdus(); // what we sent after the Reply, decoded
  */
 import type { ConnParam, CmConnection } from '../../src/cm/connection.ts';
-import type { CmListener, ConnectOptions, ListenFailure, ListenOptions, PassiveConnection } from '../../src/cm/manager.ts';
+import type {
+  CmListener,
+  ConnectOptions,
+  ListenFailure,
+  ListenOptions,
+  PassiveConnection,
+} from '../../src/cm/index.ts';
 import type { CmEvent } from '../../src/cm/events.ts';
 import type { ConnectionPolicy } from '../../src/cm/index.ts';
-import { MemoryTransport, VirtualTime, type MemoryTransportOptions } from '../../src/transport/memory.ts';
+import { MemoryTransport, VirtualTime, type MemoryTransportOptions } from '../../src/simnet/memory.ts';
 import type { Port, PortHandler } from '../../src/transport/port.ts';
 import { decodeFpdus, decodeStartup, type NaiveFpdu, type NaiveStartupResult } from './naive/decoder.ts';
 import { encodeFpdus, encodeStartup, type NaiveFpduInput, type NaiveStartupInput } from './naive/encoder.ts';
@@ -49,7 +57,7 @@ export class RawPeer implements PortHandler {
     port.attach(this);
   }
 
-  // ---------------------------------------------------------------------------------------------------- what it sends
+  // ------------------------------------------------------------------------------------------- what it sends
 
   /** Any octets. They do not count towards the marker position. */
   sendRaw(bytes: Uint8Array | readonly number[]): void {
@@ -87,7 +95,11 @@ export class RawPeer implements PortHandler {
 
   /** The octets that {@link sendFpdus} would send; the position moves on. */
   encode(fpdus: readonly (Uint8Array | NaiveFpduInput)[]): Uint8Array {
-    const bytes = encodeFpdus(fpdus, { markers: this.startup().frame.markers, crc: this.crc, streamOffset: this.#position });
+    const bytes = encodeFpdus(fpdus, {
+      markers: this.startup().frame.markers,
+      crc: this.crc,
+      streamOffset: this.#position,
+    });
     this.#position += bytes.length;
     return bytes;
   }
@@ -108,7 +120,7 @@ export class RawPeer implements PortHandler {
     this.#port.resume();
   }
 
-  // ----------------------------------------------------------------------------------------------------- what it gets
+  // -------------------------------------------------------------------------------------------- what it gets
 
   /** Everything received. */
   get received(): Uint8Array {
@@ -158,7 +170,10 @@ export class RawPeer implements PortHandler {
   /** The Terminates received, as `layer/etype/code` in hexadecimal. */
   terminates(): string[] {
     return this.segments().flatMap(({ terminate: t }) =>
-      t === undefined ? [] : [`${t.layer.toString(16)}/${t.etype.toString(16)}/${t.code.toString(16).padStart(2, '0')}`]);
+      t === undefined
+        ? []
+        : [`${t.layer.toString(16)}/${t.etype.toString(16)}/${t.code.toString(16).padStart(2, '0')}`],
+    );
   }
 
   onData(bytes: Uint8Array, start: number, end: number): void {
@@ -208,7 +223,7 @@ export class RawBench {
     this.side = new Side('stack', options.seed ?? 7, this.time, this.network, options.side ?? {});
   }
 
-  /** Let what is under way happen: 20 ms, below every time-out of the default policy. */
+  /** Lets pending events happen: 20 ms, below every time-out of the default policy. */
   settle(ms = 20): this {
     this.time.advance(ms);
     return this;
@@ -228,29 +243,33 @@ export class RawBench {
   async listen(): Promise<void> {
     const { policy, listen, onRequest, param } = this.options;
     const onFailure = (failure: ListenFailure): void => void this.failures.push(failure);
-    const listening = this.side.cm.listen({ ...ADDRESS, onFailure, ...(policy === undefined ? {} : { policy }), ...listen }, (connection) => {
-      const events: CmEvent[] = [];
-      this.incoming.push({ connection, events });
-      connection.setHandler((event) => {
-        events.push(event);
-        this.side.events.push(event);
-      });
-      this.side.connection = connection;
-      if (onRequest !== undefined) {
-        onRequest(connection, this);
-        return;
-      }
-      connection.accept(this.#qpUsed ? this.side.createQp() : this.side.qp, param ?? {});
-      this.#qpUsed = true;
-    });
+    const listening = this.side.cm.listen(
+      { ...ADDRESS, onFailure, ...(policy === undefined ? {} : { policy }), ...listen },
+      (connection) => {
+        const events: CmEvent[] = [];
+        this.incoming.push({ connection, events });
+        connection.setHandler((event) => {
+          events.push(event);
+          this.side.events.push(event);
+        });
+        this.side.connection = connection;
+        if (onRequest !== undefined) {
+          onRequest(connection, this);
+          return;
+        }
+        connection.accept(this.#qpUsed ? this.side.createQp() : this.side.qp, param ?? {});
+        this.#qpUsed = true;
+      },
+    );
     this.settle(0);
     this.listener = await listening;
   }
 
-  /** A scripted peer connects to our listener. */
-  dial(): RawPeer {
+  /** A scripted peer connects to our listener, from this address. */
+  dial(localAddress?: string): RawPeer {
     let peer: RawPeer | undefined;
-    this.network.connect({ ...ADDRESS }, (port, error) => {
+    const from = localAddress === undefined ? {} : { localAddress };
+    this.network.connect({ ...ADDRESS, ...from }, (port, error) => {
       if (port === undefined) throw error ?? new Error('the peer could not connect');
       peer = new RawPeer(this.time, port);
     });
@@ -263,9 +282,18 @@ export class RawBench {
   call(): { peer: RawPeer; connection: CmConnection } {
     const { policy, connect, param } = this.options;
     let peer: RawPeer | undefined;
-    this.network.listen({ ...ADDRESS }, (port) => (peer = new RawPeer(this.time, port)), () => undefined);
+    this.network.listen(
+      { ...ADDRESS },
+      (port) => (peer = new RawPeer(this.time, port)),
+      () => undefined,
+    );
     const { side } = this;
-    const connection = side.cm.connect(side.qp, { ...ADDRESS, ...(policy === undefined ? {} : { policy }), ...param, ...connect });
+    const connection = side.cm.connect(side.qp, {
+      ...ADDRESS,
+      ...(policy === undefined ? {} : { policy }),
+      ...param,
+      ...connect,
+    });
     side.watch(connection);
     this.#connecting();
     if (peer === undefined) throw new Error('our stack did not connect');
@@ -281,7 +309,11 @@ export async function rawInitiator(options: RawOptions = {}): Promise<{ bench: R
 }
 
 /** A bench on which our stack has connected to the peer and sent its Request. */
-export function rawResponder(options: RawOptions = {}): { bench: RawBench; peer: RawPeer; connection: CmConnection } {
+export function rawResponder(options: RawOptions = {}): {
+  bench: RawBench;
+  peer: RawPeer;
+  connection: CmConnection;
+} {
   const bench = new RawBench(options);
   return { bench, ...bench.call() };
 }
@@ -289,7 +321,10 @@ export function rawResponder(options: RawOptions = {}): { bench: RawBench; peer:
 /** The enhanced octets of an ordinary peer: peer-to-peer, Write and Read offered, depths 4. */
 export const PEER_ENHANCED = { a: true, b: false, c: true, d: true, ird: 4, ord: 4 } as const;
 
-/** As {@link rawInitiator}, with start-up done: revision 1, or 2 if `enhanced` is given, CRC on. No FPDU has been sent. */
+/**
+ * As {@link rawInitiator}, with start-up done: revision 1, or 2 if `enhanced` is given, CRC on. No FPDU has
+ * been sent.
+ */
 export async function rawInitiatorUp(
   options: RawOptions = {},
   request: Omit<NaiveStartupInput, 'kind'> = {},
@@ -300,7 +335,7 @@ export async function rawInitiatorUp(
   return { bench, peer };
 }
 
-/** As {@link rawResponder}, with start-up done by a plain revision 1 Reply unless told otherwise. */
+/** As {@link rawResponder}, with start-up done by a plain revision 1 Reply by default. */
 export function rawResponderUp(
   options: RawOptions = {},
   reply: Omit<NaiveStartupInput, 'kind'> = {},

@@ -1,10 +1,14 @@
-/** A program that goes on after what its listeners throw, as one with a listener for 'uncaughtException' does. */
+/**
+ * A program that goes on after what its listeners throw, as one with a listener for 'uncaughtException' does.
+ */
 
-/** What is thrown and not caught while `task` runs, by its messages. */
+/** Messages of the errors thrown and not caught while `task` runs. */
 export async function surviving(task: (thrown: readonly string[]) => Promise<void>): Promise<string[]> {
   const before = process.listeners('uncaughtException');
   const thrown: string[] = [];
-  process.removeAllListeners('uncaughtException').on('uncaughtException', (error) => thrown.push(error.message));
+  process
+    .removeAllListeners('uncaughtException')
+    .on('uncaughtException', (error) => thrown.push(error.message));
   try {
     await task(thrown);
   } finally {

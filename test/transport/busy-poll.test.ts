@@ -1,4 +1,5 @@
-// Staying awake after what has come: the window, what is looked at, when it rests because nothing comes of it, and who decides how long.
+// Staying awake after octets have come: the window, the sources it looks at, when it rests because it finds
+// nothing, and which setting decides.
 import { availableParallelism } from 'node:os';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { BusyPoll, resolveBusyPoll, type PolledSource } from '../../src/transport/busy-poll.ts';
@@ -12,7 +13,10 @@ class Loop {
   turns = 0;
   #tasks: (() => void)[] = [];
 
-  readonly clock = { now: (): number => this.time / 1000, soon: (task: () => void): void => void this.#tasks.push(task) };
+  readonly clock = {
+    now: (): number => this.time / 1000,
+    soon: (task: () => void): void => void this.#tasks.push(task),
+  };
 
   /** One turn; false if nothing keeps the loop awake. */
   turn(): boolean {
@@ -36,7 +40,9 @@ const pollOf = (microseconds: number): { loop: Loop; poll: BusyPoll } => {
   return { loop, poll: new BusyPoll(microseconds, loop.clock) };
 };
 
-/** Arrivals, each followed by silence, until one does not keep the loop awake; the number of those that did. */
+/**
+ * Arrivals, each followed by silence, until one does not keep the loop awake; the number of those that did.
+ */
 function missUntilRest({ loop, poll }: { loop: Loop; poll: BusyPoll }): number {
   for (let n = 0; n < 1000; n++) {
     if (!poll.arrived()) return n;
@@ -112,12 +118,20 @@ describe('octets of either direction', () => {
     return loop.untilAsleep() - 1;
   };
 
-  it.each([[0, 0, 50], [64, 0, 50], [10_000, 0, 60], [65_536, 0, 116], [0, 65_536, 116], [65_536, 65_536, 181], [250_000, 0, 300], [2 ** 20, 2 ** 30, 300]])(
-    '%d that came and %d that went: the peer is waited for %d microseconds', (came, went, microseconds) => {
-      expect(Math.abs(waits(pollOf(50), came, went) - microseconds)).toBeLessThanOrEqual(1);
-    });
+  it.each([
+    [0, 0, 50],
+    [64, 0, 50],
+    [10_000, 0, 60],
+    [65_536, 0, 116],
+    [0, 65_536, 116],
+    [65_536, 65_536, 181],
+    [250_000, 0, 300],
+    [2 ** 20, 2 ** 30, 300],
+  ])('%d that came and %d that went: the peer is waited for %d microseconds', (came, went, microseconds) => {
+    expect(Math.abs(waits(pollOf(50), came, went) - microseconds)).toBeLessThanOrEqual(1);
+  });
 
-  it('lengthen a window in proportion to what was asked for', () => {
+  it('lengthen a window in proportion to the request', () => {
     expect(Math.abs(waits(pollOf(10), 65_536) - 60)).toBeLessThanOrEqual(1);
     expect(pollOf(0).poll.arrived(65_536)).toBe(false);
   });
@@ -135,13 +149,19 @@ describe('octets of either direction', () => {
     expect(Math.abs(waits(both, 100) - 150)).toBeLessThanOrEqual(1);
   });
 
-  it.each([[31, 86], [90, 50]])('only as far as the peer has not had its time yet: after %d microseconds of waiting, %d', (waited, microseconds) => {
-    const both = pollOf(50);
-    const { loop, poll } = both;
-    poll.arrived(65_536);
-    for (let turn = 0; turn < waited; turn++) expect(loop.turn()).toBe(true);
-    expect(Math.abs(waits(both, 64) - microseconds)).toBeLessThanOrEqual(1);
-  });
+  it.each([
+    [31, 86],
+    [90, 50],
+  ])(
+    'only as far as the peer has not had its time yet: after %d microseconds of waiting, %d',
+    (waited, microseconds) => {
+      const both = pollOf(50);
+      const { loop, poll } = both;
+      poll.arrived(65_536);
+      for (let turn = 0; turn < waited; turn++) expect(loop.turn()).toBe(true);
+      expect(Math.abs(waits(both, 64) - microseconds)).toBeLessThanOrEqual(1);
+    },
+  );
 
   it('of an earlier time, or of a rest, do not', () => {
     const both = pollOf(50);
@@ -207,7 +227,7 @@ describe('polling that does not pay', () => {
     expect(loop.turns).toBeGreaterThan(before);
   });
 
-  it('tries for longer after a long rest, so that a sender on this very processor gets another one, until something comes', () => {
+  it('tries for longer after a long rest, so that a sender here gets another processor', () => {
     const both = pollOf(50);
     const { loop, poll } = both;
     missUntilRest(both);
@@ -224,7 +244,10 @@ describe('polling that does not pay', () => {
   });
 
   it('rests where one arrival in two is a hit, and goes on where it is nine in ten', () => {
-    for (const [every, rests] of [[2, true], [10, false]] as const) {
+    for (const [every, rests] of [
+      [2, true],
+      [10, false],
+    ] as const) {
       const { loop, poll } = pollOf(50);
       let slept = 0;
       for (let n = 1; n <= 4000; n++) {
@@ -270,7 +293,7 @@ describe('sources', () => {
     }
   }
 
-  it('are looked at in each turn, keep the loop awake, and are told when nobody looks any more', () => {
+  it('are looked at in each turn, keep the loop awake, and are notified when the looks end', () => {
     const { loop, poll } = pollOf(50);
     const source = new Source();
     poll.watch(source);
@@ -286,7 +309,7 @@ describe('sources', () => {
     expect(poll.awake).toBe(false);
   });
 
-  it('may find something while they are told so, and keep the loop awake then', () => {
+  it('may find something while they are notified, and keep the loop awake then', () => {
     const { loop, poll } = pollOf(50);
     let found = 0;
     poll.watch({ look: () => false, rest: () => void (found++ === 0 && expect(poll.arrived()).toBe(true)) });
@@ -295,14 +318,17 @@ describe('sources', () => {
     expect(found).toBe(2);
   });
 
-  it('may throw: that turn is over, and what came is found in the next one', () => {
+  it('may throw: that turn is over, and the octets are found in the next one', () => {
     const { loop, poll } = pollOf(50);
     const source = new Source();
     let throws = true;
-    poll.watch({ look: () => {
-      if (throws) throw new Error('of the program');
-      return false;
-    }, rest: () => undefined });
+    poll.watch({
+      look: () => {
+        if (throws) throw new Error('of the program');
+        return false;
+      },
+      rest: () => undefined,
+    });
     poll.watch(source);
     poll.arrived();
     source.waiting = 1;
@@ -324,7 +350,7 @@ describe('sources', () => {
 });
 
 describe('how long', () => {
-  it('is what the option says, else IWARP_BUSY_POLL, else 50 microseconds where there is more than one processor', () => {
+  it('is the option, else IWARP_BUSY_POLL, else 50 microseconds on several processors', () => {
     vi.stubEnv('IWARP_BUSY_POLL', '');
     expect(resolveBusyPoll()).toBe(availableParallelism() > 1 ? 50 : 0);
     vi.stubEnv('IWARP_BUSY_POLL', '120');
@@ -335,16 +361,26 @@ describe('how long', () => {
 
   it.each(['-1', '10001', '1.5', '0x10', ' 5', 'off', '1e3', '99999999999'])('is refused as %j', (word) => {
     vi.stubEnv('IWARP_BUSY_POLL', word);
-    expect(() => resolveBusyPoll()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT', message: expect.stringContaining('IWARP_BUSY_POLL') }));
+    expect(() => resolveBusyPoll()).toThrow(
+      expect.objectContaining({
+        code: 'ERR_INVALID_ARGUMENT',
+        message: expect.stringContaining('IWARP_BUSY_POLL'),
+      }),
+    );
   });
 
   it.each([-1, 10_001, 1.5, Number.NaN])('is refused as the option %j', (value) => {
-    expect(() => resolveBusyPoll(value)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_ARGUMENT', message: expect.stringContaining('options.busyPoll') }));
+    expect(() => resolveBusyPoll(value)).toThrow(
+      expect.objectContaining({
+        code: 'ERR_INVALID_ARGUMENT',
+        message: expect.stringContaining('options.busyPoll'),
+      }),
+    );
   });
 });
 
 describe('with the real event loop', () => {
-  it('an immediate of somebody else runs between the turns, and the process may end after the window', async () => {
+  it('another immediate runs between the turns, and the process may end after the window', async () => {
     const poll = new BusyPoll(2000);
     poll.arrived();
     let between = 0;

@@ -27,12 +27,17 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     return pair;
   };
 
-  const closed = (...ends: End[]): Promise<void> => world.until(() => ends.every((end) => end.closed), 'closed ends');
+  const closed = (...ends: End[]): Promise<void> =>
+    world.until(() => ends.every((end) => end.closed), 'closed ends');
 
-  it.each(['127.0.0.1', '::1'])('tells both ends the same addresses: %s', async (host) => {
+  it.each(['127.0.0.1', '::1'])('reports the same addresses at both ends: %s', async (host) => {
     const { active, passive, listener } = await world.pair(host);
     expect(active.port.remoteAddress).toEqual(listener.address);
-    expect(active.port.remoteAddress).toEqual({ address: host, port: listener.address.port, family: host === '::1' ? 'IPv6' : 'IPv4' });
+    expect(active.port.remoteAddress).toEqual({
+      address: host,
+      port: listener.address.port,
+      family: host === '::1' ? 'IPv6' : 'IPv4',
+    });
     expect(passive.port.localAddress).toEqual(active.port.remoteAddress);
     expect(passive.port.remoteAddress).toEqual(active.port.localAddress);
     expect(active.port.localAddress.port).toBeGreaterThan(0);
@@ -43,7 +48,10 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     const { active, passive } = await attached('::1');
     const sent = { active: [] as Uint8Array[], passive: [] as Uint8Array[] };
     for (let i = 0; i < 40; i++) {
-      for (const [name, end] of [['active', active], ['passive', passive]] as const) {
+      for (const [name, end] of [
+        ['active', active],
+        ['passive', passive],
+      ] as const) {
         const chunks = Array.from({ length: 1 + (random() % 5) }, () => pattern(random() % 3000, random));
         sent[name].push(...chunks);
         end.write(...chunks);
@@ -51,7 +59,10 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     }
     const wanted = { active: Buffer.concat(sent.passive), passive: Buffer.concat(sent.active) };
     await world.until(
-      () => active.received.length >= wanted.active.length && passive.received.length >= wanted.passive.length && active.dones.length === 40,
+      () =>
+        active.received.length >= wanted.active.length &&
+        passive.received.length >= wanted.passive.length &&
+        active.dones.length === 40,
       `all octets (seed ${SEED})`,
     );
     await world.until(() => passive.dones.length === 40, 'all dones');
@@ -80,11 +91,13 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     const given = octets.slice();
     let done = false;
     // More than the systems between two ports hold: at some point the rest has to wait for the peer.
-    const taken = active.call(() => active.port.write([given.subarray(0, 1 << 20), given.subarray(1 << 20)], 2, () => {
-      done = true;
-      given.fill(0);
-      world.notify();
-    }));
+    const taken = active.call(() =>
+      active.port.write([given.subarray(0, 1 << 20), given.subarray(1 << 20)], 2, () => {
+        done = true;
+        given.fill(0);
+        world.notify();
+      }),
+    );
     if (taken) given.fill(0);
     await world.settle();
     passive.call(() => passive.port.resume());
@@ -117,7 +130,7 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     expect(passive.log).toEqual(['end']);
   });
 
-  it('delivers FIN after the data, leaves the other direction open, and closes without error when both have ended', async () => {
+  it('delivers FIN after the data, leaves the other direction open, closes when both ended', async () => {
     const { active, passive } = await attached();
     const bytes = pattern(200_000, seededRandom(SEED));
     active.write(bytes);
@@ -139,7 +152,9 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
   it('refuses a write after end as a mistake of the program', async () => {
     const { active } = await attached();
     active.call(() => active.port.end());
-    expect(() => active.write(Uint8Array.of(1))).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+    expect(() => active.write(Uint8Array.of(1))).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_STATE' }),
+    );
   });
 
   it('refuses a second handler', async () => {
@@ -270,7 +285,7 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     await closed(passive);
   });
 
-  it('tells of a reset that came before attach', async () => {
+  it('reports a reset that came before attach', async () => {
     const { active, passive } = await world.pair();
     active.attach();
     active.call(() => active.port.reset());
@@ -301,9 +316,14 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
 
   it('never calls back a cancelled attempt', async () => {
     const accepted: End[] = [];
-    const listener = await world.listen({ host: '127.0.0.1' }, (port) => accepted.push(world.end(port).attach()));
+    const listener = await world.listen({ host: '127.0.0.1' }, (port) =>
+      accepted.push(world.end(port).attach()),
+    );
     let called = 0;
-    const cancel = world.transport.connect({ host: '127.0.0.1', port: listener.address.port }, () => called++);
+    const cancel = world.transport.connect(
+      { host: '127.0.0.1', port: listener.address.port },
+      () => called++,
+    );
     cancel();
     cancel();
     await world.settle();
@@ -343,8 +363,15 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
   it('connects from the address and port asked for', async () => {
     const spare = await world.listen({ host: '127.0.0.1' }, () => undefined);
     await world.close(spare);
-    const { active, passive } = await world.pair('127.0.0.1', { localAddress: '127.0.0.1', localPort: spare.address.port });
-    expect(active.port.localAddress).toEqual({ address: '127.0.0.1', port: spare.address.port, family: 'IPv4' });
+    const { active, passive } = await world.pair('127.0.0.1', {
+      localAddress: '127.0.0.1',
+      localPort: spare.address.port,
+    });
+    expect(active.port.localAddress).toEqual({
+      address: '127.0.0.1',
+      port: spare.address.port,
+      family: 'IPv4',
+    });
     expect(passive.port.remoteAddress).toEqual(active.port.localAddress);
   });
 
@@ -361,7 +388,15 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
   });
 
   it('throws for ports that are none', () => {
-    expect(() => world.transport.connect({ host: '::1', port: 65_536 }, () => undefined)).toThrow('port must be');
-    expect(() => world.transport.listen({ port: -1 }, () => undefined, () => undefined)).toThrow('port must be');
+    expect(() => world.transport.connect({ host: '::1', port: 65_536 }, () => undefined)).toThrow(
+      'port must be',
+    );
+    expect(() =>
+      world.transport.listen(
+        { port: -1 },
+        () => undefined,
+        () => undefined,
+      ),
+    ).toThrow('port must be');
   });
 });

@@ -1,16 +1,28 @@
-/** What the transport tests share: recording handlers, waiting without sleeping, and the worlds that the contract is tried in. */
+/**
+ * What the transport tests share: recording handlers, waiting without sleeping, and the worlds that the
+ * contract is tried in.
+ */
 
 import type { Scheduler } from '../../src/base/clock.ts';
 import type { RandomU32 } from '../../src/base/random.ts';
-import { MemoryTransport, VirtualTime } from '../../src/transport/memory.ts';
-import type { MemoryTransportOptions } from '../../src/transport/memory.ts';
-import { faulty } from '../../src/transport/fault.ts';
+import { MemoryTransport, VirtualTime } from '../../src/simnet/memory.ts';
+import type { MemoryTransportOptions } from '../../src/simnet/memory.ts';
+import { faulty } from '../../src/simnet/fault.ts';
 import { wrapTransport } from '../../src/transport/middleware.ts';
 import type { PortMiddleware } from '../../src/transport/middleware.ts';
-import type { ConnectTarget, ListenTarget, Port, PortHandler, PortListener, Transport } from '../../src/transport/port.ts';
+import type {
+  ConnectTarget,
+  ListenTarget,
+  Port,
+  PortHandler,
+  PortListener,
+  Transport,
+} from '../../src/transport/port.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
-import { segmenting } from '../../src/transport/segmenting.ts';
+import { segmenting } from '../../src/simnet/segmenting.ts';
 import { tap } from '../../src/transport/tap.ts';
+import { ShmTransport } from '../../src/shm/transport.ts';
+import { BusyPoll } from '../../src/transport/busy-poll.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 
 /** How long a condition may take on the real clock. */
@@ -23,7 +35,9 @@ export function pattern(octets: number, random: RandomU32): Uint8Array {
   return bytes;
 }
 
-/** One port and all that it told us. Calls go through here, so that a callback from inside a call is caught. */
+/**
+ * One port and all events of it. Calls go through here, so that a callback from inside a call is caught.
+ */
 export class End implements PortHandler {
   readonly port: Port;
   readonly world: World;
@@ -76,7 +90,7 @@ export class End implements PortHandler {
   write(...chunks: Uint8Array[]): boolean {
     const index = this.#writes++;
     const given = chunks.map((chunk) => chunk.slice());
-    // What is written before the close is answered before it.
+    // Octets written before the close are answered before it.
     const late = this.closed;
     const taken = this.call(() =>
       this.port.write(given, given.length, (ok) => {
@@ -177,7 +191,10 @@ export class World {
   }
 
   /** A connection: both ends, not attached. */
-  async pair(host = '127.0.0.1', more: Partial<ConnectTarget> = {}): Promise<{ active: End; passive: End; listener: PortListener }> {
+  async pair(
+    host = '127.0.0.1',
+    more: Partial<ConnectTarget> = {},
+  ): Promise<{ active: End; passive: End; listener: PortListener }> {
     let passive: Port | undefined;
     let outcome: { port: Port | undefined; error: Error | undefined } | undefined;
     const listener = await this.listen({ host }, (port) => {
@@ -188,7 +205,10 @@ export class World {
       outcome = { port, error };
       this.notify();
     });
-    await this.until(() => outcome !== undefined && (passive !== undefined || outcome.port === undefined), 'a connection');
+    await this.until(
+      () => outcome !== undefined && (passive !== undefined || outcome.port === undefined),
+      'a connection',
+    );
     if (outcome?.port === undefined || passive === undefined) throw outcome?.error ?? new Error('no port');
     return { active: this.end(outcome.port), passive: this.end(passive), listener };
   }
@@ -199,7 +219,7 @@ export class World {
     return end;
   }
 
-  /** Lets everything happen that is going to: several round trips on a connection of their own. */
+  /** Lets everything happen that is going to: several round trips on a separate connection. */
   async settle(): Promise<void> {
     if (this.time instanceof VirtualTime) {
       this.time.run();
@@ -229,10 +249,16 @@ export class World {
 }
 
 /** A network on virtual time. */
-export function memoryWorld(name = 'memory', options: MemoryTransportOptions = {}, layers: readonly Layer[] = []): World & { time: VirtualTime } {
+export function memoryWorld(
+  name = 'memory',
+  options: MemoryTransportOptions = {},
+  layers: readonly Layer[] = [],
+): World & { time: VirtualTime } {
   const time = new VirtualTime();
   const network = new MemoryTransport(time, { latency: 1, buffer: 65_536, verifyWrites: true, ...options });
-  return new World(name, wrapTransport(network, ...layers.map((layer) => layer(time))), time) as World & { time: VirtualTime };
+  return new World(name, wrapTransport(network, ...layers.map((layer) => layer(time))), time) as World & {
+    time: VirtualTime;
+  };
 }
 
 type Layer = (time: Scheduler) => PortMiddleware;
@@ -244,14 +270,28 @@ const neutral: Readonly<Record<string, Layer>> = {
   'segmenting coalesced': (time) => segmenting(time, { kind: 'coalesce' }),
   'no faults': (time) => faulty(time, []),
   tap: (time) =>
-    tap(time, () => ({ open: () => undefined, data: () => undefined, end: () => undefined, close: () => undefined })),
+    tap(time, () => ({
+      open: () => undefined,
+      data: () => undefined,
+      end: () => undefined,
+      close: () => undefined,
+    })),
 };
 
 /** Every world in which the contract of `port.ts` has to hold. */
 export function worlds(): { name: string; make: () => World }[] {
-  const tcp = (name: string, receive: 'onread' | 'data', layers: readonly Layer[] = []): { name: string; make: () => World } => ({
+  const tcp = (
+    name: string,
+    receive: 'onread' | 'data',
+    layers: readonly Layer[] = [],
+  ): { name: string; make: () => World } => ({
     name,
-    make: () => new World(name, wrapTransport(new TcpTransport({ receive }), ...layers.map((layer) => layer(realScheduler))), realScheduler),
+    make: () =>
+      new World(
+        name,
+        wrapTransport(new TcpTransport({ receive }), ...layers.map((layer) => layer(realScheduler))),
+        realScheduler,
+      ),
   });
   const memory = (name: string, layers: readonly Layer[] = []): { name: string; make: () => World } => ({
     name,
@@ -264,7 +304,20 @@ export function worlds(): { name: string; make: () => World }[] {
     memory('memory'),
     {
       name: 'memory on the real clock',
-      make: () => new World('memory on the real clock', new MemoryTransport(realScheduler, { buffer: 65_536 }), realScheduler),
+      make: () =>
+        new World(
+          'memory on the real clock',
+          new MemoryTransport(realScheduler, { buffer: 65_536 }),
+          realScheduler,
+        ),
+    },
+    {
+      name: 'shared memory',
+      make: () => new World('shared memory', new ShmTransport(new BusyPoll(50)), realScheduler),
+    },
+    {
+      name: 'shared memory, never polling',
+      make: () => new World('shared memory', new ShmTransport(new BusyPoll(0)), realScheduler),
     },
     ...Object.entries(neutral).map(([name, layer]) => memory(`memory, ${name}`, [layer])),
     tcp('TCP, all layers', 'onread', all),

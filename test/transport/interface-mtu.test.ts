@@ -5,7 +5,10 @@ import { interfaceMtu } from '../../src/transport/interface-mtu.ts';
 vi.mock('node:os', async (original) => ({
   ...(await original<typeof import('node:os')>()),
   networkInterfaces: (): never => {
-    throw Object.assign(new Error('A system error occurred: uv_interface_addresses returned Unknown system error 13'), { code: 'ERR_SYSTEM_ERROR' });
+    throw Object.assign(
+      new Error('A system error occurred: uv_interface_addresses returned Unknown system error 13'),
+      { code: 'ERR_SYSTEM_ERROR' },
+    );
   },
 }));
 

@@ -1,4 +1,7 @@
-/** The real scheduler: what one turn shares and in which order, and timers of a thread that had no turn for a while. Timers else are covered where they are used. */
+/**
+ * The real scheduler: what one turn shares and in which order, and timers of a thread that had no turn for a
+ * while. Timers else are covered where they are used.
+ */
 import { MessageChannel } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { realScheduler } from '../../src/transport/scheduler.ts';
@@ -6,8 +9,8 @@ import { surviving } from '../support/survivor.ts';
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-describe('what is deferred', () => {
-  it('runs after the present call, in order, with what it defers in turn, and before any promise goes on', async () => {
+describe('a deferred call', () => {
+  it('runs after the present call, in order, with its own deferrals, before any promise', async () => {
     const ran: string[] = [];
     realScheduler.defer(() => {
       ran.push('first');
@@ -39,12 +42,15 @@ describe('what is deferred', () => {
 });
 
 describe('a timer that runs out while the thread is busy or stopped', () => {
-  /** The thread is busy for longer than `ms`; whatever comes meanwhile waits for the event loop, as octets in a socket do. */
+  /**
+   * The thread is busy for longer than `ms`; whatever comes meanwhile waits for the event loop, as octets in
+   * a socket do.
+   */
   const busy = (ms: number): void => {
-    for (const end = performance.now() + ms; performance.now() < end;);
+    for (const end = performance.now() + ms; performance.now() < end; );
   };
 
-  it('comes after what has arrived in time', async () => {
+  it('comes after arrivals in time', async () => {
     const { port1, port2 } = new MessageChannel();
     const order: string[] = [];
     await new Promise<void>((resolve) => {
@@ -63,7 +69,7 @@ describe('a timer that runs out while the thread is busy or stopped', () => {
     expect(order).toEqual(['arrival', 'timer']);
   });
 
-  it('does not come at all if what has arrived cancels it', async () => {
+  it('does not come at all if an arrival cancels it', async () => {
     const { port1, port2 } = new MessageChannel();
     const order: string[] = [];
     let cancel: (() => void) | undefined;

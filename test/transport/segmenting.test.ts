@@ -2,9 +2,9 @@
 
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
-import { segmenting } from '../../src/transport/segmenting.ts';
+import { segmenting } from '../../src/simnet/segmenting.ts';
 import type { Port, PortHandler } from '../../src/transport/port.ts';
-import type { Segmentation } from '../../src/transport/segmenting.ts';
+import type { Segmentation } from '../../src/simnet/segmenting.ts';
 import { memoryWorld, pattern } from './harness.ts';
 import type { End } from './harness.ts';
 
@@ -21,7 +21,11 @@ async function pair(segmentation: Segmentation): Promise<{ active: End; passive:
 async function pieces(segmentation: Segmentation): Promise<number[]> {
   const { active, passive, run } = await pair(segmentation);
   const bytes = pattern(15, seededRandom(3));
-  for (const [start, end] of [[0, 5], [5, 14], [14, 15]] as const) {
+  for (const [start, end] of [
+    [0, 5],
+    [5, 14],
+    [14, 15],
+  ] as const) {
     active.write(bytes.subarray(start, end));
     run();
   }
@@ -43,7 +47,9 @@ describe('segmenting', () => {
     const first = await pieces({ kind: 'random', seed: 7, max: 4 });
     expect(await pieces({ kind: 'random', seed: 7, max: 4 })).toEqual(first);
     expect(Math.max(...first)).toBeLessThanOrEqual(4);
-    const world = memoryWorld('memory', {}, [(time) => segmenting(time, { kind: 'random', seed: 7, max: 9 })]);
+    const world = memoryWorld('memory', {}, [
+      (time) => segmenting(time, { kind: 'random', seed: 7, max: 9 }),
+    ]);
     const seen: number[][] = [];
     for (let i = 0; i < 2; i++) {
       const { active, passive } = await world.pair();
@@ -69,21 +75,26 @@ describe('segmenting', () => {
     expect(passive.log).toEqual(['end']);
   });
 
-  it.each(['every', 'random'] as const)('keeps the rest of a chunk when the handler pauses in its middle: %s', async (kind) => {
-    const { active, passive, run } = await pair(kind === 'every' ? { kind, octets: 3 } : { kind, seed: 1, max: 3 });
-    passive.hook = () => passive.port.pause();
-    active.write(Uint8Array.from({ length: 20 }, (_, i) => i));
-    active.call(() => active.port.end());
-    run();
-    for (let i = 1; passive.log.length === 0; i++) {
-      expect(passive.pieces.length).toBeLessThanOrEqual(i);
-      expect(i).toBeLessThan(25);
-      passive.call(() => passive.port.resume());
+  it.each(['every', 'random'] as const)(
+    'keeps the rest of a chunk when the handler pauses in its middle: %s',
+    async (kind) => {
+      const { active, passive, run } = await pair(
+        kind === 'every' ? { kind, octets: 3 } : { kind, seed: 1, max: 3 },
+      );
+      passive.hook = () => passive.port.pause();
+      active.write(Uint8Array.from({ length: 20 }, (_, i) => i));
+      active.call(() => active.port.end());
       run();
-    }
-    expect(passive.received).toEqual(Array.from({ length: 20 }, (_, i) => i));
-    expect(passive.log).toEqual(['end']);
-  });
+      for (let i = 1; passive.log.length === 0; i++) {
+        expect(passive.pieces.length).toBeLessThanOrEqual(i);
+        expect(i).toBeLessThan(25);
+        passive.call(() => passive.port.resume());
+        run();
+      }
+      expect(passive.received).toEqual(Array.from({ length: 20 }, (_, i) => i));
+      expect(passive.log).toEqual(['end']);
+    },
+  );
 
   it('drops what it holds on a reset', async () => {
     const { active, passive, run } = await pair({ kind: 'every', octets: 1 });
@@ -98,20 +109,30 @@ describe('segmenting', () => {
     expect(active.log).toEqual(['close with error']);
   });
 
-  it.each(['coalesce', 'every'] as const)('has octets that it holds back for itself, though they came in a Buffer that is used again: %s', async (kind) => {
-    const world = memoryWorld('memory', {}, []);
-    const { active } = await world.pair();
-    const cut = segmenting(world.time, kind === 'every' ? { kind, octets: 3 } : { kind })(active.port, 'active') as Port & PortHandler;
-    const received: number[] = [];
-    cut.attach({ onData: (bytes, start, end) => void received.push(...bytes.subarray(start, end)), onEnd: () => undefined, onClose: () => undefined });
-    cut.pause();
-    const read = Buffer.from([1, 2, 3, 4, 5]);
-    cut.onData(read, 1, 5);
-    read.fill(0xee);
-    cut.resume();
-    world.time.run();
-    expect(received).toEqual([2, 3, 4, 5]);
-  });
+  it.each(['coalesce', 'every'] as const)(
+    'has octets that it holds back for itself, though they came in a Buffer that is used again: %s',
+    async (kind) => {
+      const world = memoryWorld('memory', {}, []);
+      const { active } = await world.pair();
+      const cut = segmenting(world.time, kind === 'every' ? { kind, octets: 3 } : { kind })(
+        active.port,
+        'active',
+      ) as Port & PortHandler;
+      const received: number[] = [];
+      cut.attach({
+        onData: (bytes, start, end) => void received.push(...bytes.subarray(start, end)),
+        onEnd: () => undefined,
+        onClose: () => undefined,
+      });
+      cut.pause();
+      const read = Buffer.from([1, 2, 3, 4, 5]);
+      cut.onData(read, 1, 5);
+      read.fill(0xee);
+      cut.resume();
+      world.time.run();
+      expect(received).toEqual([2, 3, 4, 5]);
+    },
+  );
 
   it('refuses pieces of no octets', () => {
     const world = memoryWorld();

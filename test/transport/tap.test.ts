@@ -1,4 +1,7 @@
-/** What the tap shows, and whether the packets written from it are right: judged by a reader of its own, written from the RFCs. */
+/**
+ * The output of the tap, and whether the packets written from it are right: judged by a separate reader,
+ * written from the RFCs.
+ */
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,7 +9,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
 import { ipOctets, mappedIpv6 } from '../../src/transport/ip-address.ts';
-import { MemoryTransport, VirtualTime } from '../../src/transport/memory.ts';
+import { MemoryTransport, VirtualTime } from '../../src/simnet/memory.ts';
 import { wrapTransport } from '../../src/transport/middleware.ts';
 import type { PortRole } from '../../src/transport/middleware.ts';
 import { openPcapFile, pcapTap } from '../../src/transport/pcap-tap.ts';
@@ -38,7 +41,12 @@ function allOnes(...parts: Uint8Array[]): boolean {
 /** Reads a capture and checks every length and checksum in it. */
 function readCapture(file: Uint8Array): Packet[] {
   const capture = Buffer.from(file);
-  expect([capture.readUInt32LE(0), capture.readUInt16LE(4), capture.readUInt16LE(6), capture.readUInt32LE(20)]).toEqual([0xa1b23c4d, 2, 4, 101]);
+  expect([
+    capture.readUInt32LE(0),
+    capture.readUInt16LE(4),
+    capture.readUInt16LE(6),
+    capture.readUInt32LE(20),
+  ]).toEqual([0xa1b23c4d, 2, 4, 101]);
   const packets: Packet[] = [];
   let at = 24;
   while (at < capture.length) {
@@ -56,7 +64,9 @@ function readPacket(packet: Buffer, time: number): Packet {
   const isV4 = packet.readUInt8(0) >> 4 === 4;
   const header = isV4 ? 20 : 40;
   const tcp = packet.subarray(header);
-  const [from, to] = isV4 ? [packet.subarray(12, 16), packet.subarray(16, 20)] : [packet.subarray(8, 24), packet.subarray(24, 40)];
+  const [from, to] = isV4
+    ? [packet.subarray(12, 16), packet.subarray(16, 20)]
+    : [packet.subarray(8, 24), packet.subarray(24, 40)];
   if (isV4) {
     expect(packet.readUInt16BE(2)).toBe(packet.length);
     expect(allOnes(packet.subarray(0, 20)), 'IPv4 header checksum').toBe(true);
@@ -94,11 +104,20 @@ interface Scene {
   readonly packets: () => Packet[];
 }
 
-async function captured(host: string, role: PortRole = 'active', options: PcapTapOptions = {}): Promise<Scene> {
+async function captured(
+  host: string,
+  role: PortRole = 'active',
+  options: PcapTapOptions = {},
+): Promise<Scene> {
   const time = new VirtualTime();
   const parts: Uint8Array[] = [];
-  const middleware = tap(time, pcapTap((bytes) => parts.push(bytes), options));
-  const network = wrapTransport(new MemoryTransport(time, { latency: 1, buffer: 1 << 20 }), (port, at) => (at === role ? middleware(port, at) : port));
+  const middleware = tap(
+    time,
+    pcapTap((bytes) => parts.push(bytes), options),
+  );
+  const network = wrapTransport(new MemoryTransport(time, { latency: 1, buffer: 1 << 20 }), (port, at) =>
+    at === role ? middleware(port, at) : port,
+  );
   const world = new World('memory', network, time);
   const { active, passive } = await world.pair(host);
   active.attach();
@@ -130,11 +149,17 @@ describe('tap', () => {
         expect(again).toBe(info);
         sinks.push(info);
       },
-      data: (direction, bytes, start, end, at) => log.push(`${at} ${info.role} ${direction} ${[...bytes.subarray(start, end)].join(',')}`),
+      data: (direction, bytes, start, end, at) =>
+        log.push(`${at} ${info.role} ${direction} ${[...bytes.subarray(start, end)].join(',')}`),
       end: (direction, at) => log.push(`${at} ${info.role} ${direction} end`),
-      close: (error, at, direction) => log.push(`${at} ${info.role} ${direction} close ${error === undefined ? 'in order' : 'with error'}`),
+      close: (error, at, direction) =>
+        log.push(`${at} ${info.role} ${direction} close ${error === undefined ? 'in order' : 'with error'}`),
     });
-    const world = new World('memory', wrapTransport(new MemoryTransport(time, { latency: 1 }), tap(time, make)), time);
+    const world = new World(
+      'memory',
+      wrapTransport(new MemoryTransport(time, { latency: 1 }), tap(time, make)),
+      time,
+    );
     const first = await world.pair();
     first.active.attach();
     first.passive.attach();
@@ -165,7 +190,10 @@ describe('tap', () => {
     second.active.call(() => second.active.port.reset());
     second.active.write(Uint8Array.of(1));
     time.run();
-    expect(log.map((line) => line.replace(/^\d+ /, ''))).toEqual(['active out close with error', 'passive in close with error']);
+    expect(log.map((line) => line.replace(/^\d+ /, ''))).toEqual([
+      'active out close with error',
+      'passive in close with error',
+    ]);
   });
 });
 
@@ -175,43 +203,54 @@ describe('pcapTap', () => {
     ['10.0.0.2', 'passive'],
     ['fd00::2:0:1', 'active'],
     ['::ffff:10.0.0.9', 'passive'],
-  ] as const)('writes a whole connection with right lengths, numbers and checksums: %s, %s', async (host, role) => {
-    const { time, active, passive, packets } = await captured(host, role);
-    const random = seededRandom(11);
-    const sent = pattern(150_001, random);
-    const answered = pattern(777, random);
-    active.write(sent.subarray(0, 100), sent.subarray(100, 70_000));
-    active.write(sent.subarray(70_000));
-    time.run();
-    passive.write(answered);
-    time.run();
-    active.call(() => active.port.end());
-    time.run();
-    passive.call(() => passive.port.end());
-    time.run();
-    const all = packets();
-    const caller = all[0]?.from ?? '';
-    const callee = all[0]?.to ?? '';
-    expect(all.slice(0, 3).map((packet) => [packet.from === caller, packet.flags])).toEqual([
-      [true, 'S'],
-      [false, 'SA'],
-      [true, 'A'],
-    ]);
-    expect(caller.length).toBe(host.includes('::') && !host.includes('ffff') ? 38 : caller.length);
-    expect(Buffer.from(stream(all, caller)).equals(sent)).toBe(true);
-    expect(Buffer.from(stream(all, callee)).equals(answered)).toBe(true);
-    expect(all.filter((packet) => packet.flags.includes('F')).map((packet) => packet.from)).toEqual([caller, callee]);
-    // Every acknowledgement names what the other side has sent by then.
-    const next = new Map<string, number>();
-    for (const packet of all) {
-      if (packet.flags.includes('A')) expect(packet.acknowledged).toBe(next.get(packet.to));
-      next.set(packet.from, (packet.sequence + packet.payload.length + (/[SF]/.test(packet.flags) ? 1 : 0)) >>> 0);
-    }
-    expect(Math.max(...all.map((packet) => packet.payload.length))).toBe(65_495);
-  });
+  ] as const)(
+    'writes a whole connection with right lengths, numbers and checksums: %s, %s',
+    async (host, role) => {
+      const { time, active, passive, packets } = await captured(host, role);
+      const random = seededRandom(11);
+      const sent = pattern(150_001, random);
+      const answered = pattern(777, random);
+      active.write(sent.subarray(0, 100), sent.subarray(100, 70_000));
+      active.write(sent.subarray(70_000));
+      time.run();
+      passive.write(answered);
+      time.run();
+      active.call(() => active.port.end());
+      time.run();
+      passive.call(() => passive.port.end());
+      time.run();
+      const all = packets();
+      const caller = all[0]?.from ?? '';
+      const callee = all[0]?.to ?? '';
+      expect(all.slice(0, 3).map((packet) => [packet.from === caller, packet.flags])).toEqual([
+        [true, 'S'],
+        [false, 'SA'],
+        [true, 'A'],
+      ]);
+      expect(caller.length).toBe(host.includes('::') && !host.includes('ffff') ? 38 : caller.length);
+      expect(Buffer.from(stream(all, caller)).equals(sent)).toBe(true);
+      expect(Buffer.from(stream(all, callee)).equals(answered)).toBe(true);
+      expect(all.filter((packet) => packet.flags.includes('F')).map((packet) => packet.from)).toEqual([
+        caller,
+        callee,
+      ]);
+      // Every acknowledgement names what the other side has sent by then.
+      const next = new Map<string, number>();
+      for (const packet of all) {
+        if (packet.flags.includes('A')) expect(packet.acknowledged).toBe(next.get(packet.to));
+        next.set(
+          packet.from,
+          (packet.sequence + packet.payload.length + (/[SF]/.test(packet.flags) ? 1 : 0)) >>> 0,
+        );
+      }
+      expect(Math.max(...all.map((packet) => packet.payload.length))).toBe(65_495);
+    },
+  );
 
   it('lets sequence numbers wrap', async () => {
-    const { time, active, packets } = await captured('10.0.0.2', 'active', { firstSequence: [0xffff_ff00, 0xffff_ffff] });
+    const { time, active, packets } = await captured('10.0.0.2', 'active', {
+      firstSequence: [0xffff_ff00, 0xffff_ffff],
+    });
     const bytes = pattern(1000, seededRandom(2));
     active.write(bytes);
     time.run();
@@ -221,11 +260,16 @@ describe('pcapTap', () => {
     expect(Buffer.from(stream(all, all[0]?.from ?? '')).equals(bytes)).toBe(true);
   });
 
-  it('splits at the maximum segment size and where it is told to', async () => {
-    const { time, active, packets } = await captured('10.0.0.2', 'active', { mss: 300, cut: (_direction, _bytes, start) => start + 700 });
+  it('splits at the maximum segment size and at given places', async () => {
+    const { time, active, packets } = await captured('10.0.0.2', 'active', {
+      mss: 300,
+      cut: (_direction, _bytes, start) => start + 700,
+    });
     active.write(new Uint8Array(1500));
     time.run();
-    const lengths = packets().map((packet) => packet.payload.length).filter((octets) => octets > 0);
+    const lengths = packets()
+      .map((packet) => packet.payload.length)
+      .filter((octets) => octets > 0);
     expect(lengths).toEqual([300, 300, 100, 300, 300, 100, 100]);
   });
 
@@ -286,9 +330,11 @@ describe('ipOctets', () => {
     expect(Buffer.from(ipOctets(text) ?? []).toString('hex')).toBe(hex);
   });
 
-  it('knows what is no address, and how IPv6 carries IPv4', () => {
+  it('refuses wrong addresses, and knows how IPv6 carries IPv4', () => {
     expect(ipOctets('localhost')).toBeUndefined();
     expect(ipOctets('1.2.3')).toBeUndefined();
-    expect(Buffer.from(mappedIpv6(Uint8Array.of(1, 2, 3, 4))).toString('hex')).toBe('00000000000000000000ffff01020304');
+    expect(Buffer.from(mappedIpv6(Uint8Array.of(1, 2, 3, 4))).toString('hex')).toBe(
+      '00000000000000000000ffff01020304',
+    );
   });
 });

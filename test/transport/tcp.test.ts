@@ -1,4 +1,7 @@
-/** What the TCP transport adds to the contract: shared read memory, adoption of accepted sockets, the real clock. */
+/**
+ * What the TCP transport adds to the contract: shared read memory, adoption of accepted sockets, the real
+ * clock.
+ */
 
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -73,13 +76,17 @@ describe('TcpTransport', () => {
     const peers = ends.map((end) => accepted.get(end.port.localAddress.port));
     for (const peer of peers) peer?.write(Uint8Array.of(peer.port.remoteAddress.port & 0xff));
     await here.until(
-      () => peers.every((peer, i) => peer?.received.length === sent[i]?.length) && ends.every((end) => end.received.length === 1),
+      () =>
+        peers.every((peer, i) => peer?.received.length === sent[i]?.length) &&
+        ends.every((end) => end.received.length === 1),
       'all octets',
     );
     expect(allocated.map((bytes) => bytes.length)).toEqual([65_536]);
     expect(foreign).toEqual([]);
     ends.forEach((end, i) => {
-      expect(Buffer.from(peers[i]?.received ?? []).equals(sent[i] ?? Buffer.of(0)), `connection ${i}`).toBe(true);
+      expect(Buffer.from(peers[i]?.received ?? []).equals(sent[i] ?? Buffer.of(0)), `connection ${i}`).toBe(
+        true,
+      );
       expect(end.received).toEqual([end.port.localAddress.port & 0xff]);
     });
   });
@@ -118,47 +125,54 @@ describe('TcpTransport', () => {
     }
   });
 
-  it.each(['active', 'passive'] as const)('finds its octets after a throw in the tick of a read, %s end', async (side) => {
-    const here = (world = new World('TCP', new TcpTransport({ receive: 'onread' }), realScheduler));
-    const pair = await here.pair();
-    const end = pair[side];
-    const peer = pair[side === 'active' ? 'passive' : 'active'].attach();
-    // Each read has memory of its own, and what comes is to be in the one that was named last.
-    const memories: Uint8Array[] = [];
-    const strange: number[] = [];
-    const got: number[] = [];
-    end.call(() => end.port.attach({
-      readTarget: () => memories[memories.push(new Uint8Array(1000)) - 1],
-      onData: (bytes, start, stop) => {
-        if (bytes.buffer !== memories.at(-1)?.buffer) strange.push(got.length);
-        got.push(...bytes.subarray(start, stop));
-        here.notify();
-        // Twice behind each other, and now and then not at all.
-        if (got.length % 3 === 0) return;
-        process.nextTick(() => {
-          throw new Error('mine');
-        });
-        void Promise.resolve().then(() => process.nextTick(() => {
-          throw new Error('mine too');
-        }));
-      },
-      onEnd: () => undefined,
-      onClose: () => undefined,
-    }));
-    const thrown = await surviving(async () => {
-      for (let n = 1; n <= 50; n++) {
-        peer.write(Uint8Array.of(n));
-        await here.until(() => got.length === n, `octet ${n}`);
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-    });
-    // The first read goes where it was said before there was a handler.
-    expect(got.slice(1)).toEqual(Array.from({ length: 49 }, (_, n) => n + 2));
-    expect(strange).toEqual([0]);
-    expect(thrown.length).toBeGreaterThan(60);
-  });
+  it.each(['active', 'passive'] as const)(
+    'finds its octets after a throw in the tick of a read, %s end',
+    async (side) => {
+      const here = (world = new World('TCP', new TcpTransport({ receive: 'onread' }), realScheduler));
+      const pair = await here.pair();
+      const end = pair[side];
+      const peer = pair[side === 'active' ? 'passive' : 'active'].attach();
+      // Each read has separate memory, and octets must come in the one that was named last.
+      const memories: Uint8Array[] = [];
+      const strange: number[] = [];
+      const got: number[] = [];
+      end.call(() =>
+        end.port.attach({
+          readTarget: () => memories[memories.push(new Uint8Array(1000)) - 1],
+          onData: (bytes, start, stop) => {
+            if (bytes.buffer !== memories.at(-1)?.buffer) strange.push(got.length);
+            got.push(...bytes.subarray(start, stop));
+            here.notify();
+            // Twice behind each other, and now and then not at all.
+            if (got.length % 3 === 0) return;
+            process.nextTick(() => {
+              throw new Error('mine');
+            });
+            void Promise.resolve().then(() =>
+              process.nextTick(() => {
+                throw new Error('mine too');
+              }),
+            );
+          },
+          onEnd: () => undefined,
+          onClose: () => undefined,
+        }),
+      );
+      const thrown = await surviving(async () => {
+        for (let n = 1; n <= 50; n++) {
+          peer.write(Uint8Array.of(n));
+          await here.until(() => got.length === n, `octet ${n}`);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      });
+      // The first read goes where it was said before there was a handler.
+      expect(got.slice(1)).toEqual(Array.from({ length: 49 }, (_, n) => n + 2));
+      expect(strange).toEqual([0]);
+      expect(thrown.length).toBeGreaterThan(60);
+    },
+  );
 
-  it('tells a reset after unread data from an orderly end', async () => {
+  it('distinguishes a reset after unread data from an orderly end', async () => {
     const here = (world = new World('TCP', new TcpTransport(), realScheduler));
     const { active, passive } = await here.pair();
     active.attach();
@@ -183,16 +197,20 @@ describe('adopt', () => {
     const [accepted] = (await once(server, 'connection')) as [Socket];
     const read = new Promise<number[]>((resolve) => {
       let asked = false;
-      const { socket, userBuffer } = adopt(accepted, {
-        buffer: () => {
-          asked = true;
-          return buffer;
+      const { socket, userBuffer } = adopt(
+        accepted,
+        {
+          buffer: () => {
+            asked = true;
+            return buffer;
+          },
+          callback: (octets, bytes) => {
+            resolve([...bytes.subarray(0, octets)]);
+            return bytes === buffer;
+          },
         },
-        callback: (octets, bytes) => {
-          resolve([...bytes.subarray(0, octets)]);
-          return bytes === buffer;
-        },
-      }, () => asked);
+        () => asked,
+      );
       expect(userBuffer).toBe(true);
       expect(socket).not.toBe(accepted);
       expect(accepted.destroyed).toBe(true);
@@ -208,7 +226,10 @@ describe('adopt', () => {
 
   it('leaves a socket alone whose insides it does not know', () => {
     const socket = new Socket();
-    expect(adopt(socket, { buffer, callback: () => true }, () => true)).toEqual({ socket, userBuffer: false });
+    expect(adopt(socket, { buffer, callback: () => true }, () => true)).toEqual({
+      socket,
+      userBuffer: false,
+    });
     const strange = new Socket() as Socket & { _handle: unknown };
     strange._handle = { readStart: () => 0 };
     expect(adopt(strange, { buffer, callback: () => true }, () => true).socket).toBe(strange);
@@ -222,7 +243,9 @@ describe('acceptHandles', () => {
     const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }).listen(0, '127.0.0.1');
     await once(server, 'listening');
     prepare(server);
-    connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => undefined).end(Uint8Array.of(5, 6));
+    connect((server.address() as AddressInfo).port, '127.0.0.1')
+      .on('error', () => undefined)
+      .end(Uint8Array.of(5, 6));
     return server;
   }
 
@@ -258,7 +281,7 @@ describe('acceptHandles', () => {
     await close(server, socket);
   });
 
-  it('leaves what is not taken to the server', async () => {
+  it('leaves connections that it does not take to the server', async () => {
     let offered = 0;
     const server = await served((listening) => acceptHandles(listening, () => offered++ < 0));
     const [socket] = (await once(server, 'connection')) as [Socket];
@@ -294,20 +317,33 @@ describe('acceptHandles', () => {
 
   it('leaves a transport that has to do without it with its read buffer all the same', async () => {
     const { listen } = Server.prototype;
-    const spy = vi.spyOn(Server.prototype, 'listen').mockImplementation(function (this: Server, ...args: unknown[]): Server {
+    const spy = vi.spyOn(Server.prototype, 'listen').mockImplementation(function (
+      this: Server,
+      ...args: unknown[]
+    ): Server {
       // The transport looks between these two.
       const insides = this as unknown as { _handle: { onconnection: unknown } };
       let hidden: unknown;
-      this.prependOnceListener('listening', () => ((hidden = insides._handle.onconnection), (insides._handle.onconnection = undefined)));
+      this.prependOnceListener(
+        'listening',
+        () => ((hidden = insides._handle.onconnection), (insides._handle.onconnection = undefined)),
+      );
       this.once('listening', () => (insides._handle.onconnection = hidden));
       return Reflect.apply(listen, this, args) as Server;
     });
     const buffers: Uint8Array[] = [];
-    const transport = new TcpTransport({ receive: 'onread', allocate: (octets) => (buffers.push(new Uint8Array(octets)), buffers.at(-1)!) });
+    const transport = new TcpTransport({
+      receive: 'onread',
+      allocate: (octets) => (buffers.push(new Uint8Array(octets)), buffers.at(-1)!),
+    });
     const here = new World('TCP', transport, realScheduler);
     const { promise, resolve } = deferred<[Uint8Array, number]>();
     const listener = await here.listen({ host: '127.0.0.1' }, (port) => {
-      port.attach({ onData: (bytes, start, end) => resolve([bytes, end - start]), onEnd: () => port.end(), onClose: () => undefined });
+      port.attach({
+        onData: (bytes, start, end) => resolve([bytes, end - start]),
+        onEnd: () => port.end(),
+        onClose: () => undefined,
+      });
     });
     spy.mockRestore();
     const client = connect(listener.address.port, '127.0.0.1').on('error', () => undefined);
@@ -321,32 +357,41 @@ describe('acceptHandles', () => {
 });
 
 describe('addresses of an accepted port', () => {
-  it.each(['127.0.0.1', '0.0.0.0', '::', '::1'])('are its own, and stay known after its end, with a listener on %s', async (host) => {
-    const here = new World('TCP', new TcpTransport(), realScheduler);
-    const { promise, resolve } = deferred<void>();
-    let told: unknown;
-    const listener = await here.listen({ host }, (port) => {
-      port.attach({
-        onData: () => undefined,
-        onEnd: () => port.end(),
-        onClose: () => {
-          told = [port.localAddress, port.remoteAddress];
-          resolve();
-        },
+  it.each(['127.0.0.1', '0.0.0.0', '::', '::1'])(
+    'are its own, and stay known after its end, with a listener on %s',
+    async (host) => {
+      const here = new World('TCP', new TcpTransport(), realScheduler);
+      const { promise, resolve } = deferred<void>();
+      let told: unknown;
+      const listener = await here.listen({ host }, (port) => {
+        port.attach({
+          onData: () => undefined,
+          onEnd: () => port.end(),
+          onClose: () => {
+            told = [port.localAddress, port.remoteAddress];
+            resolve();
+          },
+        });
       });
-    });
-    const client = connect(listener.address.port, host === '::1' ? '::1' : '127.0.0.1');
-    await once(client, 'connect');
-    const { localAddress, localPort } = client;
-    client.end();
-    await promise;
-    const [ours, theirs] = told as [{ address: string; port: number; family: string }, { address: string; port: number; family: string }];
-    const plain = (address: string): string => address.replace('::ffff:', '');
-    expect([plain(ours.address), ours.port]).toEqual([host === '::1' ? '::1' : '127.0.0.1', listener.address.port]);
-    expect([plain(theirs.address), theirs.port]).toEqual([localAddress, localPort]);
-    expect(ours.family).toBe(host.includes(':') ? 'IPv6' : 'IPv4');
-    await here.dispose();
-  });
+      const client = connect(listener.address.port, host === '::1' ? '::1' : '127.0.0.1');
+      await once(client, 'connect');
+      const { localAddress, localPort } = client;
+      client.end();
+      await promise;
+      const [ours, theirs] = told as [
+        { address: string; port: number; family: string },
+        { address: string; port: number; family: string },
+      ];
+      const plain = (address: string): string => address.replace('::ffff:', '');
+      expect([plain(ours.address), ours.port]).toEqual([
+        host === '::1' ? '::1' : '127.0.0.1',
+        listener.address.port,
+      ]);
+      expect([plain(theirs.address), theirs.port]).toEqual([localAddress, localPort]);
+      expect(ours.family).toBe(host.includes(':') ? 'IPv6' : 'IPv4');
+      await here.dispose();
+    },
+  );
 });
 
 describe('realScheduler', () => {
@@ -367,7 +412,7 @@ describe('realScheduler', () => {
     expect(log).toEqual(['scheduled', 'past']);
   });
 
-  it('defers after the call stack and after the promise continuations of the turn, first in first out', async () => {
+  it('defers after the call stack and the promise continuations of the turn, in order', async () => {
     const log: number[] = [];
     await Promise.resolve();
     realScheduler.defer(() => log.push(1));
@@ -380,8 +425,14 @@ describe('realScheduler', () => {
 
   it('does not keep a process alive', async () => {
     const module = fileURLToPath(new URL('../../src/transport/scheduler.ts', import.meta.url));
-    const program = `import { realScheduler } from ${JSON.stringify(module)}; realScheduler.at(realScheduler.now() + 3e9, () => {}); console.log('done');`;
-    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', program], { timeout: 30_000 });
+    const program =
+      `import { realScheduler } from ${JSON.stringify(module)}; realScheduler.at(realScheduler.now() + ` +
+      "3e9, () => {}); console.log('done');";
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ['--import', 'tsx', '--input-type=module', '-e', program],
+      { timeout: 30_000 },
+    );
     expect(stdout).toBe('done\n');
   });
 });

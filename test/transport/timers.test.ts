@@ -1,4 +1,5 @@
-// The stack beside timers that are not Node's: a test has replaced them (nobody turns their clock), or the environment has a browser's.
+// The stack beside timers that are not Node's: a test has replaced them (nobody turns their clock), or the
+// environment has a browser's.
 import net, { type AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { connect, createServer, openRnic, RemoteBuffer } from '../../src/index.ts';
@@ -6,11 +7,14 @@ import { connect, createServer, openRnic, RemoteBuffer } from '../../src/index.t
 /** What becomes of the global timers. */
 const REPLACED: readonly (readonly [string, () => void])[] = [
   ['that a test stands still', () => void vi.useFakeTimers()],
-  ['of a browser, with numbers for timers and without setImmediate', () => {
-    vi.stubGlobal('setTimeout', () => 1);
-    vi.stubGlobal('clearTimeout', () => undefined);
-    vi.stubGlobal('setImmediate', undefined);
-  }],
+  [
+    'of a browser, with numbers for timers and without setImmediate',
+    () => {
+      vi.stubGlobal('setTimeout', () => 1);
+      vi.stubGlobal('clearTimeout', () => undefined);
+      vi.stubGlobal('setImmediate', undefined);
+    },
+  ],
 ];
 
 describe.each(REPLACED)('with global timers %s', (_how, replace) => {
@@ -27,7 +31,7 @@ describe.each(REPLACED)('with global timers %s', (_how, replace) => {
       await c.send(c.share(c.register(new Uint8Array(octets))).toBytes());
     });
     await server.listen({ host: '127.0.0.1', port: 0 });
-    const connection = await connect({ rnic, host: '127.0.0.1', port: server.address.port });
+    const connection = await connect({ rnic, host: '127.0.0.1', port: server.address().port });
     const remote = RemoteBuffer.fromBytes((await connection.receive())!.data);
     await connection.write(new Uint8Array(octets).fill(5), remote);
     const back = new Uint8Array(octets);
@@ -43,7 +47,9 @@ describe.each(REPLACED)('with global timers %s', (_how, replace) => {
     replace();
     const { port } = silent.address() as AddressInfo;
     const rnic = openRnic({ engine: 'thread' });
-    await expect(connect({ rnic, host: '127.0.0.1', port, policy: { replyTimeout: 20 } })).rejects.toMatchObject({ code: 'ERR_TIMEOUT' });
+    await expect(
+      connect({ rnic, host: '127.0.0.1', port, policy: { replyTimeout: 20 } }),
+    ).rejects.toMatchObject({ code: 'ERR_TIMEOUT' });
     silent.close();
   });
 });

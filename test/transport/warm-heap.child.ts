@@ -1,6 +1,6 @@
 /**
- * Byte streams read by 'data' events, both ends in this process; tells how many page faults a piece of 64 KiB cost (a page has 4 KiB), once the heap is
- * warm, on standard output.
+ * Byte streams read by 'data' events, both ends in this process; prints how many page faults a piece of 64
+ * KiB cost (a page has 4 KiB), once the heap is warm, on standard output.
  *
  *     node --import tsx warm-heap.child.ts
  */
@@ -26,11 +26,13 @@ const server = createServer((socket) => {
 });
 server.listen({ host: '127.0.0.1', port: 0 });
 await once(server, 'listening');
-const client = connect({ host: '127.0.0.1', port: server.address()!.port });
+const client = connect({ host: '127.0.0.1', port: (server.address() as { port: number }).port });
 await once(client, 'connect');
 const piece = Buffer.alloc(PIECE, 7);
 for (let n = 0; n < WARM + COUNTED; n++) if (!client.write(piece)) await once(client, 'drain');
 client.resume().end();
 await once(client, 'close');
 server.close();
-process.stdout.write(JSON.stringify((process.resourceUsage().minorPageFault - faults) / (octets / PIECE - WARM)));
+process.stdout.write(
+  JSON.stringify((process.resourceUsage().minorPageFault - faults) / (octets / PIECE - WARM)),
+);

@@ -71,7 +71,7 @@ describe('a heap kept warm', () => {
   });
 });
 
-describe('the heap of this thread is told of', () => {
+describe('the heap of this thread is reported', () => {
   it('a Read without memory of the program, and what a socket has brought by data events', async () => {
     const given = vi.spyOn(warmHeap, 'given');
     const rnic = openRnic({ transport: new TcpTransport({ receive: 'data' }) });
@@ -79,7 +79,7 @@ describe('the heap of this thread is told of', () => {
       await connection.send(connection.share(connection.register(new Uint8Array(5000), 'read')).toBytes());
     });
     await server.listen({ host: '127.0.0.1', port: 0 });
-    const connection = await connect({ host: '127.0.0.1', port: server.address.port, rnic });
+    const connection = await connect({ host: '127.0.0.1', port: server.address().port, rnic });
     const remote = RemoteBuffer.fromBytes((await connection.receive())!.data);
     given.mockClear();
     await connection.read(remote, new Uint8Array(5000));
@@ -97,7 +97,7 @@ describe('the heap of this thread is told of', () => {
     const given = vi.spyOn(warmHeap, 'given');
     const server = createStreamServer((socket) => void socket.end('some octets')).listen(0, '127.0.0.1');
     await once(server, 'listening');
-    const socket = connectStream(server.address()!.port, '127.0.0.1');
+    const socket = connectStream((server.address() as { port: number }).port, '127.0.0.1');
     const [data] = (await once(socket, 'data')) as [Buffer];
     expect(data.toString()).toBe('some octets');
     expect(given).toHaveBeenCalledWith(11);
@@ -111,11 +111,15 @@ it('byte streams read by data events take no new pages from the system in the lo
   const child = fileURLToPath(new URL('warm-heap.child.ts', import.meta.url));
   // With 'data' events from the network too there would be twice as much new memory.
   const env = { ...process.env, IWARP_RECEIVE: 'onread' };
-  // Sixteen pages hold a piece. Without the room it is 3 to 11 faults in Node 20 and 1 to 7 in newer ones; with it 0.03, and 0.1 to 0.5 in newer ones.
-  // Beside other programs garbage is collected later and the room is now and then too small (once 1.06): so it has three tries.
+  // Sixteen pages hold a piece. Without the room it is 3 to 11 faults in Node 20 and 1 to 7 in newer ones;
+  // with it 0.03, and 0.1 to 0.5 in newer ones. Beside other programs garbage is collected later and the room
+  // is now and then too small (once 1.06): so it has three tries.
   let faults = Infinity;
   for (let i = 0; i < 3 && faults >= 1; i++) {
-    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', child], { timeout: 15_000, env });
+    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', child], {
+      timeout: 15_000,
+      env,
+    });
     faults = JSON.parse(stdout) as number;
   }
   expect(faults).toBeLessThan(1);

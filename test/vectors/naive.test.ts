@@ -1,5 +1,5 @@
-// The naive codec on its own: faults built by the encoder are named by the decoder, and streams of any shape survive the
-// way there and back. RFC 5044 4, RFC 5041 4 and 5, RFC 5040 4.
+// The naive codec on its own: faults built by the encoder are named by the decoder, and streams of any shape
+// survive the way there and back. RFC 5044 4, RFC 5041 4 and 5, RFC 5040 4.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -26,7 +26,8 @@ describe('faults of framing', () => {
   });
 
   it('names a wrong CRC, whichever of its bits is wrong', () => {
-    for (let bit = 0; bit < 32; bit++) expect(problemsOf({ ulpdu, crcFlip: 2 ** bit })).toEqual(['wrong CRC']);
+    for (let bit = 0; bit < 32; bit++)
+      expect(problemsOf({ ulpdu, crcFlip: 2 ** bit })).toEqual(['wrong CRC']);
   });
 
   it('names a PAD that is not zero', () => {
@@ -92,7 +93,8 @@ describe('faults of headers', () => {
   });
 
   it('names what a Terminate lacks against its flags', () => {
-    const control = (...octets: number[]): Uint8Array => untaggedUlpdu({ opcode: 7, qn: 2, msn: 1 }, Uint8Array.from(octets));
+    const control = (...octets: number[]): Uint8Array =>
+      untaggedUlpdu({ opcode: 7, qn: 2, msn: 1 }, Uint8Array.from(octets));
     expect(decodeSegment(control(0x11, 0, 0xc0, 0)).problems).toEqual([
       'Terminate without its segment length',
       'Terminate without its DDP header',
@@ -107,17 +109,31 @@ describe('faults of start-up frames', () => {
   it.each([
     ['reserved flag bits are set', encodeStartup({ kind: 'request', reserved: 1 })],
     ['R is set in a Request', encodeStartup({ kind: 'request', reject: true })],
-    ['more than 512 octets of private data', encodeStartup({ kind: 'reply', privateData: new Uint8Array(513) })],
+    [
+      'more than 512 octets of private data',
+      encodeStartup({ kind: 'reply', privateData: new Uint8Array(513) }),
+    ],
     ['S is set without the four octets', encodeStartup({ kind: 'reply', revision: 2, enhancedData: true })],
-    ['S is set below revision 2', encodeStartup({ kind: 'reply', enhanced: { a: true, b: false, ird: 1, c: true, d: false, ord: 1 } })],
-    ['an RTR kind is offered without A', encodeStartup({ kind: 'reply', revision: 2, enhanced: { a: false, b: false, ird: 1, c: true, d: false, ord: 1 } })],
+    [
+      'S is set below revision 2',
+      encodeStartup({ kind: 'reply', enhanced: { a: true, b: false, ird: 1, c: true, d: false, ord: 1 } }),
+    ],
+    [
+      'an RTR kind is offered without A',
+      encodeStartup({
+        kind: 'reply',
+        revision: 2,
+        enhanced: { a: false, b: false, ird: 1, c: true, d: false, ord: 1 },
+      }),
+    ],
   ])('names: %s', (problem, octets) => {
     expect(decodeStartup(octets)?.problems).toEqual([problem]);
   });
 
   it('knows no frame with a wrong key or a missing octet', () => {
     const frame = encodeStartup({ kind: 'request', privateData: Uint8Array.of(1, 2) });
-    for (let i = 0; i < 16; i++) expect(decodeStartup(frame.map((octet, at) => (at === i ? octet ^ 0x20 : octet)))).toBeNull();
+    for (let i = 0; i < 16; i++)
+      expect(decodeStartup(frame.map((octet, at) => (at === i ? octet ^ 0x20 : octet)))).toBeNull();
     for (let end = 0; end < frame.length; end++) expect(decodeStartup(frame.slice(0, end))).toBeNull();
     expect(decodeStartup(frame)?.octets).toBe(22);
   });
@@ -125,7 +141,9 @@ describe('faults of start-up frames', () => {
 
 describe('faults across segments', () => {
   const judge = (...ulpdus: Uint8Array[]): readonly string[] =>
-    reassemble(decodeFpdus(encodeFpdus(ulpdus, { markers: false, crc: false }), { markers: false, crc: false })).problems;
+    reassemble(
+      decodeFpdus(encodeFpdus(ulpdus, { markers: false, crc: false }), { markers: false, crc: false }),
+    ).problems;
   const write = (to: bigint, size: number, last: boolean, stag = 1): Uint8Array =>
     taggedUlpdu({ opcode: 0, stag, to, last }, new Uint8Array(size));
 
@@ -163,7 +181,8 @@ describe('streams of any shape', () => {
         expect(fpdus.flatMap((fpdu) => fpdu.problems)).toEqual([]);
         const positions = fpdus.flatMap((fpdu) => fpdu.markersSeen.map((marker) => marker.position));
         const due: number[] = [];
-        for (let i = 0; i < stream.length; i++) if (markers && (streamOffset + i) % 512 === 0) due.push(streamOffset + i);
+        for (let i = 0; i < stream.length; i++)
+          if (markers && (streamOffset + i) % 512 === 0) due.push(streamOffset + i);
         expect(positions).toEqual(due);
         expect(reassemble(fpdus).problems).toEqual([]);
       }),

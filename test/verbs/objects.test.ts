@@ -5,7 +5,7 @@ import { connectedPair, Pair } from '../support/pair.ts';
 import { codeOf, eventTypes, LOCAL_WRITE, MW_BIND, REMOTE_READ, terminateOf } from './support.ts';
 
 describe('device', () => {
-  it('VERBS-030: opens, answers queries, closes only when empty, and can make nothing afterwards', () => {
+  it('opens, answers queries, closes only when empty, and can make nothing afterwards (VERBS-030)', () => {
     const device = new Device({ name: 'rnic7' });
     const pd = device.allocatePd();
     const cq = device.createCq(16);
@@ -14,9 +14,16 @@ describe('device', () => {
     const mr = pd.registerMemory(new Uint8Array(8), LOCAL_WRITE);
     const mw = pd.allocateMw();
     expect(device.query()).toMatchObject({
-      name: 'rnic7', state: 'open', limits: DEFAULT_LIMITS,
+      name: 'rnic7',
+      state: 'open',
+      limits: DEFAULT_LIMITS,
       inUse: { pd: 1, cq: 1, qp: 1, srq: 1, mr: 1, mw: 1 },
-      capabilities: { sharedReceiveQueues: true, memoryWindows: true, fastRegistration: true, immediateData: true },
+      capabilities: {
+        sharedReceiveQueues: true,
+        memoryWindows: true,
+        fastRegistration: true,
+        immediateData: true,
+      },
     });
     expect(codeOf(() => device.close())).toBe('ERR_IN_USE');
     qp.destroy();
@@ -25,13 +32,16 @@ describe('device', () => {
     srq.destroy();
     cq.destroy();
     pd.deallocate();
-    expect(device.query().inUse).toEqual({ pd: 0, cq: 0, qp: 0, srq: 0, mr: 0, mw: 0 });
+    expect(device.query().inUse).toEqual({ pd: 0, cq: 0, qp: 0, datagramQp: 0, srq: 0, mr: 0, mw: 0 });
     device.close();
     expect(device.state).toBe('closed');
-    expect([codeOf(() => device.allocatePd()), codeOf(() => device.createCq(1))]).toEqual(['ERR_DESTROYED', 'ERR_DESTROYED']);
+    expect([codeOf(() => device.allocatePd()), codeOf(() => device.createCq(1))]).toEqual([
+      'ERR_DESTROYED',
+      'ERR_DESTROYED',
+    ]);
   });
 
-  it('SEC-024 SEC-025: every kind of object has a limit of its own, and what is given back can be had again', () => {
+  it('each kind of object has its own limit, and a freed one can be had again (SEC-024/025)', () => {
     const limits = { maxPd: 1, maxCq: 1, maxQp: 1, maxSrq: 1, maxMr: 2 };
     const device = new Device({ limits });
     const pd = device.allocatePd();
@@ -41,8 +51,13 @@ describe('device', () => {
     const mr = pd.registerMemory(new Uint8Array(1), 0);
     pd.allocateMw();
     const again = [
-      () => device.allocatePd(), () => device.createCq(4), () => pd.createQp({ sendCq: cq, recvCq: cq }),
-      () => pd.createSrq({ maxWr: 1 }), () => pd.registerMemory(new Uint8Array(1), 0), () => pd.allocateMw(), () => pd.allocateFastRegion(1),
+      () => device.allocatePd(),
+      () => device.createCq(4),
+      () => pd.createQp({ sendCq: cq, recvCq: cq }),
+      () => pd.createSrq({ maxWr: 1 }),
+      () => pd.registerMemory(new Uint8Array(1), 0),
+      () => pd.allocateMw(),
+      () => pd.allocateFastRegion(1),
     ];
     expect(again.map(codeOf)).toEqual(again.map(() => 'ERR_LIMIT'));
     const users = pd.users;
@@ -55,7 +70,7 @@ describe('device', () => {
     expect(pd.allocateFastRegion(1).valid).toBe(false);
   });
 
-  it('VERBS-120: the last registered handler gets the events, and without one they are lost', async () => {
+  it('the last registered handler gets the events, and without one they are lost (VERBS-120)', async () => {
     const pair = await connectedPair();
     const second: AsyncEvent[] = [];
     pair.server.device.setAsyncEventHandler((event) => second.push(event));
@@ -67,7 +82,7 @@ describe('device', () => {
     expect(pair.client.asyncEvents).toEqual([]);
   });
 
-  it('VERBS-177: a failing device tells every peer 0/2/08 and takes nothing new', async () => {
+  it('a failing device sends every peer 0/2/08 and takes nothing new (VERBS-177)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const first = [client.qp, server.qp] as const;
@@ -82,7 +97,9 @@ describe('device', () => {
       expect([terminateOf(here), terminateOf(there)]).toEqual(['0/2/08', '0/2/08']);
       expect(here.state).toBe('error');
     }
-    expect(eventTypes(server.asyncEvents).filter((type) => type === 'device-fatal')).toEqual(['device-fatal']);
+    expect(eventTypes(server.asyncEvents).filter((type) => type === 'device-fatal')).toEqual([
+      'device-fatal',
+    ]);
     expect(server.device.query().state).toBe('failed');
     expect(codeOf(() => server.device.allocatePd())).toBe('ERR_DESTROYED');
     expect(codeOf(() => server.createQp())).toBe('ERR_DESTROYED');
@@ -90,7 +107,7 @@ describe('device', () => {
 });
 
 describe('protection domain', () => {
-  it('VERBS-001 VERBS-002: handles are unique, and one domain holds many of each kind', () => {
+  it('handles are unique, and one domain holds many of each kind (VERBS-001, VERBS-002)', () => {
     const device = new Device();
     const handles = Array.from({ length: 50 }, () => device.allocatePd().handle);
     expect(new Set(handles).size).toBe(50);
@@ -98,14 +115,17 @@ describe('protection domain', () => {
     const cq = device.createCq(16);
     for (let i = 0; i < 3; i++) {
       const parts = [
-        pd.createQp({ sendCq: cq, recvCq: cq }), pd.createSrq({ maxWr: 1 }), pd.registerMemory(new Uint8Array(1), 0), pd.allocateMw(),
+        pd.createQp({ sendCq: cq, recvCq: cq }),
+        pd.createSrq({ maxWr: 1 }),
+        pd.registerMemory(new Uint8Array(1), 0),
+        pd.allocateMw(),
       ];
       expect(parts.map((part) => part.pd)).toEqual([pd, pd, pd, pd]);
     }
     expect(pd.users).toBe(12);
   });
 
-  it('VERBS-003: a domain with a QP, SRQ, region or window is not deallocated; empty it is, once and for all', () => {
+  it('a domain with a QP, SRQ, region or window is not deallocated; an empty one is (VERBS-003)', () => {
     const device = new Device();
     const cq = device.createCq(16);
     const makers = [
@@ -142,20 +162,31 @@ describe('protection domain', () => {
 });
 
 describe('queue pair creation and destruction', () => {
-  it('VERBS-016 VERBS-017 VERBS-019 VERBS-020 VERBS-032: an unused number, the queues asked for, state Idle, no stream', () => {
+  it('an unused number, the queues asked for, state Idle, no stream (VERBS-016/017/019/020/032)', () => {
     const device = new Device();
     const pd = device.allocatePd();
     const [sendCq, recvCq] = [device.createCq(8), device.createCq(8)];
-    const qps = Array.from({ length: 20 }, () => pd.createQp({ sendCq, recvCq, maxSendWr: 3, maxRecvWr: 7, maxSendSge: 5, maxRecvSge: 6, maxInline: 0 }));
+    const qps = Array.from({ length: 20 }, () =>
+      pd.createQp({ sendCq, recvCq, maxSendWr: 3, maxRecvWr: 7, maxSendSge: 5, maxRecvSge: 6, maxInline: 0 }),
+    );
     expect(new Set(qps.map((qp) => qp.number)).size).toBe(20);
-    expect(qps[0]!.query()).toMatchObject({ state: 'idle', maxSendWr: 3, maxRecvWr: 7, maxSendSge: 5, maxRecvSge: 6, maxInline: 0 });
+    expect(qps[0]!.query()).toMatchObject({
+      state: 'idle',
+      maxSendWr: 3,
+      maxRecvWr: 7,
+      maxSendSge: 5,
+      maxRecvSge: 6,
+      maxInline: 0,
+    });
     expect(qps[0]!.counters()).toBeUndefined();
     expect(codeOf(() => pd.createQp({ sendCq } as never))).toBe('ERR_INVALID_ARGUMENT');
     expect(codeOf(() => pd.createQp({ recvCq } as never))).toBe('ERR_INVALID_ARGUMENT');
-    expect(codeOf(() => pd.createQp({ sendCq, recvCq, maxSendWr: DEFAULT_LIMITS.maxQpWr + 1 }))).toBe('ERR_INVALID_ARGUMENT');
+    expect(codeOf(() => pd.createQp({ sendCq, recvCq, maxSendWr: DEFAULT_LIMITS.maxQpWr + 1 }))).toBe(
+      'ERR_INVALID_ARGUMENT',
+    );
   });
 
-  it('VERBS-018 VERBS-070: depths given at creation bound what start-up settles on, and 1 is always possible', async () => {
+  it('depths given at creation bound the start-up, and 1 is always possible (VERBS-018/070)', async () => {
     const pair = await connectedPair({
       client: { qp: { ird: 1, ord: 1 }, param: { initiatorDepth: 16, responderResources: 16 } },
       server: { qp: { ird: 2, ord: 3 } },
@@ -164,10 +195,12 @@ describe('queue pair creation and destruction', () => {
     expect(pair.server.qp.query().ord).toBe(1);
     expect(pair.server.qp.query().ird).toBe(2);
     const { device } = pair.client;
-    expect(codeOf(() => pair.client.createQp({ ord: device.limits.maxQpInitRdAtom + 1 }))).toBe('ERR_INVALID_ARGUMENT');
+    expect(codeOf(() => pair.client.createQp({ ord: device.limits.maxQpInitRdAtom + 1 }))).toBe(
+      'ERR_INVALID_ARGUMENT',
+    );
   });
 
-  it('VERBS-026 VERBS-027 VERBS-028: destroyed in RTS the peer sees the end, posted work gives no completion, the CQ is free', async () => {
+  it('destroyed in RTS: the peer sees the end, no completion, free CQ (VERBS-026/027/028)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(64);
@@ -187,7 +220,7 @@ describe('queue pair creation and destruction', () => {
     expect(codeOf(() => client.qp.modify({ ord: 0 }))).toBe('ERR_DESTROYED');
   });
 
-  it('VERBS-026: works in every state, but not while a window is bound through the queue pair', async () => {
+  it('works in every state, but not while a window is bound through the queue pair (VERBS-026)', async () => {
     for (const state of ['idle', 'closing', 'terminate', 'error'] as const) {
       const pair = state === 'idle' ? new Pair() : await connectedPair();
       const { qp } = pair.client;
@@ -210,7 +243,7 @@ describe('queue pair creation and destruction', () => {
     expect((mr.access & MW_BIND) !== 0 && client.qp.destroyed).toBe(true);
   });
 
-  it('VERBS-122: a create call that fails leaves domain, device and queues as they were', () => {
+  it('a create call that fails leaves domain, device and queues as they were (VERBS-122)', () => {
     const device = new Device({ limits: { maxQp: 1 } });
     const pd = device.allocatePd();
     const cq = device.createCq(8);

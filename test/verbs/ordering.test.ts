@@ -3,12 +3,26 @@ import { describe, expect, it } from 'vitest';
 import { connectedPair } from '../support/pair.ts';
 import { rawInitiatorUp, rawResponderUp } from '../support/raw-peer.ts';
 import { taggedUlpdu, untaggedUlpdu } from '../support/naive/encoder.ts';
-import { codeOf, LOCAL_WRITE, outcomes, pattern, REMOTE_READ, secondConnection, terminateOf } from './support.ts';
+import {
+  codeOf,
+  LOCAL_WRITE,
+  outcomes,
+  pattern,
+  REMOTE_READ,
+  secondConnection,
+  terminateOf,
+} from './support.ts';
 import type { RawBench, RawPeer } from '../support/raw-peer.ts';
 import type { QueuePair } from '../../src/verbs/index.ts';
 
 /** Our stack connected to a scripted peer that answers nothing by itself. */
-function scripted(ord = 4): { bench: RawBench; peer: RawPeer; qp: QueuePair; opcodes: () => number[]; answer: () => void } {
+function scripted(ord = 4): {
+  bench: RawBench;
+  peer: RawPeer;
+  qp: QueuePair;
+  opcodes: () => number[];
+  answer: () => void;
+} {
   const { bench, peer } = rawResponderUp({ param: { initiatorDepth: ord } });
   let answered = 0;
   return {
@@ -18,8 +32,14 @@ function scripted(ord = 4): { bench: RawBench; peer: RawPeer; qp: QueuePair; opc
     opcodes: () => peer.segments().map((segment) => segment.opcode),
     /** Answer the oldest Read Request that has not been answered. */
     answer: () => {
-      const request = peer.segments().filter((segment) => segment.readRequest !== undefined)[answered++]!.readRequest!;
-      peer.sendFpdus([taggedUlpdu({ opcode: 2, stag: request.sinkStag, to: request.sinkTo }, new Uint8Array(Number(request.size)).fill(answered))]);
+      const request = peer.segments().filter((segment) => segment.readRequest !== undefined)[answered++]!
+        .readRequest!;
+      peer.sendFpdus([
+        taggedUlpdu(
+          { opcode: 2, stag: request.sinkStag, to: request.sinkTo },
+          new Uint8Array(Number(request.size)).fill(answered),
+        ),
+      ]);
       bench.settle();
     },
   };
@@ -28,7 +48,7 @@ function scripted(ord = 4): { bench: RawBench; peer: RawPeer; qp: QueuePair; opc
 const OP = { write: 0, readRequest: 1, send: 3 } as const;
 
 describe('one send queue', () => {
-  it('VERBS-094 VERBS-095: work starts, goes out and completes in posting order; receives complete in order', async () => {
+  it('work starts, goes out and completes in posting order, as receives do (VERBS-094/095)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(5000);
@@ -43,10 +63,14 @@ describe('one send queue', () => {
     ]);
     pair.run();
     expect(client.sent().map((wc) => wc.wrId)).toEqual([1, 2, 3, 4, 5]);
-    expect(server.received().map((wc) => [wc.wrId, wc.byteLength])).toEqual([[10, 5000], [11, 1], [12, 0]]);
+    expect(server.received().map((wc) => [wc.wrId, wc.byteLength])).toEqual([
+      [10, 5000],
+      [11, 1],
+      [12, 0],
+    ]);
   });
 
-  it('VERBS-058 VERBS-095: a receive posted in Closing does not complete in front of the message that is half received', () => {
+  it('a receive posted in Closing completes after the half-received message (VERBS-058/095)', () => {
     const { bench, peer, qp, answer } = scripted();
     const mr = bench.side.register(64);
     qp.postRecv({ wrId: 10, sges: [{ mr }] });
@@ -64,7 +88,7 @@ describe('one send queue', () => {
     expect(outcomes(bench.side.received())).toEqual(['10 success', '11 flushed']);
   });
 
-  it('VERBS-096: when a receive completes, all earlier Sends and Writes of the stream are in place', async () => {
+  it('when a receive completes, all earlier Sends and Writes are in place (VERBS-096)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(40_000);
@@ -86,7 +110,7 @@ describe('one send queue', () => {
     expect(seen).toEqual([true, true]);
   });
 
-  it('VERBS-097: a Read sees every Write in front of it, and comes after every Send', async () => {
+  it('a Read sees every Write in front of it, and comes after every Send (VERBS-097)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(8);
@@ -104,10 +128,17 @@ describe('one send queue', () => {
     expect([sink.bytes, received]).toEqual([pattern(8), 1]);
   });
 
-  it('VERBS-071 VERBS-072: at most ORD requests are out; the excess one waits, and all after it too', () => {
+  it('at most ORD requests are out; the excess one waits, and all after it too (VERBS-071/072)', () => {
     const { qp, bench, opcodes, answer } = scripted(1);
     const mr = bench.side.register(16);
-    const read = (wrId: number) => ({ wrId, opcode: 'rdma-read', sges: [{ mr, offset: wrId * 8, length: 8 }], rkey: 1, remoteAddr: 0 }) as const;
+    const read = (wrId: number) =>
+      ({
+        wrId,
+        opcode: 'rdma-read',
+        sges: [{ mr, offset: wrId * 8, length: 8 }],
+        rkey: 1,
+        remoteAddr: 0,
+      }) as const;
     qp.postSend([read(0), read(1), { wrId: 2, opcode: 'send' }]);
     bench.settle();
     expect(opcodes()).toEqual([OP.readRequest]);
@@ -119,7 +150,7 @@ describe('one send queue', () => {
     expect([mr.bytes[0], mr.bytes[8]]).toEqual([1, 2]);
   });
 
-  it('VERBS-077 VERBS-098: a Send after a Read goes out before the answer, unless it is fenced', () => {
+  it('a Send after a Read goes out before the answer, unless it is fenced (VERBS-077, VERBS-098)', () => {
     const { qp, bench, opcodes, answer } = scripted();
     qp.postSend([
       { wrId: 1, opcode: 'rdma-read', rkey: 0, remoteAddr: 0 },
@@ -134,22 +165,32 @@ describe('one send queue', () => {
     expect(bench.side.sent().map((wc) => wc.wrId)).toEqual([1, 2, 3, 4]);
   });
 
-  it('VERBS-073 VERBS-111: a Read with ORD 0 completes in error', async () => {
-    const pair = await connectedPair({ client: { param: { initiatorDepth: 0 }, policy: { rtrOffered: ['write'] } } });
+  it('a Read with ORD 0 completes in error (VERBS-073, VERBS-111)', async () => {
+    const pair = await connectedPair({
+      client: { param: { initiatorDepth: 0 }, policy: { rtrOffered: ['write'] } },
+    });
     const { client } = pair;
-    client.qp.postSend([{ wrId: 1, opcode: 'rdma-read', rkey: 0, remoteAddr: 0 }, { wrId: 2, opcode: 'send' }]);
+    client.qp.postSend([
+      { wrId: 1, opcode: 'rdma-read', rkey: 0, remoteAddr: 0 },
+      { wrId: 2, opcode: 'send' },
+    ]);
     pair.run();
     expect(outcomes(client.sent())).toEqual(['1 zero-read-resources', '2 flushed']);
     expect(terminateOf(pair.server.qp)).toBe('0/0/00');
   });
 
-  it('VERBS-024 VERBS-076: ORD may be lowered in Idle and in RTS, and others do not notice', async () => {
+  it('ORD may be lowered in Idle and in RTS, and others do not notice (VERBS-024, VERBS-076)', async () => {
     const pair = await connectedPair({ client: { param: { initiatorDepth: 4 } } });
     const { client } = pair;
     const other = secondConnection(pair, client.createQp(), pair.server.createQp());
     const mr = client.register(8);
     const target = pair.server.register(8);
-    const reads = (n: number) => Array.from({ length: n }, (_, wrId) => ({ wrId, opcode: 'rdma-read', sges: [{ mr }], rkey: target.rkey, remoteAddr: 0 }) as const);
+    const reads = (n: number) =>
+      Array.from(
+        { length: n },
+        (_, wrId) =>
+          ({ wrId, opcode: 'rdma-read', sges: [{ mr }], rkey: target.rkey, remoteAddr: 0 }) as const,
+      );
     other.client.postSend(reads(4));
     other.client.modify({ ord: 1 });
     pair.run();
@@ -167,7 +208,7 @@ describe('one send queue', () => {
 });
 
 describe('memory operations in the queue', () => {
-  it('VERBS-099: an invalidation with a local fence waits for all work in front', () => {
+  it('an invalidation with a local fence waits for all work in front (VERBS-099)', () => {
     const { qp, bench, answer } = scripted();
     const mr = bench.side.register(8);
     qp.postSend([
@@ -181,7 +222,7 @@ describe('memory operations in the queue', () => {
     expect(mr.valid).toBe(false);
   });
 
-  it('VERBS-099 VERBS-104: one that waits for a Send to leave is not sent itself', async () => {
+  it('one that waits for a Send to leave is not sent itself (VERBS-099, VERBS-104)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(8);
@@ -196,19 +237,21 @@ describe('memory operations in the queue', () => {
     expect([mr.valid, server.qp.state]).toEqual([false, 'rts']);
   });
 
-  it('VERBS-099: several with fences in a row do not wait for each other for ever', async () => {
+  it('several with fences in a row do not wait for each other for ever (VERBS-099)', async () => {
     const pair = await connectedPair();
     const { client } = pair;
     const regions = [1, 2, 3].map(() => client.register(8));
     client.qp.postSend([
       { wrId: 0, opcode: 'rdma-write', rkey: 0, remoteAddr: 0 },
-      ...regions.map((target, i) => ({ wrId: i + 1, opcode: 'local-invalidate', target, fence: true }) as const),
+      ...regions.map(
+        (target, i) => ({ wrId: i + 1, opcode: 'local-invalidate', target, fence: true }) as const,
+      ),
     ]);
     pair.run();
     expect(outcomes(client.sent())).toEqual(['0 success', '1 success', '2 success', '3 success']);
   });
 
-  it('VERBS-099: without a fence it may come while the Read is out; then the response has no place to go', () => {
+  it('without a fence it may precede the response, which then has no sink (VERBS-099)', () => {
     const { qp, bench, answer } = scripted();
     const mr = bench.side.register(8);
     qp.postSend([
@@ -223,7 +266,7 @@ describe('memory operations in the queue', () => {
     expect(outcomes(bench.side.sent())[0]).toBe('1 local-protection-error');
   });
 
-  it('VERBS-100: what is bound, registered or invalidated in front holds for everything after', async () => {
+  it('a bind, registration or invalidation in front holds for everything after (VERBS-100)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(pattern(64), LOCAL_WRITE | 16);
@@ -243,7 +286,10 @@ describe('memory operations in the queue', () => {
     pair.run();
     expect(outcomes(server.sent())).toEqual(['2 success']);
     expect(sink.bytes).toEqual(pattern(64));
-    client.qp.postSend([{ opcode: 'local-invalidate', target: mw }, { opcode: 'rdma-write', inline: ticket, rkey: target.rkey, remoteAddr: 4 }]);
+    client.qp.postSend([
+      { opcode: 'local-invalidate', target: mw },
+      { opcode: 'rdma-write', inline: ticket, rkey: target.rkey, remoteAddr: 4 },
+    ]);
     pair.run();
     expect(target.bytes.subarray(4)).toEqual(ticket);
     server.qp.postSend({ wrId: 3, opcode: 'rdma-read', sges: [{ mr: sink }], rkey: mw.rkey, remoteAddr: 0 });
@@ -251,10 +297,13 @@ describe('memory operations in the queue', () => {
     expect(outcomes(server.sent())).toEqual(['3 remote-access-error']);
   });
 
-  it('VERBS-104: a responder that must be silent still works on its own memory, and sends nothing', async () => {
+  it('a responder that must be silent works on its own memory, sends nothing (VERBS-104)', async () => {
     const { bench, peer } = await rawInitiatorUp();
     const mr = bench.side.register(8);
-    bench.side.qp.postSend([{ wrId: 1, opcode: 'local-invalidate', target: mr }, { wrId: 2, opcode: 'send' }]);
+    bench.side.qp.postSend([
+      { wrId: 1, opcode: 'local-invalidate', target: mr },
+      { wrId: 2, opcode: 'send' },
+    ]);
     bench.settle();
     expect(outcomes(bench.side.sent())).toEqual(['1 success']);
     expect([mr.valid, peer.fpdus()]).toEqual([false, []]);
@@ -263,11 +312,17 @@ describe('memory operations in the queue', () => {
     expect(peer.segments().map((segment) => segment.opcode)).toEqual([OP.send]);
   });
 
-  it('VERBS-057 VERBS-056 VERBS-104: what fails there is the last that it works on, though no Terminate may be sent', async () => {
+  it('the first failure there is the last work, though no Terminate goes (VERBS-057/056/104)', async () => {
     const { bench, peer } = await rawInitiatorUp();
     const { side } = bench;
     const [first, second, third] = [side.register(8), side.register(8), side.register(8)];
-    side.qp.postSend([first, second, third].map((target, i) => ({ wrId: i + 1, opcode: 'local-invalidate' as const, target })));
+    side.qp.postSend(
+      [first, second, third].map((target, i) => ({
+        wrId: i + 1,
+        opcode: 'local-invalidate' as const,
+        target,
+      })),
+    );
     first.deregister();
     second.deregister();
     bench.settle();
@@ -277,13 +332,18 @@ describe('memory operations in the queue', () => {
     bench.settle();
     peer.end();
     bench.run();
-    expect(outcomes(side.sent())).toEqual(['1 local-invalidate-error', '2 flushed', '3 flushed', '4 flushed']);
+    expect(outcomes(side.sent())).toEqual([
+      '1 local-invalidate-error',
+      '2 flushed',
+      '3 flushed',
+      '4 flushed',
+    ]);
     expect([third.valid, side.qp.state, peer.fpdus()]).toEqual([true, 'error', []]);
   });
 });
 
 describe('what one operation sees of another', () => {
-  it('VERBS-105: Write, zero-length Read, fenced Write: the second Write is sent when the first is in place', () => {
+  it('Write, empty Read, fenced Write: the second Write follows the placed first (VERBS-105)', () => {
     const { qp, bench, opcodes, answer } = scripted();
     qp.postSend([
       { opcode: 'rdma-write', inline: pattern(4), rkey: 9, remoteAddr: 0 },
@@ -296,7 +356,7 @@ describe('what one operation sees of another', () => {
     expect(opcodes()).toEqual([OP.write, OP.readRequest, OP.write]);
   });
 
-  it('VERBS-097 EXT-043: Reads and atomics are answered in the order asked', async () => {
+  it('Reads and atomics are answered in the order asked (VERBS-097, EXT-043)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(64);

@@ -1,4 +1,5 @@
-// Posting: lists, limits, scatter/gather, signaling, the life of a queue entry. Verbs draft 8.1, 8.2.1, 9.3.1.
+// Posting: lists, limits, scatter/gather, signaling, the life of a queue entry. Verbs draft 8.1, 8.2.1,
+// 9.3.1.
 import { describe, expect, it } from 'vitest';
 import { PostError, type SendWorkRequest, type WorkCompletion } from '../../src/verbs/index.ts';
 import { connectedPair, Pair } from '../support/pair.ts';
@@ -17,16 +18,30 @@ function postError(call: () => unknown): PostError {
 }
 
 describe('lists', () => {
-  it('VERBS-090 VERBS-122: posted in order up to the first mistake; the error tells how many, and the rest is not posted', async () => {
+  it('posted in order up to the first mistake; the error has the count (VERBS-090/122)', async () => {
     const pair = await connectedPair();
     const { client } = pair;
     const error = postError(() =>
-      client.qp.postSend([{ ...nothing, wrId: 1 }, { ...nothing, wrId: 2 }, { ...nothing, wrId: 3, rkey: -1 }, { ...nothing, wrId: 4 }]));
-    expect([error.code, error.posted, error.message.startsWith('requests[2].rkey')]).toEqual(['ERR_INVALID_ARGUMENT', 2, true]);
+      client.qp.postSend([
+        { ...nothing, wrId: 1 },
+        { ...nothing, wrId: 2 },
+        { ...nothing, wrId: 3, rkey: -1 },
+        { ...nothing, wrId: 4 },
+      ]),
+    );
+    expect([error.code, error.posted, error.message.startsWith('requests[2].rkey')]).toEqual([
+      'ERR_INVALID_ARGUMENT',
+      2,
+      true,
+    ]);
     pair.run();
     expect(outcomes(client.sent())).toEqual(['1 success', '2 success']);
     const receives = postError(() => client.qp.postRecv([{ wrId: 1 }, { wrId: -1 }]));
-    expect([receives.code, receives.posted, client.qp.query().recvPosted]).toEqual(['ERR_INVALID_ARGUMENT', 1, 1]);
+    expect([receives.code, receives.posted, client.qp.query().recvPosted]).toEqual([
+      'ERR_INVALID_ARGUMENT',
+      1,
+      1,
+    ]);
     const srq = client.pd.createSrq({ maxWr: 2 });
     expect(postError(() => srq.postRecv([{}, {}, {}]))).toMatchObject({ code: 'ERR_QUEUE_FULL', posted: 2 });
     expect(client.qp.postSend([])).toBe(0);
@@ -34,14 +49,20 @@ describe('lists', () => {
     expect(client.qp.postRecv({})).toBe(1);
   });
 
-  it('VERBS-091: a full queue takes nothing; of a list as much as fits', () => {
+  it('a full queue takes nothing; of a list as much as fits (VERBS-091)', () => {
     const { client } = new Pair({ client: { qp: { maxSendWr: 3, maxRecvWr: 2 } } });
-    expect(postError(() => client.qp.postSend([nothing, nothing, nothing, nothing]))).toMatchObject({ code: 'ERR_QUEUE_FULL', posted: 3 });
+    expect(postError(() => client.qp.postSend([nothing, nothing, nothing, nothing]))).toMatchObject({
+      code: 'ERR_QUEUE_FULL',
+      posted: 3,
+    });
     expect(postError(() => client.qp.postSend(nothing))).toMatchObject({ code: 'ERR_QUEUE_FULL', posted: 0 });
-    expect(postError(() => client.qp.postRecv([{}, {}, {}]))).toMatchObject({ code: 'ERR_QUEUE_FULL', posted: 2 });
+    expect(postError(() => client.qp.postRecv([{}, {}, {}]))).toMatchObject({
+      code: 'ERR_QUEUE_FULL',
+      posted: 2,
+    });
   });
 
-  it('VERBS-092: an entry is free when its completion has been polled; an unsignaled one when it, or a later one, has been', async () => {
+  it('an entry is free once polled; an unsignaled one once a later one is (VERBS-092)', async () => {
     const pair = await connectedPair({ client: { qp: { maxSendWr: 4 } } });
     const { client } = pair;
     client.qp.postSend([nothing, nothing, nothing, nothing]);
@@ -58,7 +79,7 @@ describe('lists', () => {
     expect(codeOf(() => client.qp.postSend(nothing))).toBe('ERR_QUEUE_FULL');
   });
 
-  it('VERBS-092: receives alike', async () => {
+  it('receives alike (VERBS-092)', async () => {
     const pair = await connectedPair({ server: { qp: { maxRecvWr: 2 } } });
     const { client, server } = pair;
     server.qp.postRecv([{}, {}]);
@@ -69,7 +90,7 @@ describe('lists', () => {
     expect(server.qp.postRecv({})).toBe(1);
   });
 
-  it('VERBS-093: posting returns before anything has been sent', async () => {
+  it('posting returns before anything has been sent (VERBS-093)', async () => {
     const pair = await connectedPair();
     const before = pair.wire().fromClient.length;
     pair.client.qp.postSend({ opcode: 'send', inline: pattern(100) });
@@ -79,7 +100,7 @@ describe('lists', () => {
     expect(pair.wire().fromClient.length).toBeGreaterThan(before);
   });
 
-  it('VERBS-025: depths can be changed with work in the queues, but not below what is in use', async () => {
+  it('depths can be changed with work in the queues, but not below those in use (VERBS-025)', async () => {
     const pair = await connectedPair({ client: { qp: { maxSendWr: 5, maxRecvWr: 5 } } });
     const { client, server } = pair;
     client.qp.postSend([0, 1, 2, 3].map((wrId) => ({ ...nothing, wrId })));
@@ -106,15 +127,19 @@ describe('lists', () => {
 });
 
 describe('kinds of work', () => {
-  it('VERBS-078: send kinds go to the send queue only, receives to receive queues only', async () => {
+  it('send kinds go to the send queue only, receives to receive queues only (VERBS-078)', async () => {
     const pair = await connectedPair();
-    expect(codeOf(() => pair.client.qp.postSend({ opcode: 'receive' } as never))).toBe('ERR_INVALID_ARGUMENT');
+    expect(codeOf(() => pair.client.qp.postSend({ opcode: 'receive' } as never))).toBe(
+      'ERR_INVALID_ARGUMENT',
+    );
     expect(codeOf(() => pair.client.qp.postSend({} as never))).toBe('ERR_INVALID_ARGUMENT');
     expect(codeOf(() => pair.client.qp.postRecv({ opcode: 'send' } as never))).toBe('ERR_INVALID_ARGUMENT');
-    expect(codeOf(() => pair.client.pd.createSrq({ maxWr: 1 }).postRecv({ opcode: 'rdma-read' } as never))).toBe('ERR_INVALID_ARGUMENT');
+    expect(
+      codeOf(() => pair.client.pd.createSrq({ maxWr: 1 }).postRecv({ opcode: 'rdma-read' } as never)),
+    ).toBe('ERR_INVALID_ARGUMENT');
   });
 
-  it('VERBS-079: every operation of the send queue completes under its own name', async () => {
+  it('every operation of the send queue completes under its own name (VERBS-079)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(64);
@@ -142,11 +167,14 @@ describe('kinds of work', () => {
     expect(done.map((wc) => wc.opcode)).toEqual(all.map((request) => request.opcode));
     expect(done.every((wc) => wc.status === 'success')).toBe(true);
     expect(server.received().map((wc) => [wc.solicited, wc.invalidatedStag])).toEqual([
-      [false, undefined], [true, undefined], [false, victims[0].rkey], [true, victims[1].rkey],
+      [false, undefined],
+      [true, undefined],
+      [false, victims[0].rkey],
+      [true, victims[1].rkey],
     ]);
   });
 
-  it('VERBS-080: Writes and Reads need no receive at the peer', async () => {
+  it('Writes and Reads need no receive at the peer (VERBS-080)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const target = server.register(64);
@@ -160,11 +188,14 @@ describe('kinds of work', () => {
     expect(server.received()).toEqual([]);
   });
 
-  it('VERBS-081 VERBS-049 VERBS-057 VERBS-169: a list too small for the message fails that receive, the others are flushed', async () => {
+  it('a list too small for the message fails it, the others flush (VERBS-081/049/057/169)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = server.register(64);
-    server.qp.postRecv([{ wrId: 1, sges: [{ mr, length: 9 }] }, { wrId: 2, sges: [{ mr }] }]);
+    server.qp.postRecv([
+      { wrId: 1, sges: [{ mr, length: 9 }] },
+      { wrId: 2, sges: [{ mr }] },
+    ]);
     client.qp.postSend({ wrId: 3, opcode: 'send', inline: pattern(10) });
     pair.run();
     expect(outcomes(server.received())).toEqual(['1 local-length-error', '2 flushed']);
@@ -172,12 +203,17 @@ describe('kinds of work', () => {
     expect(mr.bytes.every((octet) => octet === 0)).toBe(true);
   });
 
-  it('VERBS-082: the completion tells the octets received, over any list', async () => {
+  it('the completion reports the octets received, over any list (VERBS-082)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = server.register(100);
     const lengths = [0, 1, 9, 10, 11, 60, 100];
-    const sges = [{ mr, offset: 90, length: 10 }, { mr, offset: 0, length: 0 }, { mr, offset: 0, length: 1 }, { mr, offset: 1, length: 89 }];
+    const sges = [
+      { mr, offset: 90, length: 10 },
+      { mr, offset: 0, length: 0 },
+      { mr, offset: 0, length: 1 },
+      { mr, offset: 1, length: 89 },
+    ];
     for (const length of lengths) {
       server.qp.postRecv({ sges });
       client.qp.postSend({ opcode: 'send', sges: [{ mr: client.register(pattern(length)) }] });
@@ -190,31 +226,45 @@ describe('kinds of work', () => {
 });
 
 describe('scatter and gather', () => {
-  it('VERBS-083: four elements and more for Send, Write and receive; one for a Read; more than agreed throws', async () => {
+  it('four or more elements for Send, Write and receive; one for a Read (VERBS-083)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(pattern(40));
     const target = server.register(40);
     const quarter = [30, 20, 10, 0].map((offset) => ({ mr, offset, length: 10 }));
-    client.qp.postSend([
-      { opcode: 'rdma-write', sges: quarter, rkey: target.rkey, remoteAddr: 0 },
-    ]);
+    client.qp.postSend([{ opcode: 'rdma-write', sges: quarter, rkey: target.rkey, remoteAddr: 0 }]);
     pair.run();
-    expect(target.bytes).toEqual(Uint8Array.from(quarter.flatMap(({ offset }) => [...pattern(40).subarray(offset, offset + 10)])));
+    expect(target.bytes).toEqual(
+      Uint8Array.from(quarter.flatMap(({ offset }) => [...pattern(40).subarray(offset, offset + 10)])),
+    );
     const five = [...quarter, { mr, length: 0 }];
     expect(codeOf(() => client.qp.postSend({ opcode: 'send', sges: five }))).toBe('ERR_TOO_LARGE');
     expect(codeOf(() => client.qp.postRecv({ sges: five }))).toBe('ERR_TOO_LARGE');
-    expect(codeOf(() => client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr }, { mr }], rkey: 0, remoteAddr: 0 }))).toBe('ERR_TOO_LARGE');
+    expect(
+      codeOf(() =>
+        client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr }, { mr }], rkey: 0, remoteAddr: 0 }),
+      ),
+    ).toBe('ERR_TOO_LARGE');
     const wide = client.createQp({ maxSendSge: 16, maxRecvSge: 16 });
     expect(wide.postRecv({ sges: Array.from({ length: 16 }, () => ({ mr, length: 1 })) })).toBe(1);
   });
 
-  it('VERBS-084: a list may be empty or of zero octets, and has at most 2^32 - 1', async () => {
+  it('a list may be empty or of zero octets, and has at most 2^32 - 1 (VERBS-084)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = client.register(8);
     server.qp.postRecv([{}, { sges: [{ mr: server.register(1), length: 0 }] }]);
-    client.qp.postSend([{ wrId: 1, opcode: 'send' }, { wrId: 2, opcode: 'send', sges: [{ mr, length: 0 }, { mr, offset: 8, length: 0 }] }]);
+    client.qp.postSend([
+      { wrId: 1, opcode: 'send' },
+      {
+        wrId: 2,
+        opcode: 'send',
+        sges: [
+          { mr, length: 0 },
+          { mr, offset: 8, length: 0 },
+        ],
+      },
+    ]);
     pair.run();
     expect(outcomes(client.sent())).toEqual(['1 success', '2 success']);
     expect(server.received().map((wc) => wc.byteLength)).toEqual([0, 0]);
@@ -227,7 +277,7 @@ describe('scatter and gather', () => {
     expect(wide.postSend({ opcode: 'send', sges: sixteen })).toBe(1);
   });
 
-  it('VERBS-085: nothing of a zero-length element is looked at but that it is a region of the domain', async () => {
+  it('of a zero-length element only the domain of its region is checked (VERBS-085)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const gone = client.register(8);
@@ -240,21 +290,25 @@ describe('scatter and gather', () => {
     expect(server.received()).toMatchObject([{ status: 'success' }]);
   });
 
-  it('VERBS-086: a sink needs local write, a source none; remote rights count for neither', async () => {
+  it('a sink needs local write, a source none; remote rights count for neither (VERBS-086)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const noRight = client.register(pattern(8), 0);
     const remoteOnly = client.register(8, REMOTE_READ);
     const target = server.register(8, LOCAL_WRITE | REMOTE_WRITE);
     expect(codeOf(() => client.qp.postRecv({ sges: [{ mr: remoteOnly }] }))).toBe('ERR_ACCESS');
-    expect(codeOf(() => client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: remoteOnly }], rkey: 0, remoteAddr: 0 }))).toBe('ERR_ACCESS');
+    expect(
+      codeOf(() =>
+        client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr: remoteOnly }], rkey: 0, remoteAddr: 0 }),
+      ),
+    ).toBe('ERR_ACCESS');
     client.qp.postSend({ opcode: 'rdma-write', sges: [{ mr: noRight }], rkey: target.rkey, remoteAddr: 0 });
     pair.run();
     expect(target.bytes).toEqual(pattern(8));
     expect(client.qp.postRecv({ sges: [{ mr: client.register(8, LOCAL_WRITE) }] })).toBe(1);
   });
 
-  it('VERBS-086 VERBS-169: a sink that has lost its STag by the time the message comes fails the receive', async () => {
+  it('a sink without STag when the message comes fails the receive (VERBS-086/169)', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const mr = server.register(8);
@@ -268,12 +322,21 @@ describe('scatter and gather', () => {
     expect(bytes.every((octet) => octet === 0)).toBe(true);
   });
 
-  it('VERBS-087: a queue pair that asks for it takes a Read only into memory with remote write, judged when the response comes', async () => {
-    for (const [access, outcome] of [[LOCAL_WRITE, 'local-protection-error'], [LOCAL_WRITE | REMOTE_WRITE, 'success']] as const) {
+  it('if asked, a Read takes only a sink with remote write, judged at the response (VERBS-087)', async () => {
+    for (const [access, outcome] of [
+      [LOCAL_WRITE, 'local-protection-error'],
+      [LOCAL_WRITE | REMOTE_WRITE, 'success'],
+    ] as const) {
       const pair = await connectedPair({ client: { qp: { readSink: 'remote-write' } } });
       const { client, server } = pair;
       const sink = client.register(8, access);
-      client.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr: sink }], rkey: server.register(pattern(8)).rkey, remoteAddr: 0 });
+      client.qp.postSend({
+        wrId: 1,
+        opcode: 'rdma-read',
+        sges: [{ mr: sink }],
+        rkey: server.register(pattern(8)).rkey,
+        remoteAddr: 0,
+      });
       pair.run();
       expect(outcomes(client.sent())).toEqual([`1 ${outcome}`]);
       expect(sink.bytes[0]).toBe(outcome === 'success' ? 3 : 0);
@@ -281,13 +344,15 @@ describe('scatter and gather', () => {
     }
   });
 
-  it('VERBS-089: every local element must be of the queue pair\'s domain', async () => {
+  it("every local element must be of the queue pair's domain (VERBS-089)", async () => {
     const pair = await connectedPair();
     const { client } = pair;
     const mr = client.device.allocatePd().registerMemory(new Uint8Array(8), LOCAL_WRITE);
     expect(codeOf(() => client.qp.postSend({ opcode: 'send', sges: [{ mr }] }))).toBe('ERR_WRONG_PD');
     expect(codeOf(() => client.qp.postRecv({ sges: [{ mr }] }))).toBe('ERR_WRONG_PD');
-    expect(codeOf(() => client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr }], rkey: 0, remoteAddr: 0 }))).toBe('ERR_WRONG_PD');
+    expect(
+      codeOf(() => client.qp.postSend({ opcode: 'rdma-read', sges: [{ mr }], rkey: 0, remoteAddr: 0 })),
+    ).toBe('ERR_WRONG_PD');
   });
 });
 
@@ -298,21 +363,32 @@ describe('inline, signaling, draining', () => {
     const mr = server.register(64);
     server.qp.postRecv([{ sges: [{ mr }] }, { sges: [{ mr, offset: 32 }] }]);
     const bytes = pattern(16);
-    client.qp.postSend([{ opcode: 'send', inline: bytes }, { opcode: 'send', inline: new Uint8Array(0) }]);
+    client.qp.postSend([
+      { opcode: 'send', inline: bytes },
+      { opcode: 'send', inline: new Uint8Array(0) },
+    ]);
     bytes.fill(0);
     pair.run();
     expect(server.received().map((wc) => wc.byteLength)).toEqual([16, 0]);
     expect(mr.bytes.subarray(0, 16)).toEqual(pattern(16));
-    expect(codeOf(() => client.qp.postSend({ opcode: 'send', inline: new Uint8Array(17) }))).toBe('ERR_TOO_LARGE');
+    expect(codeOf(() => client.qp.postSend({ opcode: 'send', inline: new Uint8Array(17) }))).toBe(
+      'ERR_TOO_LARGE',
+    );
     expect(client.qp.query().maxInline).toBe(16);
-    expect(codeOf(() => client.qp.postSend({ opcode: 'send', inline: bytes, sges: [] }))).toBe('ERR_INVALID_ARGUMENT');
+    expect(codeOf(() => client.qp.postSend({ opcode: 'send', inline: bytes, sges: [] }))).toBe(
+      'ERR_INVALID_ARGUMENT',
+    );
   });
 
-  it('VERBS-106: unsignaled work that succeeds is silent; what fails, and all after it, completes', async () => {
+  it('unsignaled successes are silent; a failure, and all after it, completes (VERBS-106)', async () => {
     const pair = await connectedPair({ client: { qp: { signalAll: false } } });
     const { client, server } = pair;
     const mr = client.register(8);
-    client.qp.postSend([{ ...nothing, wrId: 1 }, { ...nothing, wrId: 2, signaled: true }, { ...nothing, wrId: 3 }]);
+    client.qp.postSend([
+      { ...nothing, wrId: 1 },
+      { ...nothing, wrId: 2, signaled: true },
+      { ...nothing, wrId: 3 },
+    ]);
     pair.run();
     expect(outcomes(client.sent())).toEqual(['2 success']);
     client.qp.postSend([
@@ -325,14 +401,20 @@ describe('inline, signaling, draining', () => {
     expect(terminateOf(server.qp)).toBe('0/1/00');
   });
 
-  it('drainSend and drainRecv give up with their signal, and go on for whoever else waits', async () => {
+  it('drainSend and drainRecv give up with their signal, and go on for other waiters', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const stop = new AbortController();
     client.qp.postSend({ opcode: 'rdma-read', rkey: 0, remoteAddr: 0 });
     server.qp.postRecv({});
-    const [sent, received, other] = [client.qp.drainSend({ signal: stop.signal }), server.qp.drainRecv({ signal: stop.signal }), client.qp.drainSend()];
-    const given = Promise.all([sent, received].map((wait) => expect(wait).rejects.toMatchObject({ code: 'ERR_ABORTED' })));
+    const [sent, received, other] = [
+      client.qp.drainSend({ signal: stop.signal }),
+      server.qp.drainRecv({ signal: stop.signal }),
+      client.qp.drainSend(),
+    ];
+    const given = Promise.all(
+      [sent, received].map((wait) => expect(wait).rejects.toMatchObject({ code: 'ERR_ABORTED' })),
+    );
     stop.abort();
     await given;
     await expect(client.qp.drainSend({ signal: stop.signal })).rejects.toMatchObject({ code: 'ERR_ABORTED' });
@@ -340,7 +422,7 @@ describe('inline, signaling, draining', () => {
     await other;
   });
 
-  it('drainSend and drainRecv settle when what was posted has completed or been flushed', async () => {
+  it('drainSend and drainRecv settle when posted work has completed or been flushed', async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const log: string[] = [];

@@ -2,7 +2,16 @@
 import { describe, expect, it } from 'vitest';
 import { Device, type MemoryRegion, type SendWorkRequest } from '../../src/verbs/index.ts';
 import { connectedPair, type Pair } from '../support/pair.ts';
-import { codeOf, LOCAL_WRITE, outcomes, pattern, REMOTE_READ, secondConnection, serverTerminate, terminateOf } from './support.ts';
+import {
+  codeOf,
+  LOCAL_WRITE,
+  outcomes,
+  pattern,
+  REMOTE_READ,
+  secondConnection,
+  serverTerminate,
+  terminateOf,
+} from './support.ts';
 
 /** The four ways to use an STag from afar. */
 function uses(pair: Pair, rkey: number): readonly (readonly [string, SendWorkRequest])[] {
@@ -15,9 +24,17 @@ function uses(pair: Pair, rkey: number): readonly (readonly [string, SendWorkReq
   ];
 }
 
-const CODES: Readonly<Record<string, string>> = { Write: '1/1/02', Read: '0/1/03', Atomic: '0/1/03', Invalidate: '0/1/09' };
+const CODES: Readonly<Record<string, string>> = {
+  Write: '1/1/02',
+  Read: '0/1/03',
+  Atomic: '0/1/03',
+  Invalidate: '0/1/09',
+};
 
-async function eachUse(register: (pair: Pair) => MemoryRegion, codes: Readonly<Record<string, string>>): Promise<void> {
+async function eachUse(
+  register: (pair: Pair) => MemoryRegion,
+  codes: Readonly<Record<string, string>>,
+): Promise<void> {
   for (const name of Object.keys(codes)) {
     let mr: MemoryRegion | undefined;
     const code = await serverTerminate((pair) => {
@@ -31,22 +48,33 @@ async function eachUse(register: (pair: Pair) => MemoryRegion, codes: Readonly<R
 }
 
 describe('isolation of streams', () => {
-  it('SEC-001: an STag of another domain is of no use, in any of the four ways', async () => {
+  it('an STag of another domain is of no use, in any of the four ways (SEC-001)', async () => {
     await eachUse((pair) => pair.server.device.allocatePd().registerMemory(new Uint8Array(8), 31), CODES);
   });
 
-  it('SEC-002: nor is one that is limited to another stream of the same domain', async () => {
-    await eachUse((pair) => pair.server.pd.registerMemory(new Uint8Array(8), 31, { queuePair: pair.server.createQp() }), CODES);
+  it('nor is one that is limited to another stream of the same domain (SEC-002)', async () => {
+    await eachUse(
+      (pair) => pair.server.pd.registerMemory(new Uint8Array(8), 31, { queuePair: pair.server.createQp() }),
+      CODES,
+    );
     const pair = await connectedPair();
     const own = pair.server.pd.registerMemory(new Uint8Array(8), 31, { queuePair: pair.server.qp });
-    pair.client.qp.postSend({ wrId: 1, opcode: 'rdma-write', inline: pattern(8), rkey: own.rkey, remoteAddr: 0 });
+    pair.client.qp.postSend({
+      wrId: 1,
+      opcode: 'rdma-write',
+      inline: pattern(8),
+      rkey: own.rkey,
+      remoteAddr: 0,
+    });
     pair.run();
     expect([own.bytes, pair.server.qp.state]).toEqual([pattern(8), 'rts']);
     expect(own.query().queuePair).toBe(pair.server.qp.number);
   });
 
-  it('SEC-008: an STag that several streams share serves them all and is taken away by none', async () => {
-    await eachUse((pair) => pair.server.pd.registerMemory(new Uint8Array(8), 31, { shared: true }), { Invalidate: '0/1/09' });
+  it('an STag that several streams share serves them all and is taken away by none (SEC-008)', async () => {
+    await eachUse((pair) => pair.server.pd.registerMemory(new Uint8Array(8), 31, { shared: true }), {
+      Invalidate: '0/1/09',
+    });
     const pair = await connectedPair();
     const first = pair.client.qp;
     const second = secondConnection(pair);
@@ -57,7 +85,7 @@ describe('isolation of streams', () => {
     expect(mr.bytes).toEqual(Uint8Array.of(...pattern(8), ...pattern(8)));
   });
 
-  it('SEC-014: what one stream does wrong ends that stream, and the others of its device go on', async () => {
+  it('a fault of one stream ends that stream, and others of its device go on (SEC-014)', async () => {
     const pair = await connectedPair();
     const first = { client: pair.client.qp, server: pair.server.qp };
     const second = secondConnection(pair);
@@ -67,12 +95,16 @@ describe('isolation of streams', () => {
     second.server.postRecv({ wrId: 4 });
     second.client.postSend({ opcode: 'send' });
     pair.run();
-    expect([first.server.state, second.server.state, outcomes(pair.server.received())]).toEqual(['error', 'rts', ['4 success']]);
+    expect([first.server.state, second.server.state, outcomes(pair.server.received())]).toEqual([
+      'error',
+      'rts',
+      ['4 success'],
+    ]);
   });
 });
 
 describe('memory', () => {
-  it('SEC-028: only memory that the caller can show is registered: a view, and of it just the part that it shows', async () => {
+  it('only memory that the caller shows is registered: the view and no more of it (SEC-028)', async () => {
     const pd = new Device().allocatePd();
     for (const memory of [4096, 0x7fff_0000n, 'x', null, undefined, {}, new ArrayBuffer(8), [1, 2]]) {
       expect(codeOf(() => pd.registerMemory(memory as never, 0))).toBe('ERR_INVALID_ARGUMENT');
@@ -81,15 +113,30 @@ describe('memory', () => {
     const pair = await connectedPair();
     const mr = pair.server.register(buffer.subarray(8, 16), LOCAL_WRITE | REMOTE_READ);
     const sink = pair.client.register(8);
-    pair.client.qp.postSend({ wrId: 1, opcode: 'rdma-read', sges: [{ mr: sink }], rkey: mr.rkey, remoteAddr: 0 });
-    pair.client.qp.postSend({ wrId: 2, opcode: 'rdma-read', sges: [{ mr: sink, length: 1 }], rkey: mr.rkey, remoteAddr: 8 });
+    pair.client.qp.postSend({
+      wrId: 1,
+      opcode: 'rdma-read',
+      sges: [{ mr: sink }],
+      rkey: mr.rkey,
+      remoteAddr: 0,
+    });
+    pair.client.qp.postSend({
+      wrId: 2,
+      opcode: 'rdma-read',
+      sges: [{ mr: sink, length: 1 }],
+      rkey: mr.rkey,
+      remoteAddr: 8,
+    });
     pair.run();
     expect(outcomes(pair.client.sent())).toEqual(['1 success', '2 remote-access-error']);
     expect(terminateOf(pair.server.qp)).toBe('0/1/01');
   });
 
-  it('SEC-005 SEC-007: a binding lasts from the call that makes it to the return of the call that ends it', async () => {
-    for (const end of [(mr: MemoryRegion) => mr.deregister(), (mr: MemoryRegion) => mr.reregister({ access: LOCAL_WRITE })]) {
+  it('a binding lasts from its call to the return of the call that ends it (SEC-005/007)', async () => {
+    for (const end of [
+      (mr: MemoryRegion) => mr.deregister(),
+      (mr: MemoryRegion) => mr.reregister({ access: LOCAL_WRITE }),
+    ]) {
       const pair = await connectedPair();
       const mr = pair.server.register(8);
       const { bytes } = mr;

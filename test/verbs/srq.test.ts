@@ -6,18 +6,21 @@ import { codeOf, eventTypes, LOCAL_WRITE, outcomes, secondConnection, terminateO
 
 /** Two connections whose server ends share a receive queue. */
 async function sharedBench(options: { maxWr?: number; limit?: number; rqLimit?: number } = {}): Promise<{
-  pair: Pair; srq: SharedReceiveQueue; links: { client: QueuePair; server: QueuePair }[];
+  pair: Pair;
+  srq: SharedReceiveQueue;
+  links: { client: QueuePair; server: QueuePair }[];
 }> {
   const pair = await connectedPair();
   const { client, server } = pair;
   const srq = server.pd.createSrq({ maxWr: options.maxWr ?? 16, limit: options.limit ?? 0 });
   const links = [0, 1].map(() =>
-    secondConnection(pair, client.createQp(), server.createQp({ srq, rqLimit: options.rqLimit ?? 0 })));
+    secondConnection(pair, client.createQp(), server.createQp({ srq, rqLimit: options.rqLimit ?? 0 })),
+  );
   return { pair, srq, links };
 }
 
 describe('shared receive queue', () => {
-  it('VERBS-123 VERBS-126 VERBS-127: a query tells of the support; posting to the RQ of an attached QP fails, its size is the SRQ\'s', async () => {
+  it('a query shows support; posting to the RQ of an attached QP fails (VERBS-123/126/127)', async () => {
     const { srq, links, pair } = await sharedBench();
     expect(pair.server.device.query().capabilities.sharedReceiveQueues).toBe(true);
     const { server } = links[0]!;
@@ -25,13 +28,22 @@ describe('shared receive queue', () => {
     expect(server.query().maxRecvWr).toBe(16);
     expect(codeOf(() => server.postRecv({}))).toBe('ERR_INVALID_STATE');
     expect(codeOf(() => server.modify({ maxRecvWr: 8 }))).toBe('ERR_INVALID_STATE');
-    expect(srq.query()).toEqual({ maxWr: 16, maxSge: 4, posted: 0, limit: 0, queuePairs: 2, pd: pair.server.pd.handle });
+    expect(srq.query()).toEqual({
+      maxWr: 16,
+      maxSge: 4,
+      posted: 0,
+      limit: 0,
+      queuePairs: 2,
+      pd: pair.server.pd.handle,
+    });
   });
 
-  it('VERBS-128 VERBS-129 VERBS-130: one entry per message, taken in posting order, completed in message order; one QP can use them all', async () => {
+  it('one entry per message, in posting order, completed in message order (VERBS-128/129/130)', async () => {
     const { pair, srq, links } = await sharedBench({ maxWr: 6 });
     const mr = pair.server.register(60);
-    srq.postRecv(Array.from({ length: 6 }, (_, i) => ({ wrId: i, sges: [{ mr, offset: i * 10, length: 10 }] })));
+    srq.postRecv(
+      Array.from({ length: 6 }, (_, i) => ({ wrId: i, sges: [{ mr, offset: i * 10, length: 10 }] })),
+    );
     for (let i = 0; i < 6; i++) links[1]!.client.postSend({ opcode: 'send', inline: new Uint8Array(i + 1) });
     pair.run();
     const got = pair.server.received();
@@ -41,13 +53,16 @@ describe('shared receive queue', () => {
     expect(srq.posted).toBe(0);
   });
 
-  it('VERBS-131 VERBS-132: an empty queue ends only the stream that wants an entry; a dying QP leaves unused entries to the others', async () => {
+  it('an empty queue ends only the stream in need; a dying QP leaves entries (VERBS-131/132)', async () => {
     const { pair, srq, links } = await sharedBench();
     const mr = pair.server.register(10);
     links[0]!.client.postSend({ opcode: 'send' });
     pair.run();
     expect([terminateOf(links[0]!.server), terminateOf(links[0]!.client)]).toEqual(['1/2/02', '1/2/02']);
-    srq.postRecv([{ wrId: 1, sges: [{ mr }] }, { wrId: 2, sges: [{ mr }] }]);
+    srq.postRecv([
+      { wrId: 1, sges: [{ mr }] },
+      { wrId: 2, sges: [{ mr }] },
+    ]);
     const third = secondConnection(pair, pair.client.createQp(), pair.server.createQp({ srq }));
     third.server.modify({ state: 'error' });
     pair.run();
@@ -58,7 +73,7 @@ describe('shared receive queue', () => {
     expect(outcomes(pair.server.received())).toEqual(['1 success']);
   });
 
-  it('VERBS-124 VERBS-125: elements are checked against the queue\'s domain, remote invalidation against the queue pair\'s', async () => {
+  it("elements count by the queue's domain, invalidation by the pair's (VERBS-124/125)", async () => {
     const pair = await connectedPair();
     const { client, server } = pair;
     const other = server.device.allocatePd();
@@ -67,7 +82,10 @@ describe('shared receive queue', () => {
     const ofSrq = other.registerMemory(new Uint8Array(16), 31, { iova: 0 });
     const ofQp = server.register(16);
     expect(codeOf(() => srq.postRecv({ sges: [{ mr: ofQp }] }))).toBe('ERR_WRONG_PD');
-    srq.postRecv([{ wrId: 1, sges: [{ mr: ofSrq }] }, { wrId: 2, sges: [{ mr: ofSrq }] }]);
+    srq.postRecv([
+      { wrId: 1, sges: [{ mr: ofSrq }] },
+      { wrId: 2, sges: [{ mr: ofSrq }] },
+    ]);
     link.client.postSend({ opcode: 'send', inline: Uint8Array.of(5), invalidate: ofQp.rkey });
     pair.run();
     expect(outcomes(server.received())).toEqual(['1 success']);
@@ -79,7 +97,7 @@ describe('shared receive queue', () => {
     expect(ofSrq.valid).toBe(true);
   });
 
-  it('VERBS-133 SEC-027: the armed limit gives one event when fewer entries are left, then is silent until armed again', async () => {
+  it('the armed limit gives one event, then none until armed again (VERBS-133, SEC-027)', async () => {
     const { pair, srq, links } = await sharedBench({ limit: 3 });
     const { server } = pair;
     srq.postRecv(Array.from({ length: 6 }, () => ({})));
@@ -101,7 +119,7 @@ describe('shared receive queue', () => {
     expect(server.asyncEvents.find((event) => event.type === 'srq-limit')).toMatchObject({ srq });
   });
 
-  it('VERBS-134 SEC-027: a queue pair that holds more receives than its limit is reported once; counts tell who takes how many', async () => {
+  it('a queue pair above its limit of receives is reported once (VERBS-134, SEC-027)', async () => {
     const { pair, srq, links } = await sharedBench({ rqLimit: 2 });
     const { server } = pair;
     srq.postRecv(Array.from({ length: 10 }, () => ({})));
@@ -113,7 +131,9 @@ describe('shared receive queue', () => {
     send(2);
     expect(eventTypes(server.asyncEvents)).not.toContain('rq-limit');
     send(2);
-    expect(server.asyncEvents.filter((event) => event.type === 'rq-limit')).toMatchObject([{ qp: links[0]!.server }]);
+    expect(server.asyncEvents.filter((event) => event.type === 'rq-limit')).toMatchObject([
+      { qp: links[0]!.server },
+    ]);
     expect(links[0]!.server.query()).toMatchObject({ recvTaken: 4, recvInProgress: 4, rqLimit: 0 });
     expect(links[1]!.server.query()).toMatchObject({ recvTaken: 1, recvInProgress: 1, rqLimit: 2 });
     server.received();
@@ -125,7 +145,7 @@ describe('shared receive queue', () => {
     expect(server.asyncEvents.filter((event) => event.type === 'rq-limit')).toHaveLength(2);
   });
 
-  it('VERBS-135: a limit above the size is refused, at creation and later', () => {
+  it('a limit above the size is refused, at creation and later (VERBS-135)', () => {
     const pd = new Device().allocatePd();
     expect(codeOf(() => pd.createSrq({ maxWr: 4, limit: 5 }))).toBe('ERR_INVALID_ARGUMENT');
     const srq = pd.createSrq({ maxWr: 4, limit: 4 });
@@ -136,7 +156,7 @@ describe('shared receive queue', () => {
     expect(srq.query()).toMatchObject({ maxWr: 8, limit: 7 });
   });
 
-  it('VERBS-030 VERBS-025: resized with entries posted, nothing is lost, and not below what is in use', async () => {
+  it('resized with entries posted, nothing is lost; never below those in use (VERBS-030/025)', async () => {
     const { pair, srq, links } = await sharedBench({ maxWr: 5 });
     srq.postRecv([0, 1, 2, 3, 4].map((wrId) => ({ wrId })));
     for (let i = 0; i < 2; i++) links[0]!.client.postSend({ opcode: 'send' });
@@ -152,7 +172,7 @@ describe('shared receive queue', () => {
     expect(pair.server.received().map((wc) => wc.wrId)).toEqual([2, 3, 4, 5, 6, 7, 8]);
   });
 
-  it('VERBS-136: destroyed only when no queue pair uses it, entries posted or not', () => {
+  it('destroyed only when no queue pair uses it, entries posted or not (VERBS-136)', () => {
     const device = new Device();
     const pd = device.allocatePd();
     const cq = device.createCq(4);
@@ -168,7 +188,7 @@ describe('shared receive queue', () => {
     expect(codeOf(() => pd.createQp({ sendCq: cq, recvCq: cq, srq }))).toBe('ERR_DESTROYED');
   });
 
-  it('VERBS-137 VERBS-177: after the queue has failed, each QP is terminated with 0/2/07 when it wants an entry', async () => {
+  it('after the queue has failed, each QP in need gets Terminate 0/2/07 (VERBS-137/177)', async () => {
     const { pair, srq, links } = await sharedBench();
     srq.postRecv([{}, {}]);
     srq.fail();

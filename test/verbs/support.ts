@@ -26,9 +26,6 @@ export function pattern(octets: number, seed = 3): Uint8Array {
   return Uint8Array.from({ length: octets }, (_, i) => (i * 7 + seed) & 0xff);
 }
 
-/** A network on which 200 KB take 200 ms, a little at a time. */
-export const SLOW = { latency: 1, bandwidth: 1000, buffer: 8192, readOctets: 2048 } as const;
-
 /** `wrId status` of each completion. */
 export function outcomes(completions: readonly WorkCompletion[]): string[] {
   return completions.map((wc) => `${wc.wrId} ${wc.status}`);
@@ -50,7 +47,10 @@ export function eventTypes(events: readonly AsyncEvent[]): string[] {
 }
 
 /** The Terminate that `stimulus` by the client makes the server send. */
-export async function serverTerminate(stimulus: (pair: Pair) => void, options: PairOptions = {}): Promise<string | undefined> {
+export async function serverTerminate(
+  stimulus: (pair: Pair) => void,
+  options: PairOptions = {},
+): Promise<string | undefined> {
   const pair = await connectedPair(options);
   stimulus(pair);
   pair.run();
@@ -60,7 +60,11 @@ export async function serverTerminate(stimulus: (pair: Pair) => void, options: P
 }
 
 /** A second connection between the same two sides; returns its two queue pairs. */
-export function secondConnection(pair: Pair, client: QueuePair = pair.client.createQp(), server: QueuePair = pair.server.createQp()): { client: QueuePair; server: QueuePair } {
+export function secondConnection(
+  pair: Pair,
+  client: QueuePair = pair.client.createQp(),
+  server: QueuePair = pair.server.createQp(),
+): { client: QueuePair; server: QueuePair } {
   pair.client.qp = client;
   pair.server.qp = server;
   pair.connectClient();

@@ -1,7 +1,7 @@
-// The naive decoder: a second reading of the wire formats, written for obviousness, to judge what src sends. Takes one
-// direction of a stream, splits it octet by octet into markers and data (RFC 5044 4.2, 4.3), cuts FPDUs (4.1), recomputes
-// every marker pointer and CRC from scratch, and lists whatever a lawful sender would not have done. Segments are read by
-// segments.ts. Shares no code with src.
+// The naive decoder: a second reading of the wire formats, written for obviousness, to judge what src sends.
+// Takes one direction of a stream, splits it octet by octet into markers and data (RFC 5044 4.2, 4.3), cuts
+// FPDUs (4.1), recomputes every marker pointer and CRC from scratch, and lists whatever a lawful sender would
+// not have done. Segments are read by segments.ts. Shares no code with src.
 
 import { crcOctets, naiveCrc, numberAt } from './octets.ts';
 import { decodeSegment } from './segments.ts';
@@ -30,14 +30,19 @@ export function decodeFpdus(stream: Uint8Array, options: NaiveStreamOptions): Na
   return fpdus;
 }
 
-/** Decode a whole direction: the start-up frame, then FPDUs. Null when the stream does not begin with a whole frame. */
+/**
+ * Decode a whole direction: the start-up frame, then FPDUs. Null when the stream does not begin with a whole
+ * frame.
+ */
 export function decodeCapture(stream: Uint8Array, options: NaiveStreamOptions): NaiveCapture | null {
   const startup = decodeStartup(stream);
   if (startup === null) return null;
   return { startup, fpdus: decodeFpdus(stream.slice(startup.octets), options) };
 }
 
-/** Decode the start-up frame at the beginning of `stream`; null when the key is neither or octets are missing. */
+/**
+ * Decode the start-up frame at the beginning of `stream`; null when the key is neither or octets are missing.
+ */
 export function decodeStartup(stream: Uint8Array): NaiveStartupResult | null {
   if (stream.length < 20) return null;
   let key = '';

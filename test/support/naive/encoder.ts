@@ -1,6 +1,6 @@
-// The naive encoder: builds start-up frames, ULPDUs and streams of FPDUs octet by octet, lawful or not, to feed our
-// receiver. Every field can be given a wrong value; what is not given is right. RFC 5044 4 and 7.1.1, RFC 6581 9,
-// RFC 5041 4, RFC 5040 4, RFC 7306 5 and 6. Shares no code with src.
+// The naive encoder: builds start-up frames, ULPDUs and streams of FPDUs octet by octet, lawful or not, to
+// feed our receiver. Every field can be given a wrong value; a field not given is right. RFC 5044 4 and
+// 7.1.1, RFC 6581 9, RFC 5041 4, RFC 5040 4, RFC 7306 5 and 6. Shares no code with src.
 
 import { crcOctets, naiveCrc, octetsOf } from './octets.ts';
 import type {
@@ -35,13 +35,22 @@ export interface NaiveStartupInput {
 export function encodeStartup(input: NaiveStartupInput): Uint8Array {
   const text = input.kind === 'request' ? 'MPA ID Req Frame' : 'MPA ID Rep Frame';
   const key = input.key ?? Uint8Array.from(text, (letter) => letter.charCodeAt(0));
-  const data = [...(input.enhanced === undefined ? [] : encodeEnhanced(input.enhanced)), ...(input.privateData ?? [])];
+  const data = [
+    ...(input.enhanced === undefined ? [] : encodeEnhanced(input.enhanced)),
+    ...(input.privateData ?? []),
+  ];
   let flags = (input.reserved ?? 0) & 0x0f;
   if (input.markers ?? false) flags += 0x80;
   if (input.crc ?? true) flags += 0x40;
   if (input.reject ?? false) flags += 0x20;
   if (input.enhancedData ?? input.enhanced !== undefined) flags += 0x10;
-  return Uint8Array.from([...key, flags, input.revision ?? 1, ...octetsOf(input.pdLength ?? data.length, 2), ...data]);
+  return Uint8Array.from([
+    ...key,
+    flags,
+    input.revision ?? 1,
+    ...octetsOf(input.pdLength ?? data.length, 2),
+    ...data,
+  ]);
 }
 
 /** The four octets of RFC 6581 9. */
@@ -69,7 +78,10 @@ export interface NaiveFpduInput {
 }
 
 /** The octets of some FPDUs in a row. A bare ULPDU is a faultless FPDU. With CRC off the field is zero. */
-export function encodeFpdus(fpdus: readonly (Uint8Array | NaiveFpduInput)[], options: NaiveStreamOptions): Uint8Array {
+export function encodeFpdus(
+  fpdus: readonly (Uint8Array | NaiveFpduInput)[],
+  options: NaiveStreamOptions,
+): Uint8Array {
   const out: number[] = [];
   for (const fpdu of fpdus) encodeOne(out, fpdu instanceof Uint8Array ? { ulpdu: fpdu } : fpdu, options);
   return Uint8Array.from(out);
@@ -122,8 +134,14 @@ export function taggedUlpdu(input: NaiveTaggedInput, payload: Uint8Array = new U
 }
 
 /** An untagged ULPDU: 18 octets of header and whatever follows. */
-export function untaggedUlpdu(input: NaiveUntaggedInput, payload: Uint8Array = new Uint8Array(0)): Uint8Array {
-  return Uint8Array.from([...encodeHeader({ ...LAWFUL, invalidateStag: 0, mo: 0, ...input, tagged: false }), ...payload]);
+export function untaggedUlpdu(
+  input: NaiveUntaggedInput,
+  payload: Uint8Array = new Uint8Array(0),
+): Uint8Array {
+  return Uint8Array.from([
+    ...encodeHeader({ ...LAWFUL, invalidateStag: 0, mo: 0, ...input, tagged: false }),
+    ...payload,
+  ]);
 }
 
 /** The ULPDU of a segment as the decoder would give it: header, structure, then payload. */
@@ -138,7 +156,10 @@ function encodeStructures(segment: NaiveSegment): number[] {
   if (segment.immediate !== undefined) octets.push(...segment.immediate);
   if (segment.atomicRequest !== undefined) octets.push(...encodeAtomicRequest(segment.atomicRequest));
   if (segment.atomicResponse !== undefined) {
-    octets.push(...octetsOf(segment.atomicResponse.requestId, 4), ...octetsOf(segment.atomicResponse.original, 8));
+    octets.push(
+      ...octetsOf(segment.atomicResponse.requestId, 4),
+      ...octetsOf(segment.atomicResponse.original, 8),
+    );
   }
   return octets;
 }
@@ -147,7 +168,8 @@ function encodeStructures(segment: NaiveSegment): number[] {
 export function encodeHeader(header: NaiveHeader): Uint8Array {
   const ddp = (header.tagged ? 0x80 : 0) + (header.last ? 0x40 : 0) + header.ddpReserved * 4 + header.dv;
   const rdmap = header.rv * 0x40 + header.rdmapReserved * 0x10 + header.opcode;
-  if (header.tagged) return Uint8Array.from([ddp, rdmap, ...octetsOf(header.stag, 4), ...octetsOf(header.to, 8)]);
+  if (header.tagged)
+    return Uint8Array.from([ddp, rdmap, ...octetsOf(header.stag, 4), ...octetsOf(header.to, 8)]);
   const words = [header.invalidateStag, header.qn, header.msn, header.mo];
   return Uint8Array.from([ddp, rdmap, ...words.flatMap((word) => octetsOf(word, 4))]);
 }
@@ -169,13 +191,17 @@ export function encodeAtomicRequest(request: NaiveAtomicRequest): Uint8Array {
     ...octetsOf(request.reserved * 16 + request.aopcode, 4),
     ...octetsOf(request.requestId, 4),
     ...octetsOf(request.remoteStag, 4),
-    ...[request.remoteTo, request.addOrSwap, request.addOrSwapMask, request.compare, request.compareMask].flatMap((value) =>
-      octetsOf(value, 8),
-    ),
+    ...[
+      request.remoteTo,
+      request.addOrSwap,
+      request.addOrSwapMask,
+      request.compare,
+      request.compareMask,
+    ].flatMap((value) => octetsOf(value, 8)),
   ]);
 }
 
-/** 4 to 52 octets; what is included is what the structure holds, whatever the flags say. */
+/** 4 to 52 octets; the fields of the structure are included, whatever the flags say. */
 export function encodeTerminate(terminate: NaiveTerminate): Uint8Array {
   let flags = terminate.reserved & 0x1fff;
   if (terminate.m) flags += 0x8000;

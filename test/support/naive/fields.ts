@@ -1,11 +1,18 @@
-// Between the naive codec's values and the notation of the golden vectors: octets as hexadecimal text, 64-bit values and
-// 32-bit names as 0x and all their digits (conformance/vectors/index.ts).
+// Between the naive codec's values and the notation of the golden vectors: octets as hexadecimal text, 64-bit
+// values and 32-bit names as 0x and all their digits (conformance/vectors/index.ts).
 
 import type { FpduFields, SegmentFields, StartupFields } from '../../../conformance/vectors/index.ts';
 import type { NaiveFpdu, NaiveSegment, NaiveStartup } from './types.ts';
 
 /** Fields that the vectors write as 0x and 8 digits. */
-const NAMES_OF_32_BITS = new Set(['stag', 'invalidateStag', 'sinkStag', 'sourceStag', 'remoteStag', 'requestId']);
+const NAMES_OF_32_BITS = new Set([
+  'stag',
+  'invalidateStag',
+  'sinkStag',
+  'sourceStag',
+  'remoteStag',
+  'requestId',
+]);
 /** Fields that the vectors write as octets. */
 const OCTETS = new Set(['payload', 'immediate', 'privateData']);
 
@@ -32,16 +39,19 @@ export function fpduFields(fpdu: NaiveFpdu): FpduFields | null {
 }
 
 function toNotation(name: string, value: unknown): unknown {
-  if (value instanceof Uint8Array) return Array.from(value, (octet) => octet.toString(16).padStart(2, '0')).join('');
+  if (value instanceof Uint8Array)
+    return Array.from(value, (octet) => octet.toString(16).padStart(2, '0')).join('');
   if (typeof value === 'bigint') return `0x${value.toString(16).padStart(16, '0')}`;
-  if (typeof value === 'number' && NAMES_OF_32_BITS.has(name)) return `0x${value.toString(16).padStart(8, '0')}`;
+  if (typeof value === 'number' && NAMES_OF_32_BITS.has(name))
+    return `0x${value.toString(16).padStart(8, '0')}`;
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, toNotation(key, inner)]));
 }
 
 function fromNotation(name: string, value: unknown): unknown {
   if (typeof value === 'string') {
-    if (OCTETS.has(name)) return Uint8Array.from(value.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+    if (OCTETS.has(name))
+      return Uint8Array.from(value.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
     return NAMES_OF_32_BITS.has(name) ? Number(value) : BigInt(value);
   }
   if (typeof value !== 'object' || value === null) return value;

@@ -1,6 +1,7 @@
-// The naive reassembly: joins decoded segments into messages and checks what holds across segments: MSNs count from 1 on
-// every queue, MO and TO advance by the payload, RsvdULP and STag stay the same, messages of one kind do not interleave,
-// nothing follows a Terminate (RFC 5041 4.3, 5.2, 5.3; RFC 5040 5.4). Judges a lawful sender; a receiver may be laxer.
+// The naive reassembly: joins decoded segments into messages and checks what holds across segments: MSNs
+// begin at 1 on every queue, MO and TO advance by the payload, RsvdULP and STag stay the same, messages of
+// one kind do not interleave, nothing follows a Terminate (RFC 5041 4.3, 5.2, 5.3; RFC 5040 5.4). Judges a
+// lawful sender; a receiver may be laxer.
 
 import type { NaiveFpdu, NaiveSegment } from './types.ts';
 
@@ -23,7 +24,10 @@ interface Open {
   segments: number;
 }
 
-/** Join the segments of one whole direction. `firstMsn` gives the expected first MSN of every queue, 1 unless told. */
+/**
+ * Join the segments of one whole direction. `firstMsn` gives the expected first MSN of every queue, 1 by
+ * default.
+ */
 export function reassemble(fpdus: readonly NaiveFpdu[], firstMsn = 1): NaiveMessages {
   const messages: NaiveMessage[] = [];
   const problems: string[] = [];
@@ -52,7 +56,12 @@ export function reassemble(fpdus: readonly NaiveFpdu[], firstMsn = 1): NaiveMess
   return { messages, problems };
 }
 
-function begin(segment: NaiveSegment, nextMsn: Map<number, number>, firstMsn: number, problems: string[]): Open {
+function begin(
+  segment: NaiveSegment,
+  nextMsn: Map<number, number>,
+  firstMsn: number,
+  problems: string[],
+): Open {
   if (!segment.tagged) {
     const wanted = nextMsn.get(segment.qn) ?? firstMsn;
     if (segment.msn !== wanted) problems.push(`MSN ${segment.msn} on queue ${segment.qn}, not ${wanted}`);
@@ -68,12 +77,16 @@ function continuationProblems(current: Open, segment: NaiveSegment, offset: numb
   if (first.opcode !== segment.opcode) problems.push(`opcode changes at ${offset}`);
   if (first.tagged && segment.tagged) {
     if (first.stag !== segment.stag) problems.push(`STag changes at ${offset}`);
-    if (segment.to !== BigInt.asUintN(64, first.to + BigInt(current.payload.length))) problems.push(`TO jumps at ${offset}`);
+    if (segment.to !== BigInt.asUintN(64, first.to + BigInt(current.payload.length)))
+      problems.push(`TO jumps at ${offset}`);
   }
   if (!first.tagged && !segment.tagged) {
-    if (first.qn !== segment.qn || first.msn !== segment.msn) problems.push(`queue or MSN changes at ${offset}`);
-    if (first.invalidateStag !== segment.invalidateStag) problems.push(`Invalidate STag changes at ${offset}`);
-    if (segment.mo !== current.payload.length) problems.push(`MO ${segment.mo} at ${offset}, not ${current.payload.length}`);
+    if (first.qn !== segment.qn || first.msn !== segment.msn)
+      problems.push(`queue or MSN changes at ${offset}`);
+    if (first.invalidateStag !== segment.invalidateStag)
+      problems.push(`Invalidate STag changes at ${offset}`);
+    if (segment.mo !== current.payload.length)
+      problems.push(`MO ${segment.mo} at ${offset}, not ${current.payload.length}`);
   }
   return problems;
 }

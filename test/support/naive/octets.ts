@@ -1,5 +1,6 @@
-// Octet-at-a-time helpers of the naive codec. Nothing here, nor in its neighbours, is shared with src: the naive codec
-// judges the real one. CRC32c is computed bit by bit, straight from RFC 3720 12.1 and RFC 5044 4.4.
+// Octet-at-a-time helpers of the naive codec. Nothing here, nor in its neighbours, is shared with src: the
+// naive codec judges the real one. CRC32c is computed bit by bit, straight from RFC 3720 12.1 and RFC 5044
+// 4.4.
 
 /** CRC32c of `octets`, one bit at a time, as an unsigned number. */
 export function naiveCrc(octets: Iterable<number>): number {

@@ -1,5 +1,6 @@
-// The naive reading of one ULPDU: DDP header (RFC 5041 4), RDMAP control and headers (RFC 5040 4), the messages of
-// RFC 7306, and a Terminate with whatever it includes. Names every departure from what a lawful sender sends.
+// The naive reading of one ULPDU: DDP header (RFC 5041 4), RDMAP control and headers (RFC 5040 4), the
+// messages of RFC 7306, and a Terminate with whatever it includes. Names every departure from what a lawful
+// sender sends.
 
 import { bigAt, numberAt } from './octets.ts';
 import type {
@@ -11,7 +12,7 @@ import type {
   NaiveTerminate,
 } from './types.ts';
 
-/** A segment, or null when the header is not all there, and what is wrong with it. */
+/** A segment, or null when the header is incomplete, and its faults. */
 interface NaiveSegmentResult {
   readonly segment: NaiveSegment | null;
   readonly problems: readonly string[];
@@ -58,7 +59,8 @@ function decodeHeader(octets: Uint8Array, offset: number): NaiveHeader | null {
     rdmapReserved: (rdmap & 0x30) >>> 4,
     opcode: rdmap & 0x0f,
   };
-  if (tagged) return { tagged, ...common, stag: numberAt(octets, offset + 2, 4), to: bigAt(octets, offset + 6) };
+  if (tagged)
+    return { tagged, ...common, stag: numberAt(octets, offset + 2, 4), to: bigAt(octets, offset + 6) };
   return {
     tagged,
     ...common,
@@ -135,7 +137,8 @@ function decodeAtomicRequest(octets: Uint8Array, problems: string[]): NaiveAtomi
     compareMask: bigAt(octets, 44),
   };
   if (request.reserved !== 0) problems.push('reserved bits of an Atomic Request are set');
-  if (request.aopcode !== 0 && request.aopcode !== 2) problems.push(`AOpCode ${request.aopcode} is not assigned`);
+  if (request.aopcode !== 0 && request.aopcode !== 2)
+    problems.push(`AOpCode ${request.aopcode} is not assigned`);
   if (request.aopcode === 0 && (request.compare !== 0n || request.compareMask !== 0xffff_ffff_ffff_ffffn)) {
     problems.push('FetchAdd with other compare fields than zero and all ones');
   }
@@ -176,7 +179,8 @@ function decodeTerminate(rest: Uint8Array, problems: string[]): NaiveBody {
   }
   const terminate: NaiveTerminate = { ...control, ...included };
   if (control.reserved !== 0) problems.push('reserved bits of a Terminate are set');
-  if ((control.m || control.d) !== (included.segmentLength !== undefined)) problems.push('Terminate without its segment length');
+  if ((control.m || control.d) !== (included.segmentLength !== undefined))
+    problems.push('Terminate without its segment length');
   if (control.d !== (included.ddpHeader !== undefined)) problems.push('Terminate without its DDP header');
   if (control.r !== (included.readRequest !== undefined)) problems.push('Terminate without its RDMAP header');
   if (rest.length > at) problems.push('octets after a Terminate');

@@ -1,6 +1,6 @@
-// What the naive codec speaks of: start-up frames, FPDUs, and the DDP and RDMAP fields of a segment. The same types go
-// into the encoder and come out of the decoder. Field names follow conformance/vectors (RFC 5044 7.1.1, RFC 6581 9,
-// RFC 5041 4, RFC 5040 4, RFC 7306 5 and 6).
+// What the naive codec speaks of: start-up frames, FPDUs, and the DDP and RDMAP fields of a segment. The same
+// types go into the encoder and come out of the decoder. Field names follow conformance/vectors (RFC 5044
+// 7.1.1, RFC 6581 9, RFC 5041 4, RFC 5040 4, RFC 7306 5 and 6).
 
 export interface NaiveEnhanced {
   readonly a: boolean;
@@ -138,6 +138,6 @@ export interface NaiveFpdu {
 export interface NaiveStreamOptions {
   readonly markers: boolean;
   readonly crc: boolean;
-  /** Distance of the first octet from the octet after the start-up frame; 0 unless told. */
+  /** Distance of the first octet from the octet after the start-up frame; 0 by default. */
   readonly streamOffset?: number;
 }

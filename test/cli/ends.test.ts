@@ -1,0 +1,156 @@
+/**
+ * The side that ends each connection first, flag by flag, as docs/tools.md has it from the stock sources. A
+ * relay of node:net between the two sides sees whose FIN comes first. On byte streams both sides send a
+ * farewell message before that, so either FIN may be the first there.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { perftest } from '../../cli/perftest.ts';
+import { run as rcopy } from '../../cli/rcopy.ts';
+import { run as rdmaClient } from '../../cli/rdma-client.ts';
+import { run as rdmaServer } from '../../cli/rdma-server.ts';
+import { run as riostream } from '../../cli/riostream.ts';
+import { run as rping } from '../../cli/rping.ts';
+import { run as rstream } from '../../cli/rstream.ts';
+import { run as ucmatose } from '../../cli/ucmatose.ts';
+import { Side, type ToolRun } from './pair.ts';
+
+type End = 'client' | 'server';
+
+/** A relay to `port`; `first` has the side whose FIN came first, in the order of the connections. */
+async function relay(port: number): Promise<{ port: number; first: End[]; close(): void }> {
+  const first: End[] = [];
+  const sockets: Socket[] = [];
+  let count = 0;
+  const server = createServer({ allowHalfOpen: true }, (client) => {
+    const number = count++;
+    const target = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    sockets.push(client, target);
+    for (const [from, to, side] of [
+      [client, target, 'client'],
+      [target, client, 'server'],
+    ] as const) {
+      from.on('error', () => to.destroy());
+      from.on('end', () => (first[number] ??= side));
+      from.pipe(to);
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    first,
+    close: () => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'ends-'));
+const file = join(folder, 'file');
+writeFileSync(file, 'data');
+afterAll(() => rmSync(folder, { recursive: true }));
+
+interface Row {
+  readonly what: string;
+  readonly server: readonly [ToolRun, readonly string[]];
+  readonly client: readonly [ToolRun, (port: string) => string[]];
+  /** The side that ends each connection, in the order in which they were made; `either` where both may. */
+  readonly first: readonly (End | 'either')[];
+  /** The server goes on after its client. */
+  readonly persistent?: boolean;
+}
+
+const at =
+  (...flags: string[]) =>
+  (port: string): string[] => ['-s', '127.0.0.1', '-p', port, ...flags];
+
+const ping = (server: readonly string[], client: readonly string[], persistent = false): Row => ({
+  what: `rping -s ${server.join(' ')} and -c ${client.join(' ')}`,
+  server: [rping, ['-s', ...server]],
+  client: [rping, (port) => ['-c', '-a', '127.0.0.1', '-p', port, ...client]],
+  first: ['client'],
+  persistent,
+});
+
+const cm = (server: readonly string[], client: readonly string[], connections = 1): Row => ({
+  what: `ucmatose ${server.join(' ')} and ${client.join(' ')}`,
+  server: [ucmatose, server],
+  client: [ucmatose, at(...client)],
+  first: Array<End>(connections).fill('server'),
+});
+
+/** The control connection, which both sides end, and those of the test. */
+const perf = (verb: 'write' | 'read' | 'send', kind: 'bw' | 'lat', ...flags: string[]): Row => ({
+  what: `${verb}_${kind} ${flags.join(' ')}`,
+  server: [perftest(verb, kind), flags],
+  client: [perftest(verb, kind), (port) => ['-p', port, ...flags, '127.0.0.1']],
+  first: ['either', ...Array<End>(flags.includes('-q') ? 3 : 1).fill('server')],
+});
+
+const ROWS: readonly Row[] = [
+  ping([], ['-C', '3']),
+  ping(['-C', '2'], ['-C', '3']),
+  ping(['-C', '2'], ['-C', '2', '-V']),
+  ping(['-P', '-C', '1'], ['-C', '2'], true),
+  cm([], []),
+  cm(['-C', '0'], ['-C', '0']),
+  cm(['-c', '3', '-m'], ['-c', '3', '-m'], 3),
+  cm(['-S', '0'], ['-S', '0']),
+  {
+    what: 'rdma_server and rdma_client',
+    server: [rdmaServer, []],
+    client: [rdmaClient, at()],
+    first: ['server'],
+  },
+  perf('write', 'bw', '-n', '20'),
+  perf('write', 'bw', '-n', '20', '-b'),
+  perf('write', 'bw', '-n', '20', '-q', '3'),
+  perf('write', 'lat', '-n', '20'),
+  perf('write', 'lat', '-D', '1'),
+  perf('read', 'bw', '-n', '20'),
+  perf('read', 'lat', '-n', '20'),
+  perf('send', 'bw', '-n', '20'),
+  perf('send', 'bw', '-n', '20', '-b'),
+  perf('send', 'lat', '-n', '20'),
+  {
+    what: 'rstream -S -C -I',
+    server: [rstream, ['-S', '64', '-C', '1', '-I', '10']],
+    client: [rstream, at('-S', '64', '-C', '1', '-I', '10')],
+    first: ['either'],
+  },
+  {
+    what: 'riostream -S -C -I',
+    server: [riostream, ['-S', '64', '-C', '1', '-I', '10']],
+    client: [riostream, at('-S', '64', '-C', '1', '-I', '10')],
+    first: ['either'],
+  },
+  {
+    what: 'rcopy',
+    server: [rcopy, ['--dir', folder]],
+    client: [rcopy, (port) => [file, '127.0.0.1:copy', '-p', port]],
+    first: ['either'],
+    persistent: true,
+  },
+];
+
+describe('the first to end a connection', () => {
+  it.each(ROWS)('$what: $first', async ({ server, client, first, persistent }) => {
+    const left = new Side(server[0], ['-p', '0', ...server[1]]);
+    const between = await relay(await left.port);
+    const right = new Side(client[0], client[1](String(between.port)));
+    try {
+      expect(await right.status, right.err).toBe(0);
+      if (persistent === true) left.kill();
+      const status = await left.status;
+      if (persistent !== true) expect(status, left.err).toBe(0);
+      expect(between.first.map((end, i) => (first[i] === 'either' ? 'either' : end))).toEqual(first);
+    } finally {
+      left.kill();
+      between.close();
+    }
+  });
+});
