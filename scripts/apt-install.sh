@@ -16,6 +16,11 @@ quietly() {
 options=(-qq -o DPkg::Lock::Timeout=120)
 # An installation that was cut off blocks all that follow until it is ended.
 quietly dpkg --configure -a
-# A list that could not be brought up to date may do.
-quietly apt-get "${options[@]}" update
-quietly apt-get "${options[@]}" -y --no-install-recommends install "$@"
+# An archive that does not answer once is asked again.
+for pause in 10 30 0; do
+  # A list that could not be brought up to date may do.
+  quietly apt-get "${options[@]}" update
+  quietly apt-get "${options[@]}" -y --no-install-recommends install "$@" && exit 0
+  sleep "$pause"
+done
+exit 1

@@ -1,8 +1,9 @@
-// A reporter for vitest that names each test which passed at its second attempt (`--retry=1`), so that it is
-// seen and mended: a test that waits for a number of turns of the event loop, say, where it should wait for
-// what it needs. Where the variable FAILED_FILES names a file, the test files in which something failed are
-// written into it, a line each, for a second attempt of those: a hook that failed is not tried again by
-// vitest, nor is anything after an error that nothing handled.
+// A reporter for vitest that names each test which passed only when it was run again (`retry` of
+// vitest.config.ts), in a line that begins with "flaky:": it is seen, and mended in the next change. Such a
+// test waits for a number of turns of the event loop, say, where it should wait for what it needs. Where the
+// variable FAILED_FILES names a file, the test files in which something failed are written into it, a line
+// each, for one more run of those: a hook that failed is not tried again by vitest, nor is anything after an
+// error that nothing handled.
 
 import { writeFileSync } from 'node:fs';
 import type { Reporter, TestModule } from 'vitest/node';
@@ -15,6 +16,8 @@ interface Unhandled {
 
 const ENDED_WELL: ReadonlySet<string> = new Set(['passed', 'skipped']);
 
+const firstLine = (text: string | undefined): string => (text ?? 'no message').split('\n')[0]!;
+
 export class SecondAttempts implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly object[]): void {
     const failed = new Set<string>();
@@ -24,7 +27,8 @@ export class SecondAttempts implements Reporter {
       for (const test of module.children.allTests())
         if (test.diagnostic()?.flaky === true) {
           const errors = test.result().errors ?? [];
-          console.log(`second attempt: ${module.relativeModuleId}: ${test.fullName}: ${errors[0]?.message}`);
+          const where = `${module.relativeModuleId}: ${test.fullName}`;
+          console.log(`flaky: ${where}: ${firstLine(errors[0]?.message)}`);
         }
     }
     for (const { message, VITEST_TEST_PATH: path } of unhandled as readonly Unhandled[]) {

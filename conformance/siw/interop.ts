@@ -16,10 +16,11 @@ import { resultText, type InteropRecord } from './report.ts';
 import { splitTrailerIn } from './split-trailer.ts';
 
 const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N]
-                        [--json FILE] [--repeat N] [--retries N]
+                        [--exact TITLE]... [--json FILE] [--repeat N] [--retries N]
   --peer HOST   a machine with siw that "ssh HOST" reaches, instead of the guest
   --only TEXT   cases whose topic or title contains TEXT
   --topic NAMES rping, set-up, connections, perftest, streams, block, killed, or some of them
+  --exact TITLE this case, as in "stock: rping 64 octets, crc on: our client, stock server"; may stand often
   --shard I/N   the I-th of N parts of about equal length
   --json FILE   write the results to FILE
   --repeat N    run everything N times (1)
@@ -45,6 +46,7 @@ async function main(): Promise<number> {
     options: {
       peer: { type: 'string' },
       only: { type: 'string' },
+      exact: { type: 'string', multiple: true },
       shard: { type: 'string' },
       json: { type: 'string' },
       repeat: { type: 'string' },
@@ -58,10 +60,14 @@ async function main(): Promise<number> {
     return 0;
   }
   const topics = values.topic?.split(',');
+  const titles = CASES.map((each) => `${each.driver}: ${caseTitle(each)}`);
+  const absent = values.exact?.find((title) => !titles.includes(title));
+  if (absent !== undefined) throw new Error(`no case has the title ${absent}`);
   const chosen = shard(
     CASES.filter(
       (each) =>
         (topics?.includes(each.topic) ?? true) &&
+        (values.exact?.includes(`${each.driver}: ${caseTitle(each)}`) ?? true) &&
         `${each.topic}: ${caseTitle(each)}`.includes(values.only ?? ''),
     ),
     values.shard ?? '1/1',

@@ -32,7 +32,8 @@ export interface TracedFrame {
  * rule that it breaks. Call the returned function to stop.
  *
  * The listener runs in the middle of protocol work and must not call into the stack. What it throws is an
- * uncaught exception. Connections whose streams run in another thread (`engine`) are not seen.
+ * uncaught exception. Connections whose streams run in another thread (`engine`), and those over UDP
+ * (`wire: 'trp'`), are not seen.
  *
  * @throws ERR_INVALID_ARGUMENT
  *
@@ -67,7 +68,8 @@ export interface Capture {
  * Write every connection that begins after this call into a pcap file for Wireshark, tshark and
  * `iwarp dissect`, with made-up TCP/IP headers around the bytes. A connection with both ends in this process
  * is written once. Writes are synchronous: events before a crash are in the file. If the file can no longer
- * be written (disk full), the capture ends with a warning, and the program goes on.
+ * be written (disk full), the capture ends with a warning, and the program goes on. Connections over UDP
+ * (`wire: 'trp'`) are not in it; the tools write them with `--pcap`.
  *
  * @throws ERR_INVALID_ARGUMENT, ERR_ACCESS if the file cannot be written
  *
