@@ -5,7 +5,7 @@
  * Real sockets and the system's own IP; every message, Write and Read is checked, with both engines, to each
  * address of a server that listens at all of them.
  *
- * It needs root. Where namespaces cannot be had it says so, and ends with status 0.
+ * It needs root. Where namespaces cannot be had it says so, and ends with status 77.
  */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -16,7 +16,7 @@ import { openRnic, type EngineKind, type Rnic } from '../src/api/environment.ts'
 import { connect, createServer, RemoteBuffer } from '../src/index.ts';
 import { seededRandom } from '../src/base/random.ts';
 import type { TrpOptions } from '../src/trp/profile.ts';
-import { report, sums } from './judge.ts';
+import { notRun, report, sums } from './judge.ts';
 
 const SELF = fileURLToPath(import.meta.url);
 const LINK = fileURLToPath(new URL('lossy-link.py', import.meta.url));
@@ -289,8 +289,8 @@ async function judge(only: string): Promise<number> {
   const refusal = openSpaces();
   try {
     if (refusal !== null) {
-      console.log(`skipped: network namespaces cannot be made here (${refusal})`);
-      return 0;
+      closeSpaces();
+      notRun(`network namespaces cannot be made here (${refusal})`);
     }
     const netem = hasNetem();
     console.log(
