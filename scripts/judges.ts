@@ -1,8 +1,9 @@
 /**
  * `npm run judges [-- NAMES]`: what takes too long for every commit, and is run before an issue is called
- * resolved. Each judge installs what it needs, and ends with its sums; what it saw is kept in `judges/NAME.md`
- * with date, commit and versions, and its whole output in `.cache/judges/NAME.log`. Without names all run, one
- * after the other; `--list` says what there is, and `--fast` takes those of at most five minutes.
+ * resolved. Each judge installs what it needs, and ends with its sums; what it saw is kept in
+ * `judges/NAME.md` with date, commit and versions, and its whole output in `.cache/judges/NAME.log`. Without
+ * names all run, one after the other; `--list` says what there is, and `--fast` takes those of at most five
+ * minutes.
  *
  * A judge that cannot run here says why, and counts as neither passed nor failed.
  */
@@ -191,20 +192,20 @@ function run(command: string, limit: number, log: NodeJS.WritableStream): Promis
     child.once('exit', (status) => {
       clearTimeout(late);
       const seconds = Math.round((performance.now() - began) / 1000);
-      // What the last lines are still on their way in.
+      // The last lines are still on their way in.
       setTimeout(() => resolve({ command, status, seconds, output }), 200);
     });
   });
 }
 
-/** The lines of an output that a closing note quotes: its sums, and whatever has failed or was tried again. */
+/** The lines of an output that a closing note quotes: its sums, what failed, what was tried again. */
 function tellingLines(output: string): string[] {
   // oxlint-disable-next-line no-control-regex -- colours
   const lines = output.replaceAll(/\u001B\[[0-9;]*m/g, '').split('\n');
-  const telling =
-    /\d+ (passed|failed|caught)\b|^ *(FAILED|FAIL|not ok|flaky:|not run:|ended at its limit)|second try|Mutation score/;
+  const sums = /\d+ (passed|failed|caught)\b|Mutation score/;
+  const trouble = /^ *(FAILED|FAIL|not ok|flaky:|not run:|ended at its limit)|second try/;
   return lines
-    .filter((line) => telling.test(line))
+    .filter((line) => sums.test(line) || trouble.test(line))
     .slice(-40)
     .map((line) => line.trim());
 }
@@ -246,14 +247,14 @@ async function judge(name: string): Promise<Verdict> {
       ? 'not run'
       : 'passed';
   const versions = [`Node ${process.versions.node}`, ...versionsOf(debian)];
-  const machine = `${platform()} ${release()} ${arch()}, ${cpus().length} processors (${cpus()[0]?.model.trim()})`;
+  const processors = `${cpus().length} processors (${cpus()[0]?.model.trim()})`;
   const page = [
     `# ${name}: ${verdict}`,
     '',
     `${about}.`,
     '',
     `- ${began.toISOString().slice(0, 16).replace('T', ' ')} UTC, commit ${commit()}`,
-    `- ${machine}`,
+    `- ${platform()} ${release()} ${arch()}, ${processors}`,
     `- ${versions.join(', ')}`,
     ...outcomes.flatMap(({ command, status, seconds: took, output }) => [
       '',

@@ -6,8 +6,15 @@ import { createServer as createNetServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fork } from 'node:child_process';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { connect, createServer, openRnic, RemoteBuffer, type EngineKind } from '../../src/index.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import {
+  connect,
+  createServer,
+  openRnic,
+  RemoteBuffer,
+  type EngineKind,
+  type Rnic,
+} from '../../src/index.ts';
 import type { PassiveConnection } from '../../src/cm/index.ts';
 import { MemoryTransport } from '../../src/simnet/memory.ts';
 import * as sockets from '../../src/sockets/index.ts';
@@ -48,7 +55,13 @@ async function asNobody<T>(run: () => Promise<T>): Promise<T> {
 const tooLong = join(folder, 'a'.repeat(200));
 
 describe.each<EngineKind>(['thread', 'worker'])('Unix sockets, engine %s', (engine) => {
-  const rnic = openRnic({ engine });
+  let rnic: Rnic;
+  beforeAll(async () => {
+    rnic = openRnic({ engine });
+    // A thread reads its program now, and not while the process is somebody who may not read it.
+    const first = await createServer({ rnic }, () => undefined).listen({ path: fresh() });
+    await first.close();
+  });
 
   it('carry messages and Writes, have addresses, and leave no file behind', async () => {
     const path = fresh();

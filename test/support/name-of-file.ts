@@ -1,4 +1,4 @@
-/** Gives the programs that a test file starts its name in their environment, by which .ci/run finds leftovers. */
+/** Programs that a test file starts have its name in their environment: .ci/run finds leftovers by it. */
 import { relative } from 'node:path';
 import { expect } from 'vitest';
 
