@@ -167,7 +167,7 @@ interface Outcome {
 
 type Verdict = 'passed' | 'failed' | 'not run';
 
-/** Run a command in a process group of its own, which ends at the limit. */
+/** Run a command in a new process group, which ends at the limit. */
 function run(command: string, limit: number, log: NodeJS.WritableStream): Promise<Outcome> {
   return new Promise((resolve) => {
     const began = performance.now();
@@ -198,7 +198,7 @@ function run(command: string, limit: number, log: NodeJS.WritableStream): Promis
   });
 }
 
-/** The lines of an output that a closing note quotes: its sums, what failed, what was tried again. */
+/** The lines of an output that a closing note quotes: its sums, failures and second tries. */
 function tellingLines(output: string): string[] {
   // oxlint-disable-next-line no-control-regex -- colours
   const lines = output.replaceAll(/\u001B\[[0-9;]*m/g, '').split('\n');

@@ -58,7 +58,7 @@ describe.each<EngineKind>(['thread', 'worker'])('Unix sockets, engine %s', (engi
   let rnic: Rnic;
   beforeAll(async () => {
     rnic = openRnic({ engine });
-    // A thread reads its program now, and not while the process is somebody who may not read it.
+    // The thread reads its program now: as nobody the process might not have the right to read it.
     const first = await createServer({ rnic }, () => undefined).listen({ path: fresh() });
     await first.close();
   });
