@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { identity } from '../support/certificates.ts';
+import { depth } from '../support/depth.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const children: ChildProcess[] = [];
@@ -49,13 +50,18 @@ describe('iwarp stream', () => {
     ['rsocket'],
     ['tcp'],
     ['sdp'],
-    ['sdp', '--mode', 'source', '--max-adverts', '1'],
-    ['sdp', '--mode', 'auto'],
-    ['sdp', '--mode', 'sink', '--engine', 'worker'],
-    ['rsocket', '--engine', 'worker'],
-    ['sdp', '--placement', 'private-data'],
-    ['sdp', '--placement', 'streaming'],
     ['sdp', '--placement', 'streaming', '--engine', 'worker', '--mode', 'source', '--max-adverts', '64'],
+    ...depth(
+      [],
+      [
+        ['sdp', '--mode', 'source', '--max-adverts', '1'],
+        ['sdp', '--mode', 'auto'],
+        ['sdp', '--mode', 'sink', '--engine', 'worker'],
+        ['rsocket', '--engine', 'worker'],
+        ['sdp', '--placement', 'private-data'],
+        ['sdp', '--placement', 'streaming'],
+      ],
+    ),
   ])(
     'carries both directions: --protocol %s %s %s %s %s',
     async (...protocol) => {
@@ -140,11 +146,9 @@ describe('iwarp stream --tls', () => {
 
   it.each([
     ['rsocket'],
-    ['rsocket', '--engine', 'worker'],
-    ['sdp'],
-    ['sdp', '--placement', 'streaming'],
     ['sdp', '--mode', 'auto', '--engine', 'worker', '--placement', 'streaming'],
     ['tcp'],
+    ...depth([], [['rsocket', '--engine', 'worker'], ['sdp'], ['sdp', '--placement', 'streaming']]),
   ])(
     'carries both directions under TLS: --protocol %s %s %s %s %s',
     async (...protocol) => {

@@ -486,6 +486,8 @@ describe('shared receive queues', () => {
     );
     expect(taken.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(srq.query()).toMatchObject({ posted: 6, limit: 0 });
+    // The event comes after the completion that caused it.
+    await until(() => events.includes('srq-limit'));
     expect(events.filter((type) => type === 'srq-limit')).toHaveLength(1);
   });
 });

@@ -1,5 +1,5 @@
 // Damaged captures: nothing is thrown but the typed error for a file of another kind, and no input takes
-// long. The number of inputs comes from IWARP_FUZZ (20000 without it), the seed from IWARP_FUZZ_SEED.
+// long. The number of inputs comes from IWARP_FUZZ (5000 or 20000 without it), the seed from IWARP_FUZZ_SEED.
 
 import { describe, expect, it } from 'vitest';
 import { IwarpError } from '../../src/base/errors.ts';
@@ -19,8 +19,9 @@ import {
   pcapOf,
   wireOf,
 } from './support.ts';
+import { depth } from '../support/depth.ts';
 
-const COUNT = Number(process.env['IWARP_FUZZ'] ?? 20_000);
+const COUNT = Number(process.env['IWARP_FUZZ'] ?? depth(5000, 20_000));
 const SEED = Number(process.env['IWARP_FUZZ_SEED'] ?? 1);
 /** One input may take this long; the machine may lose its processor for a second. */
 const LIMIT_MS = 5000;

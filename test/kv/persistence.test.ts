@@ -9,6 +9,9 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, it } from 'vitest';
 import { createStore } from '../../src/kv/index.ts';
+import { depth } from '../support/depth.ts';
+
+const ROUNDS = depth(4, 20);
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'iwarp-kv-log-'));
@@ -59,10 +62,10 @@ async function* linesOf(socket: Socket): AsyncGenerator<string, undefined> {
   return undefined;
 }
 
-it('a killed store loses no acknowledged change, twenty times', async () => {
+it(`a killed store loses no acknowledged change, ${ROUNDS} times`, async () => {
   const path = join(folder, 'killed');
   const model = new Map<string, string>();
-  for (let round = 0; round < 20; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     const { child, port } = await owner(path);
     const socket = connectTcp(port, '127.0.0.1');
     socket.on('error', () => undefined);

@@ -4,8 +4,11 @@
 import { describe, expect, it } from 'vitest';
 import { pairWire } from '../support/pair.ts';
 import { World } from './world.ts';
+import { depth } from '../support/depth.ts';
 
-const OPERATIONS = Number(process.env['IWARP_MODEL_OPS'] ?? (pairWire() === 'trp' ? 6_000 : 100_000));
+const OPERATIONS = Number(
+  process.env['IWARP_MODEL_OPS'] ?? (pairWire() === 'trp' ? 6_000 : depth(25_000, 100_000)),
+);
 const FIRST_SEED = Number(process.env['IWARP_MODEL_SEED'] ?? 1);
 /** Calls on one world before the next seed begins another. */
 const WORLD_OPERATIONS = Math.ceil(Math.min(20_000, OPERATIONS / 4));

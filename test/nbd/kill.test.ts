@@ -1,7 +1,7 @@
 /**
- * Kill -9 of either side in mid-transfer, 20 times each. Needs the compiled command (`npm run build`). A
- * client ends with a typed error or goes on after the reconnection; a file written through it is never
- * silently wrong.
+ * Kill -9 of either side in mid-transfer, 6 or 20 times each (`depth.ts`). Needs the compiled command
+ * (`npm run build`). A client ends with a typed error or goes on after the reconnection; a file written
+ * through it is never silently wrong.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -14,6 +14,7 @@ import { afterAll, expect, it } from 'vitest';
 import { IwarpError } from '../../src/index.ts';
 import { connect } from '../../src/nbd/index.ts';
 import { pattern } from './support.ts';
+import { depth } from '../support/depth.ts';
 
 const COMMAND = fileURLToPath(new URL('../../bin/iwarp.js', import.meta.url));
 const SIZE = 8 * 1024 * 1024;
@@ -64,7 +65,7 @@ async function freePorts(): Promise<number[]> {
 const later = (milliseconds: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-const rounds = Array.from({ length: 20 }, (_, round) => ({
+const rounds = Array.from({ length: depth(6, 20) }, (_, round) => ({
   round,
   scheme: round % 3 === 0 ? 'nbd' : 'rdma',
   mode: round % 3 === 1 ? ('message' as const) : ('direct' as const),

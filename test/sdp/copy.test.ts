@@ -13,6 +13,7 @@ import {
   type RdmaSocketOptions,
 } from '../../src/sockets/index.ts';
 import { AZ01, HELLO, ScriptedPeer, type Message } from '../support/sdp-peer.ts';
+import { depth } from '../support/depth.ts';
 
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
@@ -164,7 +165,9 @@ describe.each(['thread', 'worker'] as const)('copy-on-write with the engine in a
   });
 
   // A hand-shake between threads costs more than all the rest: IWARP_TOUCHES=100000 does as many there too.
-  const touches = Number(process.env['IWARP_TOUCHES'] ?? (engine === 'thread' ? 100_000 : 10_000));
+  const touches = Number(
+    process.env['IWARP_TOUCHES'] ?? (engine === 'thread' ? depth(20_000, 100_000) : depth(3000, 10_000)),
+  );
   it(`under ${touches} random touches against a slow reader never delivers a changed byte`, {
     timeout: 240_000 + touches * 8,
   }, async () => {

@@ -3,6 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { connect, createServer, openRnic, RemoteBuffer, type Connection } from '../../src/index.ts';
 import { connectedPair } from '../support/pair.ts';
 import { freshName, said, thread } from './support.ts';
+import { depth } from '../support/depth.ts';
 
 const rnic = openRnic({ wire: 'shm' });
 
@@ -115,7 +116,7 @@ it('a Send behind a Write finds it placed, whatever way either has gone', async 
 });
 
 it('a Write never overtakes an earlier one to the same memory', async () => {
-  for (let round = 0; round < 50; round++) {
+  for (let round = 0; round < depth(10, 50); round++) {
     const { client, server } = await pair();
     const region = server.allocate(200_000, 'write');
     const remote = server.share(region);
