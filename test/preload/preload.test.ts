@@ -114,7 +114,9 @@ describe.each(['rsocket', 'sdp'])('a program over %s', (protocol) => {
     const plain = await run(['tls-connect'], secure);
     expect([outcome.status, outcome.result], outcome.stderr).toEqual([0, plain.result]);
     expect(plain.result).toMatchObject({ heard: 3 });
-    expect(outcome.over).toEqual(Array.from({ length: 6 }, (_, at) => both[at < 3 ? 0 : 1]));
+    expect(new Set(outcome.over)).toEqual(new Set(both));
+    // Three, and one more where `localhost` has two addresses and the first takes its time.
+    expect(outcome.over.length).toBeGreaterThanOrEqual(6);
   });
 
   it('puts TLS on a connection that has spoken another protocol', async () => {
