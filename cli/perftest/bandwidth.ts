@@ -13,6 +13,7 @@ import type { Tool } from '../support/tool.ts';
 import { TestClock } from './clock.ts';
 import type { SystemData } from './control.ts';
 import type { DataConnections } from './data.ts';
+import { peakRate } from './peak.ts';
 import { unitOctets } from './report.ts';
 import { creditsEvery, type Settings } from './settings.ts';
 import { encodeCredit, type BandwidthFigures, type Destination } from './wire.ts';
@@ -313,24 +314,9 @@ export class BandwidthRun {
     return {
       size,
       iterations,
-      peak: (this.#peak() * size) / unit,
+      peak: (peakRate(this.#posted, this.#done, s.postList) * 1000 * size) / unit,
       average: per(iterations * size) / unit,
       messageRate: per(iterations) / 1e6,
     };
-  }
-
-  /** Operations a second in the best stretch between a post and a completion. */
-  #peak(): number {
-    const n = this.#done.length;
-    if (n === 0) return 0;
-    let best = Number.POSITIVE_INFINITY;
-    const ends: number[] = [];
-    for (let j = 0; j < n; j++) if (this.#done[j]! > 0) ends.push(j);
-    for (let i = 0, first = 0; i < n; i += this.#o.s.postList) {
-      while (first < ends.length && ends[first]! < i) first++;
-      for (let e = first; e < ends.length; e++)
-        best = Math.min(best, (this.#done[ends[e]!]! - this.#posted[i]!) / (ends[e]! - i + 1));
-    }
-    return best > 0 && best < Number.POSITIVE_INFINITY ? 1000 / best : 0;
   }
 }
