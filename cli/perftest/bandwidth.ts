@@ -10,7 +10,7 @@ import type { SendWorkRequest } from '../../src/verbs/post.ts';
 import type { WorkCompletion } from '../../src/verbs/cq.ts';
 import { OWN_WORK } from '../support/session.ts';
 import type { Tool } from '../support/tool.ts';
-import { TestClock } from './clock.ts';
+import { LapTimer, TestClock } from './clock.ts';
 import type { SystemData } from './control.ts';
 import type { DataConnections } from './data.ts';
 import { peakRate } from './peak.ts';
@@ -112,11 +112,11 @@ export class BandwidthRun {
       this.#pump();
     }
     this.#checkFinished();
-    const progress = this.#o.s.infinitely ? setInterval(() => this.#lap(), this.#lapMs()) : undefined;
+    const progress = this.#o.s.infinitely ? new LapTimer(this.#lapSeconds(), () => this.#lap()) : undefined;
     try {
       await Promise.race([finished, tool.failed]);
     } finally {
-      clearInterval(progress);
+      progress?.stop();
       this.#clock?.stop();
       this.#over = true;
       stop();
@@ -127,9 +127,9 @@ export class BandwidthRun {
   /** Called with the figures of each lap of a test that runs for ever. */
   onLap: (figures: BandwidthFigures) => void = () => undefined;
 
-  #lapMs(): number {
+  #lapSeconds(): number {
     const DEFAULT_LAP_S = 5;
-    return (this.#o.s.duration ?? DEFAULT_LAP_S) * 1000;
+    return this.#o.s.duration ?? DEFAULT_LAP_S;
   }
 
   #lap(): void {

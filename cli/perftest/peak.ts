@@ -2,7 +2,7 @@
  * The peak of a bandwidth test: operations a millisecond in the best stretch from a post to a completion. As
  * points of a plane, post i stands at (i, its time) and completion j at (j + 1, its time), and the best
  * stretch is the flattest line from a post to a completion that is not before it. The stock programs compare
- * each post with each completion; many queue pairs have so many of both that the square of it takes minutes.
+ * each post with each completion, which takes minutes with many queue pairs.
  */
 
 /**
@@ -32,7 +32,7 @@ function addCorner(hull: number[], posted: Float64Array, i: number): void {
   hull.push(i);
 }
 
-/** The slope of the flattest line from a corner to (x, time): the slopes fall to the least, and rise again. */
+/** The slope of the flattest line from a corner to (x, time): slopes fall to the least, then they rise. */
 function flattest(hull: readonly number[], posted: Float64Array, x: number, time: number): number {
   let low = 0;
   let high = hull.length - 1;
