@@ -218,9 +218,9 @@ function printSummaries(
 
 /** True if packets or connections are missing from the JSON lines: a program should not take them for all. */
 function isIncomplete({ counts, connections }: CaptureDissector): boolean {
-  const { fragments, malformed, undecodedLinkType, damaged, unassigned } = counts;
+  const { fragments, malformed, undecodedLinkType, damaged, unassigned, early } = counts;
   return (
-    fragments + malformed + undecodedLinkType + damaged + unassigned > 0 ||
+    fragments + malformed + undecodedLinkType + damaged + unassigned + early > 0 ||
     connections.length < counts.connections
   );
 }
@@ -250,6 +250,7 @@ function countsText({ counts, began, connections }: CaptureDissector): string {
     [counts.truncated, 'cut short by the capture'],
     [counts.damaged, 'TCP segments with a wrong checksum'],
     [counts.unassigned, 'TCP segments that belong to no connection'],
+    [counts.early, 'TCP segments from before the first decoded byte of their stream'],
   ];
   for (const [count, what] of more) if (count > 0) parts.push(`${count} ${what}`);
   const kinds = [...counts.otherKinds].sort(([, a], [, b]) => b - a).slice(0, KINDS_NAMED);

@@ -10,9 +10,10 @@ import type { SendWorkRequest } from '../../src/verbs/post.ts';
 import type { WorkCompletion } from '../../src/verbs/cq.ts';
 import { OWN_WORK } from '../support/session.ts';
 import type { Tool } from '../support/tool.ts';
-import { TestClock } from './clock.ts';
+import { LapTimer, TestClock } from './clock.ts';
 import type { SystemData } from './control.ts';
 import type { DataConnections } from './data.ts';
+import { peakRate } from './peak.ts';
 import { unitOctets } from './report.ts';
 import { creditsEvery, type Settings } from './settings.ts';
 import { encodeCredit, type BandwidthFigures, type Destination } from './wire.ts';
@@ -111,11 +112,11 @@ export class BandwidthRun {
       this.#pump();
     }
     this.#checkFinished();
-    const progress = this.#o.s.infinitely ? setInterval(() => this.#lap(), this.#lapMs()) : undefined;
+    const progress = this.#o.s.infinitely ? new LapTimer(this.#lapSeconds(), () => this.#lap()) : undefined;
     try {
       await Promise.race([finished, tool.failed]);
     } finally {
-      clearInterval(progress);
+      progress?.stop();
       this.#clock?.stop();
       this.#over = true;
       stop();
@@ -126,9 +127,9 @@ export class BandwidthRun {
   /** Called with the figures of each lap of a test that runs for ever. */
   onLap: (figures: BandwidthFigures) => void = () => undefined;
 
-  #lapMs(): number {
+  #lapSeconds(): number {
     const DEFAULT_LAP_S = 5;
-    return (this.#o.s.duration ?? DEFAULT_LAP_S) * 1000;
+    return this.#o.s.duration ?? DEFAULT_LAP_S;
   }
 
   #lap(): void {
@@ -313,24 +314,9 @@ export class BandwidthRun {
     return {
       size,
       iterations,
-      peak: (this.#peak() * size) / unit,
+      peak: (peakRate(this.#posted, this.#done, s.postList) * 1000 * size) / unit,
       average: per(iterations * size) / unit,
       messageRate: per(iterations) / 1e6,
     };
-  }
-
-  /** Operations a second in the best stretch between a post and a completion. */
-  #peak(): number {
-    const n = this.#done.length;
-    if (n === 0) return 0;
-    let best = Number.POSITIVE_INFINITY;
-    const ends: number[] = [];
-    for (let j = 0; j < n; j++) if (this.#done[j]! > 0) ends.push(j);
-    for (let i = 0, first = 0; i < n; i += this.#o.s.postList) {
-      while (first < ends.length && ends[first]! < i) first++;
-      for (let e = first; e < ends.length; e++)
-        best = Math.min(best, (this.#done[ends[e]!]! - this.#posted[i]!) / (ends[e]! - i + 1));
-    }
-    return best > 0 && best < Number.POSITIVE_INFINITY ? 1000 / best : 0;
   }
 }

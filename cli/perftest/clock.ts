@@ -1,4 +1,10 @@
-/** The course of a test by time: a margin, the sample, a margin again. */
+/**
+ * The course of a test by time: a margin, the sample, a margin again. A test may last for years: `setTimeout`
+ * takes no more than 2^31 - 1 milliseconds, alarms take any time.
+ */
+import { Alarm } from '../../src/base/alarm.ts';
+import type { Scheduler } from '../../src/base/clock.ts';
+import { realScheduler } from '../../src/transport/scheduler.ts';
 import type { Settings } from './settings.ts';
 
 type Phase = 'margin' | 'sample' | 'after' | 'over';
@@ -8,28 +14,29 @@ export class TestClock {
   phase: Phase = 'margin';
   sampleBegan = 0;
   sampleEnded = 0;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #alarm: Alarm;
   #began = Number.POSITIVE_INFINITY;
   readonly #s: Settings;
   readonly #onOver: () => void;
 
-  constructor(s: Settings, onOver: () => void) {
+  constructor(s: Settings, onOver: () => void, scheduler: Scheduler = realScheduler) {
     this.#s = s;
+    this.#alarm = new Alarm(scheduler);
     this.#onOver = onOver;
   }
 
   start(): void {
-    this.#began = performance.now();
+    this.#began = this.#alarm.now();
     this.#wait(this.#s.margin, () => this.#sample());
   }
 
   stop(): void {
-    clearTimeout(this.#timer);
+    this.#alarm.stop();
   }
 
   /** End now, and the sample with it, if half of the time is over; false if it is not. */
   cut(): boolean {
-    const now = performance.now();
+    const now = this.#alarm.now();
     if (this.phase === 'margin' || now - this.#began < this.#s.duration! * 500) return false;
     this.stop();
     if (this.phase === 'sample') this.sampleEnded = now;
@@ -40,13 +47,13 @@ export class TestClock {
 
   #sample(): void {
     this.phase = 'sample';
-    this.sampleBegan = performance.now();
+    this.sampleBegan = this.#alarm.now();
     this.#wait(this.#s.duration! - 2 * this.#s.margin, () => this.#after());
   }
 
   #after(): void {
     this.phase = 'after';
-    this.sampleEnded = performance.now();
+    this.sampleEnded = this.#alarm.now();
     this.#wait(this.#s.margin, () => {
       this.phase = 'over';
       this.#onOver();
@@ -55,6 +62,27 @@ export class TestClock {
 
   #wait(seconds: number, then: () => void): void {
     if (seconds <= 0) then();
-    else this.#timer = setTimeout(then, seconds * 1000);
+    else this.#alarm.set(seconds * 1000, then);
+  }
+}
+
+/** Calls `lap` after each period of `seconds`, until it is stopped. */
+export class LapTimer {
+  readonly #alarm: Alarm;
+
+  constructor(seconds: number, lap: () => void, scheduler: Scheduler = realScheduler) {
+    this.#alarm = new Alarm(scheduler);
+    this.#next(seconds * 1000, lap);
+  }
+
+  stop(): void {
+    this.#alarm.stop();
+  }
+
+  #next(ms: number, lap: () => void): void {
+    this.#alarm.set(ms, () => {
+      this.#next(ms, lap);
+      lap();
+    });
   }
 }

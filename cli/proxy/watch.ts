@@ -33,6 +33,7 @@ export class Watch implements RelayWatcher, CapturedConnection {
   readonly fromStart = true;
   readonly repeatedSegments = 0;
   readonly reorderedSegments = 0;
+  readonly earlySegments = 0;
   readonly #options: WatchOptions;
   readonly #decoder: ConnectionDecoder;
   readonly #tap: TapSink | undefined;

@@ -59,7 +59,8 @@ class TimeLimit {
     const parent = this.#parent;
     if (this.#timer !== null || this.controller.signal.aborted) return;
     const gone = parent?.aborted === true;
-    const left = gone ? 0 : Math.max(0, Math.ceil(this.#end - performance.now()));
+    // The sum of a time and the longest limit is rounded: the rest may come out as a millisecond more.
+    const left = gone ? 0 : Math.min(MAX_TIME_LIMIT, Math.max(0, Math.ceil(this.#end - performance.now())));
     const timer = startTimer(() => this.#abort(gone ? parent.reason : this.#error), left);
     (timer as { unref?: () => void }).unref?.();
     this.#timer = timer;

@@ -1,4 +1,5 @@
 /** What both protocols of memcached do with a key; results in the words of neither. */
+import { MAX_TIME_LIMIT } from '../base/abort.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Keyspace } from './keyspace.ts';
 import { KIND, MAX_KEY } from './layout.ts';
@@ -116,7 +117,14 @@ export class MemcachedStore {
   flush(seconds: number): void {
     clearTimeout(this.#flushTimer);
     if (seconds <= 0) return this.keys.clear();
-    this.#flushTimer = setTimeout(() => this.keys.clear(), Math.min(seconds * 1000, 2 ** 31 - 1)).unref();
+    this.#flushAt(this.expiryOf(seconds));
+  }
+
+  /** A timer takes less time than a client may name: the moment is reached in several steps then. */
+  #flushAt(moment: number): void {
+    const left = moment - this.keys.now();
+    if (left <= 0) return this.keys.clear();
+    this.#flushTimer = setTimeout(() => this.#flushAt(moment), Math.min(left, MAX_TIME_LIMIT)).unref();
   }
 
   statistics(): [string, string][] {

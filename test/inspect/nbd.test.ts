@@ -101,6 +101,7 @@ function decode(
     iwarp: true,
     repeatedSegments: 0,
     reorderedSegments: 0,
+    earlySegments: 0,
     summary: decoder.summary,
   };
   return { events, decoder, nbd, connection };

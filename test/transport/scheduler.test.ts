@@ -91,3 +91,11 @@ describe('a timer that runs out while the thread is busy or stopped', () => {
     expect(order).toEqual(['arrival']);
   });
 });
+
+it('a timer beyond the longest of Node does not run at once', async () => {
+  const ran: string[] = [];
+  const cancel = realScheduler.at(realScheduler.now() + 2 ** 31 + 1000, () => ran.push('in 25 days'));
+  await new Promise<void>((resolve) => void realScheduler.at(realScheduler.now() + 20, resolve));
+  cancel();
+  expect(ran).toEqual([]);
+});

@@ -16,9 +16,9 @@ const MAX_DISTANCE = 0x3fff_ffff;
  * capture from several queues is that much out of order. After that they count as lost to the capture, since
  * no side will send them again.
  */
-const REORDER_PACKETS = 32;
+export const REORDER_PACKETS = 32;
 /** Segments of a stream that has ended may come this much behind its end: what a network may hold back. */
-const MAX_LEFT_BEHIND = 0xff_ffff;
+export const MAX_LEFT_BEHIND = 0xff_ffff;
 
 /** Window assumed until a SYN gives the scale: the largest possible with one, 1 GiB (RFC 7323). */
 const LARGEST_SHIFT = 14;
@@ -97,6 +97,8 @@ export class TcpStream {
   private edge = 0;
   /** Segments whose bytes had all been seen: retransmissions, keep-alives, copies. */
   repeated = 0;
+  /** Segments that came too late for all of their bytes: some stand before the first of the stream. */
+  early = 0;
   /** Segments that waited for an earlier one. */
   reordered = 0;
   /** Segments that the receiver does not accept: too far away, or with a flag that is not its turn. */
@@ -122,8 +124,8 @@ export class TcpStream {
   }
 
   /**
-   * The next byte has sequence number `seq`, which a SYN, the acknowledgement of a SYN or the first captured
-   * segment gives.
+   * The next byte has sequence number `seq`, which a SYN, the acknowledgement of a SYN or the lowest of the
+   * first captured segments gives.
    */
   start(seq: number): void {
     this.base ??= seq >>> 0;
@@ -180,16 +182,21 @@ export class TcpStream {
     if (fin && !damaged) this.takeFin(at + length);
     if (length > 0) {
       if (!damaged) this.compare(at, bytes, start, end);
-      if (at + length <= this.next) this.repeated++;
-      else if (at <= this.next && !damaged) this.give(at, bytes, start, end, length, stamp);
-      else this.keep({ at, bytes: copyOf(bytes, start, end), length, stamp, damaged });
+      const isOld = at + length <= this.next;
+      // A keep-alive carries the byte before the next one, or none.
+      if (at < 0 && length > 1) this.early++;
+      else if (isOld) this.repeated++;
+      if (!isOld && at <= this.next && !damaged) this.give(at, bytes, start, end, length, stamp);
+      else if (!isOld) this.keep({ at, bytes: copyOf(bytes, start, end), length, stamp, damaged });
     }
     this.drain();
   }
 
   /** A segment of a stream that has ended: sent again, or of no use to the receiver. */
   private countLate(seq: number, length: number): void {
-    if (this.distance(seq) + length <= this.next + 1) this.repeated++;
+    const at = this.distance(seq);
+    if (at < 0 && length > 1) this.early++;
+    else if (at + length <= this.next + 1) this.repeated++;
     else this.strange++;
   }
 

@@ -56,6 +56,8 @@ export interface CaptureCounts {
   readonly otherKinds: Map<string, number>;
   /** TCP segments with text that belong to no connection, and those that a receiver does not accept. */
   unassigned: number;
+  /** TCP segments from before the first byte of their stream that was decoded. */
+  early: number;
   /** TCP segments with a wrong checksum, in directions where others are right. */
   damaged: number;
   /** Packets that the capture cut short. */
@@ -89,6 +91,7 @@ export class CaptureDissector {
     undecodedLinkType: 0,
     otherKinds: new Map(),
     unassigned: 0,
+    early: 0,
     damaged: 0,
     truncated: 0,
     connections: 0,
@@ -241,6 +244,7 @@ export class CaptureDissector {
     connection.close('capture');
     this.counts.unassigned += connection.strangeSegments;
     this.counts.damaged += connection.damagedSegments;
+    this.counts.early += connection.earlySegments;
   }
 
   /** Begin a connection. */

@@ -2,6 +2,7 @@
  * One TCP connection of a capture: its segments as a receiver takes them (RFC 9293 3.10.7), its directions
  * decoded.
  */
+import { FirstPackets, takesNumbers } from '../capture/first-packets.ts';
 import type { OctetBudget } from '../capture/octet-queue.ts';
 import { TCP_FLAG, type TcpSegment } from '../capture/packet.ts';
 import { TcpStream, type Stamp } from '../capture/tcp.ts';
@@ -26,6 +27,8 @@ export interface CapturedConnection {
   readonly repeatedSegments: number;
   /** TCP segments that came before an earlier one. */
   readonly reorderedSegments: number;
+  /** TCP segments from before the first byte that was decoded, which came too late to be put in order. */
+  readonly earlySegments: number;
   /**
    * The packet of the capture file, counted from 1, that completed the present event; undefined where there
    * is no file.
@@ -58,6 +61,7 @@ export class Connection implements CapturedConnection {
   readonly streams: [TcpStream, TcpStream];
   packet = 0;
   closed = false;
+  private readonly first: FirstPackets;
   private time = 0;
   /** Directions of which a good checksum was seen: there a wrong one is no matter of offload. */
   private readonly checksums: [boolean, boolean] = [false, false];
@@ -77,6 +81,7 @@ export class Connection implements CapturedConnection {
     this.number = number;
     this.ends = ends;
     this.fromStart = fromStart;
+    this.first = new FirstPackets(budgets.waiting);
     this.decoder = new ConnectionDecoder({
       begin: fromStart ? 'startup' : 'unknown',
       budget: budgets.waiting,
@@ -120,6 +125,10 @@ export class Connection implements CapturedConnection {
     return this.streams[0].reordered + this.streams[1].reordered;
   }
 
+  get earlySegments(): number {
+    return this.streams[0].early + this.streams[1].early;
+  }
+
   /** Segments that a receiver does not accept. */
   get strangeSegments(): number {
     return this.streams[0].strange + this.streams[1].strange + this.ignored;
@@ -138,7 +147,10 @@ export class Connection implements CapturedConnection {
   judge(segment: TcpSegment, from: string): Belonging {
     const stream = this.streams[this.ends[0] === from ? 0 : 1];
     const over = this.closed || (this.streams[0].ended && this.streams[1].ended);
-    if ((segment.flags & TCP_FLAG.SYN) !== 0) return this.judgeSyn(segment, from, stream, over);
+    if ((segment.flags & TCP_FLAG.SYN) !== 0) {
+      this.settle();
+      return this.judgeSyn(segment, from, stream, over);
+    }
     const reset = (segment.flags & TCP_FLAG.RST) !== 0;
     const { syn } = this;
     if (syn !== undefined && !reset && continues(segment, from, syn))
@@ -170,8 +182,34 @@ export class Connection implements CapturedConnection {
     return STRAY;
   }
 
-  /** A segment that belongs here. */
+  /**
+   * A segment that belongs here. While the first byte of a direction is not known, segments are held for a
+   * while: an earlier one may follow.
+   */
   take(segment: TcpSegment, from: string, stamp: Stamp): void {
+    if (this.first.holds && this.first.isOver(stamp.time)) this.settle();
+    const stream = this.streams[this.ends[0] === from ? 0 : 1];
+    const holds = this.first.holds || (!stream.started && takesNumbers(segment));
+    if (!holds || this.closed) {
+      this.takeNow(segment, from, stamp);
+      return;
+    }
+    const held = this.first.hold(segment, from, stamp);
+    if (!held || this.first.isFull) this.settle();
+    if (!held) this.takeNow(segment, from, stamp);
+  }
+
+  /** The streams begin with the lowest of the segments that are held, which are taken now. */
+  private settle(): void {
+    if (!this.first.holds) return;
+    for (const direction of [0, 1] as const) {
+      const seq = this.first.lowest(this.ends[direction]);
+      if (seq !== undefined) this.streams[direction].start(seq);
+    }
+    for (const { segment, from, stamp } of this.first.release()) this.takeNow(segment, from, stamp);
+  }
+
+  private takeNow(segment: TcpSegment, from: string, stamp: Stamp): void {
     this.time = stamp.time;
     if (this.closed) return;
     this.orient(segment, from);
@@ -213,6 +251,7 @@ export class Connection implements CapturedConnection {
   }
 
   close(how: 'rst' | 'capture'): void {
+    this.settle();
     if (this.closed) return;
     this.closed = true;
     for (const direction of [0, 1] as const) {

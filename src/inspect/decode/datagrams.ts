@@ -64,6 +64,8 @@ export class DatagramConnection implements CapturedConnection {
   readonly iwarp = true;
   readonly summary: ConnectionSummary = emptySummary();
   packet = 0;
+  /** A datagram is decoded by itself, whichever came before it. */
+  readonly earlySegments = 0;
   readonly #counts: DatagramSummary = { acknowledgements: 0, ranges: 0, repeated: [0, 0], late: [0, 0] };
   readonly #ways: readonly [Way, Way] = [
     { next: undefined, seen: new Map() },

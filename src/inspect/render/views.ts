@@ -128,7 +128,8 @@ function jsonBody(event: InspectEvent): object {
 
 /** The summary of a connection as one line of JSON. */
 export function renderSummaryJson(connection: CapturedConnection): string {
-  const { summary, ends, number, fromStart, iwarp, repeatedSegments, reorderedSegments } = connection;
+  const { summary, ends, number, fromStart, iwarp } = connection;
+  const { repeatedSegments, reorderedSegments, earlySegments } = connection;
   const place = {
     kind: 'summary',
     connection: number,
@@ -138,6 +139,7 @@ export function renderSummaryJson(connection: CapturedConnection): string {
     iwarp,
     repeatedSegments,
     reorderedSegments,
+    earlySegments,
   };
   return JSON.stringify({ ...place, ...summary }, (_name, value: unknown) =>
     value instanceof Map ? Object.fromEntries(value) : value,
@@ -165,6 +167,11 @@ export function renderSummary(connection: CapturedConnection): string {
       `${INDENT}${seconds(duration).trim()} s, CRC ${summary.crc}, markers ${markers}, ` +
         `${connection.repeatedSegments} segments repeated, ${connection.reorderedSegments} out of order`,
     );
+  const { earlySegments } = connection;
+  if (earlySegments > 0) {
+    const segments = earlySegments === 1 ? '1 segment' : `${earlySegments} segments`;
+    lines.push(`${INDENT}left out: ${segments} from before the first decoded byte`);
+  }
   for (const direction of [0, 1] as const) lines.push(INDENT + directionLine(connection, direction));
   if (summary.nbd !== undefined) lines.push(INDENT + nbdLine(summary.nbd));
   for (const { direction, description } of summary.terminates)
