@@ -150,6 +150,8 @@ export class RdmaSocket extends Duplex {
   #onGone: (() => void) | null = null;
   readonly #mappedWaiters = new Waiters<void>();
   #endGiven = false;
+  /** The program wants the connection to hold the process. */
+  #held = true;
   /**
    * Our end will close both directions, and says so at once: a peer that first learns of a half close goes on
    * sending credits.
@@ -469,17 +471,24 @@ export class RdmaSocket extends Duplex {
    * called.
    */
   ref(): this {
-    this.#channel.setRef(true);
+    this.#held = true;
+    this.#hold();
     return this;
   }
 
   /**
    * Let the process end although the connection is open. A connection that is being made still keeps it
-   * alive.
+   * alive, and so do bytes that wait to be sent.
    */
   unref(): this {
-    this.#channel.setRef(false);
+    this.#held = false;
+    this.#hold();
     return this;
+  }
+
+  /** Not before the connection is there: what makes it, and each further attempt, holds the process. */
+  #hold(): void {
+    if (this.#channel.state !== 'opening') this.#channel.setRef(this.#held || this.writableLength > 0);
   }
 
   /**
@@ -668,6 +677,7 @@ export class RdmaSocket extends Duplex {
     _encoding: BufferEncoding,
     callback: (error?: Error | null) => void,
   ): void {
+    if (!this.#held) this.#hold();
     this.#begin([chunk], callback);
   }
 
@@ -675,6 +685,7 @@ export class RdmaSocket extends Duplex {
    * @internal Bytes written in many pieces while the socket was corked or had no room leave in few transfers.
    */
   override _writev(chunks: { chunk: Uint8Array }[], callback: (error?: Error | null) => void): void {
+    if (!this.#held) this.#hold();
     this.#begin(
       chunks.map(({ chunk }) => chunk),
       callback,
@@ -715,6 +726,7 @@ export class RdmaSocket extends Duplex {
       // Why the connection has ended is said first.
       if (failed) process.nextTick(callback, systemError(closedError(), 'write'));
       else callback(null);
+      if (!this.#held) this.#hold();
     };
     for (const chunk of list) this.#give(owned, chunk, settle);
   }
@@ -893,6 +905,7 @@ export class RdmaSocket extends Duplex {
     this.#pieces = null;
     this.#callback = null;
     callback?.(error);
+    if (!this.#held) this.#hold();
   }
 
   /** @internal */
@@ -965,6 +978,7 @@ export class RdmaSocket extends Duplex {
       this.#begin(early, callback);
     }
     this.#pump();
+    if (!this.#held) this.#hold();
   }
 
   #closed(error: IwarpError | undefined): void {
