@@ -165,6 +165,7 @@ export class Server {
   #sweepAt = KEPT_CONNECTIONS;
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
+  #address: ServerAddress | null = null;
   /** The listener keeps the process alive. */
   #held = true;
   /** Settles when the address of the present run is bound, or cannot be. */
@@ -315,10 +316,9 @@ export class Server {
     this.#stopListening = whenAborted(signal, () => void this.close());
   }
 
-  /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
-  address(): PortAddress {
-    if (this.#listener === null) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
-    return this.#listener.address;
+  /** Where the server listens: `server.address().port`. See {@link ServerAddress}. */
+  get address(): ServerAddress {
+    return (this.#address ??= addressOf(() => this.#listener?.address));
   }
 
   /** Keep the process alive while the server listens, as it does unless {@link unref} has been called. */
@@ -587,6 +587,36 @@ export class Server {
 
 function nameOf(address: PortAddress | undefined): string | undefined {
   return address === undefined ? undefined : peerName(address);
+}
+
+/** The address of a server, by a call: `server.address()`. */
+export interface ServerAddress {
+  /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
+  (): PortAddress;
+  /** @deprecated Use `server.address().address`; the former spelling stays for one release. */
+  readonly address: string | undefined;
+  /** @deprecated Use `server.address().port`; the former spelling stays for one release. */
+  readonly port: number | undefined;
+  /** @deprecated Use `server.address().family`; the former spelling stays for one release. */
+  readonly family: PortAddress['family'] | undefined;
+}
+
+/** `address` was a getter in the first version: its fields are those of the function, too. */
+function addressOf(found: () => PortAddress | undefined): ServerAddress {
+  const address = (): PortAddress => {
+    const where = found();
+    if (where === undefined) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
+    return where;
+  };
+  const field = (name: keyof PortAddress): PropertyDescriptor => ({
+    enumerable: true,
+    get: () => found()?.[name],
+  });
+  return Object.defineProperties(address, {
+    address: field('address'),
+    port: field('port'),
+    family: field('family'),
+  }) as ServerAddress;
 }
 
 /** One request, until it is a connection or has come to nothing. */

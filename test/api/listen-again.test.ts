@@ -15,6 +15,21 @@ async function serves(server: Server, rnic: Rnic): Promise<void> {
   await client.close();
 }
 
+it('`address` of a server is a method, and has the fields of the former getter for one release', async () => {
+  const server = createServer();
+  expect([server.address.port, server.address.address, server.address.family]).toEqual([
+    ...[undefined, undefined, undefined],
+  ]);
+  expect(() => server.address()).toThrow(expect.objectContaining({ code: 'ERR_INVALID_STATE' }));
+  await server.listen({ port: 0, host: HOST });
+  const { port } = server.address();
+  expect({ ...server.address }).toEqual({ address: HOST, port, family: 'IPv4' });
+  expect(server.address).toBe(server.address);
+  const client = await connect({ host: HOST, port: server.address.port! });
+  await client.close();
+  await server.close();
+});
+
 describe.each(['thread', 'worker'] as const)('engine %s', (engine) => {
   const rnic = openRnic({ engine });
   const serving = (): Server => createServer({ rnic }, (connection) => connection.serve(() => 'pong'));
