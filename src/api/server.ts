@@ -673,7 +673,7 @@ class Attempt {
   }
 }
 
-/** Resolves when the listener's address is free. Both `close` and a `listen` that it overtakes wait for that. */
+/** Resolves when the listener's address is free: `close` waits for that, and a `listen` that it overtakes. */
 function released(listener: CmListener): Promise<void> {
   return new Promise((resolve) => listener.close(resolve));
 }

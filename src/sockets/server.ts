@@ -1,4 +1,5 @@
 /** The side that listens, in the shape of `net.Server`. */
+import { nextTick } from 'node:process';
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
 import { isEngineFailure } from '../api/errors.ts';
@@ -197,7 +198,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   }
 
   #closeOn(signal: AbortSignal | undefined): void {
-    if (signal?.aborted === true) process.nextTick(this.#onAbort);
+    if (signal?.aborted === true) nextTick(this.#onAbort);
     else if (signal !== undefined) this.#stops.push(whenAborted(signal, this.#onAbort));
   }
 
@@ -388,7 +389,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   /** Get the number of open connections, as with `net.Server`. */
   getConnections(callback: (error: Error | null, count: number) => void): this {
     checkFunction('callback', callback);
-    process.nextTick(callback, null, this.#sockets.size);
+    nextTick(callback, null, this.#sockets.size);
     return this;
   }
 
@@ -449,7 +450,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   #shut(): void {
     const listener = this.#listener;
     this.#listener = null;
-    if (listener === null) process.nextTick(() => this.#freed());
+    if (listener === null) nextTick(() => this.#freed());
     else listener.close(() => this.#freed());
   }
 

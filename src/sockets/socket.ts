@@ -3,6 +3,8 @@
  * so that stream code runs over it unchanged. The peer is another socket of this kind, or any program on
  * librdmacm's rsockets (rstream, rcopy, programs under librspreload).
  */
+import { nextTick } from 'node:process';
+import { Buffer } from 'node:buffer';
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, whenAborted, type WaitOptions } from '../base/abort.ts';
@@ -244,7 +246,7 @@ export class RdmaSocket extends Duplex {
     this.#plan = plan;
     try {
       if (plan.lookup === null) this.#attempt(plan.target.host);
-      else plan.lookup((error, addresses) => process.nextTick(() => this.#resolved(error, addresses)));
+      else plan.lookup((error, addresses) => nextTick(() => this.#resolved(error, addresses)));
     } catch (error) {
       this.destroy(); // a limit of the device, or the program's own function
       throw error;
@@ -591,7 +593,7 @@ export class RdmaSocket extends Duplex {
   override read(octets?: number): any {
     if (this.#onread !== null && !this.#reading) {
       this.#reading = true;
-      process.nextTick(() => this.#fill());
+      nextTick(() => this.#fill());
     }
     return super.read(octets) as unknown;
   }
@@ -608,7 +610,7 @@ export class RdmaSocket extends Duplex {
     super.resume();
     // As in node:net, not from inside the call; and after the stream has had its turn, in which it calls
     // `read`.
-    if (this.#onread !== null) process.nextTick(() => this.#fill());
+    if (this.#onread !== null) nextTick(() => this.#fill());
     return this;
   }
 
@@ -724,7 +726,7 @@ export class RdmaSocket extends Duplex {
       failed ||= !moved;
       if (--left > 0) return;
       // Why the connection has ended is said first.
-      if (failed) process.nextTick(callback, systemError(closedError(), 'write'));
+      if (failed) nextTick(callback, systemError(closedError(), 'write'));
       else callback(null);
       if (!this.#held) this.#hold();
     };
@@ -756,7 +758,7 @@ export class RdmaSocket extends Duplex {
     });
     lease.begin(owned, write);
     waits = owned.crowded && write.state !== 'done';
-    if (!waits) process.nextTick(settle, true);
+    if (!waits) nextTick(settle, true);
   }
 
   /**
@@ -849,7 +851,7 @@ export class RdmaSocket extends Duplex {
 
   /** The end of the stream, which the readable side reports as well. */
   #endOfPlaces(): number {
-    process.nextTick(() => {
+    nextTick(() => {
       this.#fill();
       if (this.#endGiven && !this.destroyed) this.resume();
     });
