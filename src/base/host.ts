@@ -1,7 +1,7 @@
 /**
- * What the stack uses of its host, taken once when it is loaded: a program, or its tests, may replace a global
- * later (a fake clock, another `crypto`), and connections go on all the same. Modules that may import Node's
- * take from those what they have; this is for the others, and for what no module of Node exports.
+ * What the stack uses of its host, taken once when it is loaded: a program, or its tests, may replace a
+ * global later (a fake clock, another `crypto`), and connections go on all the same. Modules that may import
+ * Node's take from those what they have; this is for the others, and for what no module of Node exports.
  *
  * A global may be missing, in a browser or by an option of Node: `crypto` is then Node's own.
  */

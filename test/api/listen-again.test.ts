@@ -34,7 +34,7 @@ describe.each(['thread', 'worker'] as const)('engine %s', (engine) => {
   const rnic = openRnic({ engine });
   const serving = (): Server => createServer({ rnic }, (connection) => connection.serve(() => 'pong'));
 
-  it('a promise server listens again at its port behind its close, also before that has resolved', async () => {
+  it('a promise server listens again at its port, also before close has resolved', async () => {
     const server = await serving().listen({ port: 0, host: HOST });
     const { port } = server.address();
     await serves(server, rnic);

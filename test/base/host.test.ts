@@ -104,7 +104,7 @@ describe('a process', () => {
     'that replaces every global behind the import connects: %s',
     async (engine) => {
       const names = JSON.stringify([...REPLACED].filter((name) => name !== 'Buffer'));
-        const behind = `
+      const behind = `
       const never = function () { throw new Error('a replaced global was used'); };
       for (const name of ${names})
         Object.defineProperty(globalThis, name, { configurable: true, writable: true, value: never });`;
