@@ -550,9 +550,9 @@ const promiseServer: Chapter<PromiseServerState, PromiseServerInput> = {
   clause: 'src/api/server.ts',
   states: {
     new: 'not listening yet',
-    binding: 'the address is being bound',
+    binding: 'the address is being bound, or an earlier one is not free yet',
     listening: 'connections are accepted',
-    closed: 'the end',
+    closed: 'no more are accepted, and those that are left are closed',
   },
   inputs: {
     listen: 'the program calls `listen`',
@@ -697,7 +697,9 @@ const socketServer: Chapter<SocketServerState, SocketServerInput> = {
     idle: 'it has not listened',
     binding: 'the address is being bound',
     listening: 'connections are accepted',
-    closing: 'no more are accepted; connections are still open',
+    closing: 'no more are accepted; the address is not free yet',
+    draining: 'the address is free; connections are still open',
+    reopening: 'closed, and asked to listen again once the address is free',
     closed: 'all have ended',
   },
   inputs: {
@@ -705,6 +707,7 @@ const socketServer: Chapter<SocketServerState, SocketServerInput> = {
     bound: 'the address is bound',
     failed: 'the address cannot be bound',
     close: '`close()`',
+    freed: 'nothing is bound any longer',
     ended: 'the last connection has ended',
   },
 };

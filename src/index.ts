@@ -14,6 +14,7 @@ export {
   Server,
   type ConnectionHandler,
   type ServerListenOptions,
+  type ServerAddress,
   type ServerOptions,
   type ServerRequest,
 } from './api/server.ts';

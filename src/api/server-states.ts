@@ -6,7 +6,10 @@ export type ServerState = (typeof SERVER_STATES)[number];
 export const SERVER_INPUTS = ['listen', 'bound', 'bind-failed', 'close'] as const;
 export type ServerInput = (typeof SERVER_INPUTS)[number];
 
-/** After a failed bind the program may try another address. A close during the bind wins over its result. */
+/**
+ * After a failed bind the program may try another address, and a closed server may listen again. A close
+ * during the bind wins over its result.
+ */
 export const SERVER_TABLE: MachineTable<ServerState, ServerInput> = {
   name: 'promise server',
   initial: 'new',
@@ -14,6 +17,6 @@ export const SERVER_TABLE: MachineTable<ServerState, ServerInput> = {
     new: { listen: 'binding', close: 'closed' },
     binding: { bound: 'listening', 'bind-failed': 'new', close: 'closed' },
     listening: { close: 'closed' },
-    closed: { bound: 'closed', 'bind-failed': 'closed', close: 'closed' },
+    closed: { listen: 'binding', close: 'closed' },
   },
 };

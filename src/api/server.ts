@@ -165,11 +165,15 @@ export class Server {
   #sweepAt = KEPT_CONNECTIONS;
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
+  #address: ServerAddress | null = null;
   /** The listener keeps the process alive. */
   #held = true;
-  /** Settles when the address is bound, or cannot be. */
+  /** Settles when the address of the present run is bound, or cannot be. */
   #binding: Promise<CmListener> | null = null;
-  #unbinding: Promise<void> | null = null;
+  /** Resolves when the addresses of earlier runs are free. */
+  #freed: Promise<void> | null = null;
+  /** Calls of `close`: each ends a run, of which a later one must not take anything over. */
+  #closes = 0;
   /** The error that the engine under the listener has failed with. */
   #lost: IwarpError | null = null;
   readonly #life = new Machine(SERVER_TABLE);
@@ -203,7 +207,10 @@ export class Server {
    *
    * Rejects with ERR_CONNECT if the address cannot be bound (the `cause` is the system's error),
    * ERR_NOT_SUPPORTED for `reusePort` before Node 22.12, ERR_INVALID_STATE if the server listens already or
-   * is closed, also meanwhile, ERR_ABORTED.
+   * is closed meanwhile, ERR_ABORTED.
+   *
+   * After {@link Server.close}, also before that has resolved, a server may listen again, at the same address
+   * too.
    *
    * Without a host the server listens on every address of the machine: give `127.0.0.1` for local clients
    * only.
@@ -224,19 +231,28 @@ export class Server {
       throw new IwarpError('ERR_INVALID_STATE', `the server is ${this.#state} already`);
     if (signal?.aborted === true) throw abortError(signal);
     this.#life.step('listen');
+    const run = this.#closes;
+    this.#listener = null;
+    this.#lost = null;
     if (signal !== undefined) this.#closeOn(signal);
+    let listener: CmListener;
     try {
-      this.#listener = await (this.#binding = this.#bind(target));
+      this.#binding = this.#freed === null ? this.#bind(target) : this.#freed.then(() => this.#bind(target));
+      listener = await this.#binding;
     } catch (error) {
-      this.#stopListening?.();
-      this.#life.step('bind-failed');
+      if (run === this.#closes) {
+        this.#stopListening?.();
+        this.#life.step('bind-failed');
+      }
       throw error;
     }
-    if (this.#life.step('bound') === 'listening') {
-      if (!this.#held) this.#listener.unref();
+    if (run === this.#closes) {
+      this.#listener = listener;
+      this.#life.step('bound');
+      if (!this.#held) listener.unref();
       return this;
     }
-    await this.#unbind(this.#listener); // closed meanwhile
+    await released(listener); // closed meanwhile
     if (isAborted(signal)) throw abortError(signal!);
     throw new IwarpError('ERR_INVALID_STATE', 'the server was closed while its address was being bound');
   }
@@ -255,7 +271,7 @@ export class Server {
    * that does not listen needs no address for that.
    */
   take(port: Port, signal: AbortSignal | undefined): Promise<Connection> {
-    if (this.#life.accepts('listen')) {
+    if (this.#state === 'new') {
       const { rnic, policy, keepAlive } = this.#endpoint;
       const onFailure = (failure: ListenFailure): void => this.#failed(failure);
       this.#listener = rnic.cm.receive(
@@ -289,7 +305,7 @@ export class Server {
 
   /** @internal Nothing more is taken; the connections go on, and nothing of the server is left but they. */
   stopListening(): void {
-    if (this.#listener !== null) void this.#unbind(this.#listener);
+    this.#listener?.close();
   }
 
   get #state(): ServerState {
@@ -300,10 +316,9 @@ export class Server {
     this.#stopListening = whenAborted(signal, () => void this.close());
   }
 
-  /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
-  address(): PortAddress {
-    if (this.#listener === null) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
-    return this.#listener.address;
+  /** Where the server listens: `server.address().port`. See {@link ServerAddress}. */
+  get address(): ServerAddress {
+    return (this.#address ??= addressOf(() => this.#listener?.address));
   }
 
   /** Keep the process alive while the server listens, as it does unless {@link unref} has been called. */
@@ -330,7 +345,7 @@ export class Server {
 
   /**
    * Stop listening and close every connection in order. Resolves when all have ended. When `signal` is
-   * aborted, those that are left are dropped.
+   * aborted, those that are left are dropped. After that the server may listen again.
    */
   async close(options: OperationOptions = {}): Promise<void> {
     signalOf(options);
@@ -340,10 +355,20 @@ export class Server {
     for (const { reject } of [...this.#upgrades.values()])
       reject(new IwarpError('ERR_CONNECTION_CLOSED', 'the server was closed'));
     this.#accepted.length = 0; // nobody has taken them, and they are among those that are closed
-    await this.#binding?.catch(() => undefined); // `listen` says so
-    const listener = this.#listener;
-    if (listener !== null) await this.#unbind(listener);
-    await Promise.all([...this.#connections].map((connection) => connection.close(options)));
+    const connections = [...this.#connections];
+    this.#closes++;
+    this.#freed = this.#free();
+    await this.#freed;
+    await Promise.all(connections.map((connection) => connection.close(options)));
+  }
+
+  /** Resolves when the address of the run that ends is free; whether it could be bound, `listen` says. */
+  async #free(): Promise<void> {
+    const [earlier, binding, listener] = [this.#freed, this.#binding, this.#listener];
+    this.#binding = null;
+    await earlier;
+    const bound = listener ?? (await binding?.catch(() => null)) ?? null;
+    if (bound !== null) await released(bound);
   }
 
   /**
@@ -357,11 +382,6 @@ export class Server {
   async shutdown(options: OperationOptions = {}): Promise<void> {
     signalOf(options);
     await this.close({ ...options, timeout: options.timeout ?? SHUTDOWN_TIMEOUT });
-  }
-
-  /** Resolves when the address is free. Both `close` and a `listen` that it has overtaken wait for that. */
-  #unbind(listener: CmListener): Promise<void> {
-    return (this.#unbinding ??= new Promise((resolve) => listener.close(resolve)));
   }
 
   /** The same as `close()`, for `await using`. */
@@ -399,6 +419,7 @@ export class Server {
       this.#upgrades.get(request)?.reject(failure.error);
       this.#fail(failure);
     });
+    const run = this.#closes;
     const parameters = request.parameters!;
     const { hello, privateData } = decodeHello(parameters.privateData);
     let answer: ArrayBufferView | void;
@@ -410,7 +431,7 @@ export class Server {
         ord: parameters.responderResources,
         tls: request.tls,
       });
-      if (this.#state !== 'listening' || request.finished) return;
+      if (run !== this.#closes || request.finished) return;
       this.#accept(attempt, answer ?? undefined, this.#endpoint.credits ? hello : null, privateData);
     } catch (error) {
       if (!request.finished) this.#reject(request, error);
@@ -457,9 +478,10 @@ export class Server {
       destroyResources(resources);
       throw error;
     }
+    const run = this.#closes;
     attempt.accepted(resources, () => {
       const connection = new Connection(request, resources, peer, privateData);
-      this.#admit(connection);
+      this.#admit(connection, run);
       this.#upgrades.get(request)?.resolve(connection);
       return connection;
     });
@@ -474,8 +496,8 @@ export class Server {
     request.reject(error instanceof RejectedError ? error.privateData.subarray(0, room) : undefined);
   }
 
-  #admit(connection: Connection): void {
-    if (this.#state === 'closed') {
+  #admit(connection: Connection, run: number): void {
+    if (run !== this.#closes) {
       connection.destroy();
       return;
     }
@@ -567,6 +589,36 @@ function nameOf(address: PortAddress | undefined): string | undefined {
   return address === undefined ? undefined : peerName(address);
 }
 
+/** The address of a server, by a call: `server.address()`. */
+export interface ServerAddress {
+  /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
+  (): PortAddress;
+  /** @deprecated Use `server.address().address`; the former spelling stays for one release. */
+  readonly address: string | undefined;
+  /** @deprecated Use `server.address().port`; the former spelling stays for one release. */
+  readonly port: number | undefined;
+  /** @deprecated Use `server.address().family`; the former spelling stays for one release. */
+  readonly family: PortAddress['family'] | undefined;
+}
+
+/** `address` was a getter in the first version: its fields are those of the function, too. */
+function addressOf(found: () => PortAddress | undefined): ServerAddress {
+  const address = (): PortAddress => {
+    const where = found();
+    if (where === undefined) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
+    return where;
+  };
+  const field = (name: keyof PortAddress): PropertyDescriptor => ({
+    enumerable: true,
+    get: () => found()?.[name],
+  });
+  return Object.defineProperties(address, {
+    address: field('address'),
+    port: field('port'),
+    family: field('family'),
+  }) as ServerAddress;
+}
+
 /** One request, until it is a connection or has come to nothing. */
 class Attempt {
   readonly request: PassiveConnection;
@@ -619,6 +671,11 @@ class Attempt {
     const peer = nameOf(this.#remoteAddress);
     return peer === undefined ? undefined : { peer, side: 'server' };
   }
+}
+
+/** Resolves when the listener's address is free: `close` waits for that, and a `listen` that it overtakes. */
+function released(listener: CmListener): Promise<void> {
+  return new Promise((resolve) => listener.close(resolve));
 }
 
 /** Settles the promise of an upgrade. */

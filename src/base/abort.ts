@@ -1,8 +1,6 @@
 /** AbortSignals, as every call that waits takes them. */
+import { AbortController, clearTimeout as stopTimer, performance, setTimeout as startTimer } from './host.ts';
 import { checkInteger, checkOptions, IwarpError, show, type Names } from './errors.ts';
-
-// Taken once: fake timers in the tests of a program must not stop the stack.
-const { setTimeout: startTimer, clearTimeout: stopTimer } = globalThis;
 
 /** Longest time limit in milliseconds: a timer takes no more. */
 export const MAX_TIME_LIMIT = 0x7fff_ffff;

@@ -1,5 +1,8 @@
 /** Randomness as an interface: the core never draws its own. */
 
+import { IwarpError } from './errors.ts';
+import { crypto } from './host.ts';
+
 /** A source of uniformly distributed u32 values. */
 export type RandomU32 = () => number;
 
@@ -24,7 +27,9 @@ const batch = new Uint32Array(256);
 let left = 0;
 export function systemRandom(): number {
   if (left === 0) {
-    globalThis.crypto.getRandomValues(batch);
+    if (crypto === undefined)
+      throw new IwarpError('ERR_NOT_SUPPORTED', 'this host has no random numbers: there is no crypto');
+    crypto.getRandomValues(batch);
     left = batch.length;
   }
   return batch[--left]!;

@@ -2,6 +2,7 @@
  * A client that keeps connections to one server: it connects again when they end, spreads requests over them,
  * and repeats what the program says may be done twice.
  */
+import { AbortController, performance } from '../base/host.ts';
 import { clearInterval, setInterval } from 'node:timers';
 import { abortError, MAX_TIME_LIMIT, signalOf, withTimeLimit } from '../base/abort.ts';
 import { Alarm } from '../base/alarm.ts';

@@ -90,7 +90,9 @@ export class ActiveConnection extends CmConnection {
 
   /** @internal */
   protected override step(input: ActiveInput): void {
-    this.#state = nextState(ACTIVE_TABLE, this.#state, input, this);
+    const before = this.#state;
+    this.#state = nextState(ACTIVE_TABLE, before, input, this);
+    this.ledFrom(before);
   }
 
   /** @internal */

@@ -125,6 +125,15 @@ export function checkKeepAlive({ keepAlive, keepAliveInitialDelay }: KeepAliveOp
   return keepAlive !== undefined && checkBoolean('options.keepAlive', keepAlive) ? delay : null;
 }
 
+/**
+ * The states of a connection that is being made: it keeps the process alive, whatever the program has said of
+ * it, as one of `node:net` does.
+ */
+const BEING_MADE: ReadonlySet<ActiveState | PassiveState> = new Set<ActiveState | PassiveState>([
+  ...(['connecting', 'requesting', 'deciding', 'confirming'] as const),
+  ...(['starting', 'requested', 'accepting'] as const),
+]);
+
 /** The local end of a connection, as ibv_query_port has it (ibv_port_attr). */
 export interface PortAttributes {
   /** `active` while there is a TCP connection, `down` after its end. */
@@ -279,7 +288,16 @@ export abstract class CmConnection {
 
   #setRef(on: boolean): void {
     this.#held = on;
-    if (this.link?.opened === true) this.link.setRef(on);
+    if (this.link?.opened === true && !BEING_MADE.has(this.state)) this.link.setRef(on);
+  }
+
+  /**
+   * @internal A step has led on from `before`. From the end of start-up, good or bad, the connection holds
+   * the process as the program wants.
+   */
+  protected ledFrom(before: ActiveState | PassiveState): void {
+    if (this.#held || !BEING_MADE.has(before) || BEING_MADE.has(this.state) || this.finished) return;
+    if (this.link?.opened === true) this.link.setRef(false);
   }
 
   // -------------------------------------------------------------------------------------------- QpController
@@ -344,7 +362,6 @@ export abstract class CmConnection {
   /** @internal There is a TCP connection. */
   protected begin(): void {
     this.shared.census.begin(this);
-    if (!this.#held) this.link!.setRef(false);
     const { keepAlive } = this.shared;
     if (keepAlive !== null) this.link!.setKeepAlive(true, keepAlive);
   }

@@ -142,7 +142,9 @@ export class PassiveConnection extends CmConnection {
 
   /** @internal */
   protected override step(input: PassiveInput): void {
-    this.#state = nextState(PASSIVE_TABLE, this.#state, input, this);
+    const before = this.#state;
+    this.#state = nextState(PASSIVE_TABLE, before, input, this);
+    this.ledFrom(before);
   }
 
   /** @internal */

@@ -17,6 +17,7 @@
  *
  * Nothing is checked here; WebAssembly.Module checks types and structure when it compiles.
  */
+import { TextEncoder } from '../base/host.ts';
 
 export type Code = readonly (number | Code)[];
 type ValueType = 'i32' | 'v128';

@@ -2,6 +2,7 @@
  * The test an engine has to pass before it is used, in every thread: known values, and agreement with a
  * byte-wise CRC on lengths that enter every stage of every engine. The byte-wise values are computed once.
  */
+import { TextEncoder } from '../base/host.ts';
 import type { Crc32cEngine } from './types.ts';
 import { slicingTables } from './polynomial.ts';
 

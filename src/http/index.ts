@@ -15,6 +15,7 @@
  *
  * @module iwarp/http
  */
+import { Buffer, clearTimeout, setTimeout } from '../base/host.ts';
 import {
   request as httpRequest,
   STATUS_CODES,

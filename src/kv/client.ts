@@ -2,6 +2,7 @@
  * A client of a store. A `get` is one RDMA Read if the key's place is known from an earlier one, else two,
  * and no code of the owner runs; changes are messages.
  */
+import { Buffer } from 'node:buffer';
 import { connect as connectRdma } from '../api/connect.ts';
 import type { Connection } from '../api/connection.ts';
 import { defaultRnic } from '../api/environment.ts';

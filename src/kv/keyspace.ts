@@ -2,6 +2,7 @@
  * Keys as the edges see them: strings, hashes and counters over the table. Every change of a key goes through
  * here, so that the log of changes and the watchers of transactions miss none.
  */
+import { Buffer } from 'node:buffer';
 import type { Table, Item } from './table.ts';
 import { KIND, type Kind } from './layout.ts';
 import type { Counters } from './counters.ts';

@@ -1,4 +1,5 @@
 /** The binary protocol of memcached: one request in, its responses out. Also the messages of RDMA clients. */
+import { Buffer } from 'node:buffer';
 import { MAX_KEY } from './layout.ts';
 import { MEMCACHED_VERSION, type MemcachedStore, type Mode, type Outcome } from './memcached-store.ts';
 import type { Item } from './table.ts';

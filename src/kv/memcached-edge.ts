@@ -1,4 +1,5 @@
 /** The memcached edge: each connection speaks text or binary, by its first byte. */
+import { Buffer } from 'node:buffer';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { EdgeMemory } from './edge-memory.ts';
 import type { MemcachedStore } from './memcached-store.ts';

@@ -1,4 +1,6 @@
 /** What both protocols of memcached do with a key; results in the words of neither. */
+import { Buffer } from 'node:buffer';
+import { clearTimeout, setTimeout } from 'node:timers';
 import { MAX_TIME_LIMIT } from '../base/abort.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Keyspace } from './keyspace.ts';

@@ -1,4 +1,5 @@
 /** The text protocol of memcached: lines in, replies out. */
+import { Buffer } from 'node:buffer';
 import { MAX_KEY } from './layout.ts';
 import { MEMCACHED_VERSION, type MemcachedStore, type Mode, type Outcome } from './memcached-store.ts';
 import { RequestBytes } from './request-bytes.ts';

@@ -1,4 +1,5 @@
 /** The edges of both profiles for RDMA clients, as far as they are alike: memory, a server, and messages. */
+import { Buffer } from 'node:buffer';
 import type { Rnic } from '../api/environment.ts';
 import type { Connection } from '../api/connection.ts';
 import { createServer, type Server, type ServerOptions } from '../api/server.ts';

@@ -6,6 +6,7 @@
  * A record, little-endian: CRC32c u32 over the rest; length u32 of the value, 2^32 - 1 for a removed key;
  * expiry f64; flags u32; length u16 of the key; kind u8; one byte, zero; key; value.
  */
+import { Buffer } from 'node:buffer';
 import { closeSync, fdatasyncSync, mkdirSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { IwarpError } from '../base/errors.ts';

@@ -2,6 +2,7 @@
  * The RDMA edge: clients read the table by themselves; what changes it comes here as messages. The tickets
  * that they get allow reading the table, and reading and adding to the counters, and nothing else.
  */
+import { Buffer } from 'node:buffer';
 import type { Rnic } from '../api/environment.ts';
 import type { Connection } from '../api/connection.ts';
 import { RemoteBuffer } from '../api/remote-buffer.ts';

@@ -2,6 +2,7 @@
  * Messages between a store and its RDMA clients: frames of memcached's binary protocol, one Send each, with
  * our opcodes for operations that memcached does not have. Numbers in frames are big-endian, as there.
  */
+import { Buffer } from 'node:buffer';
 import { RemoteBuffer, REMOTE_BUFFER_OCTETS } from '../api/remote-buffer.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Geometry } from './layout.ts';

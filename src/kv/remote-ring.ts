@@ -8,6 +8,8 @@
  * header: bytes 0 to 8 hold how many messages the reader has taken, u64, which the writer Reads when the
  * ring looks full.
  */
+import { setImmediate, setTimeout } from 'node:timers';
+import { Buffer } from 'node:buffer';
 import type { Connection } from '../api/connection.ts';
 import { RemoteBuffer, REMOTE_BUFFER_OCTETS } from '../api/remote-buffer.ts';
 import { checkBytes, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';

@@ -1,4 +1,5 @@
 /** Counters and locks in a store's words: atomic RDMA operations, no code of the owner. */
+import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '../api/connection.ts';
 import type { RemoteBuffer } from '../api/remote-buffer.ts';

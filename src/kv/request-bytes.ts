@@ -1,4 +1,5 @@
 /** What a client has sent and nobody has taken yet. */
+import { Buffer } from 'node:buffer';
 
 /**
  * Bytes in, from the front out. Those of one push are looked at where they lie; if a request needs more than

@@ -1,4 +1,5 @@
 /** The RESP edge: a server that clients of Redis use, with strings, hashes, expiry and transactions. */
+import { Buffer } from 'node:buffer';
 import { createServer, type Server, type Socket } from 'node:net';
 import { IwarpError } from '../base/errors.ts';
 import { BUFFER_OCTETS, type EdgeMemory } from './edge-memory.ts';

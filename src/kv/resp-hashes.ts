@@ -1,4 +1,5 @@
 /** Commands of the RESP edge on hashes. */
+import { Buffer } from 'node:buffer';
 import { fitsInteger, latin1, parseInteger, type Fields } from './keyspace.ts';
 import { ReplyError, type Arguments } from './resp.ts';
 import {

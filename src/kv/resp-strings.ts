@@ -1,4 +1,5 @@
 /** Commands of the RESP edge on strings. */
+import { Buffer } from 'node:buffer';
 import { fitsInteger, latin1, parseInteger } from './keyspace.ts';
 import { KIND } from './layout.ts';
 import { ReplyError, type Arguments } from './resp.ts';

@@ -1,5 +1,6 @@
 /** RESP, the protocol of Redis: requests as arrays or lines, replies in version 2 or 3. */
 
+import { Buffer } from 'node:buffer';
 import { BUFFER_OCTETS } from './edge-memory.ts';
 import { RequestBytes } from './request-bytes.ts';
 

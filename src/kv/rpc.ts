@@ -1,4 +1,5 @@
 /** Requests and answers over one connection: many may be under way, answers are matched by number. */
+import { Buffer } from 'node:buffer';
 import type { Connection } from '../api/connection.ts';
 import { IwarpError } from '../base/errors.ts';
 import { BINARY_HEADER, encodeFrame, REQUEST_MAGIC, RESPONSE_MAGIC, STATUS } from './memcached-binary.ts';

@@ -1,4 +1,6 @@
 /** The owner of a key-value store: the table, and the edges through which clients come. */
+import { clearInterval, setInterval } from 'node:timers';
+import { Buffer } from 'node:buffer';
 import type { Server as NetServer, AddressInfo } from 'node:net';
 import { openRnic, type EngineKind, type Rnic } from '../api/environment.ts';
 import {

@@ -3,6 +3,7 @@
  * remembers the place of each value that a reply names; then a `get` is one RDMA Read, and a longer value of
  * the same length is stored by an RDMA Write and a Send.
  */
+import { Buffer } from 'node:buffer';
 import { connect as connectRdma } from '../api/connect.ts';
 import type { Connection } from '../api/connection.ts';
 import { defaultRnic } from '../api/environment.ts';

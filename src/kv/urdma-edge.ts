@@ -4,6 +4,7 @@
  * Write it after that. A client is not notified when a place has gone to another value: that is the paper's
  * protocol, and docs/kv.md says what it means.
  */
+import { Buffer } from 'node:buffer';
 import type { Rnic } from '../api/environment.ts';
 import type { Connection } from '../api/connection.ts';
 import { RemoteBuffer } from '../api/remote-buffer.ts';

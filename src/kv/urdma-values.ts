@@ -3,6 +3,7 @@
  * that every client of the profile may write. What a client has written is taken into the table when the key
  * is asked for or published by message; what changes in the table is copied here.
  */
+import { Buffer } from 'node:buffer';
 import { IwarpError, orNoMemory } from '../base/errors.ts';
 import { latin1, type Keyspace } from './keyspace.ts';
 import { KIND, UNIT } from './layout.ts';

@@ -18,6 +18,7 @@
  * | 32 | tagged offset u64 of the place |
  * | 40 | extras, key, value |
  */
+import { Buffer } from 'node:buffer';
 import { RemoteBuffer } from '../api/remote-buffer.ts';
 import { REQUEST_MAGIC, RESPONSE_MAGIC } from './memcached-binary.ts';
 

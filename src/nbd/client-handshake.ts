@@ -1,4 +1,6 @@
 /** The client's half of the handshake: structured replies, base:allocation, GO, or EXPORT_NAME. */
+import { Buffer } from 'node:buffer';
+import { clearTimeout, setTimeout } from 'node:timers';
 import type { Duplex } from 'node:stream';
 import { IwarpError } from '../base/errors.ts';
 import type { Machine } from '../base/fsm.ts';

@@ -1,4 +1,5 @@
 /** The exports of a server: names and their devices. */
+import { Buffer } from 'node:buffer';
 import { checkObject, IwarpError } from '../base/errors.ts';
 import { checkDevice, type BlockDevice } from './device.ts';
 import { inTime } from './requests.ts';

@@ -1,4 +1,6 @@
 /** A client's connection over a queue pair, in message or direct mode. */
+import { Buffer } from 'node:buffer';
+import { clearTimeout, setTimeout } from 'node:timers';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { defaultRnic, type Rnic } from '../api/environment.ts';
 import { attemptError, RejectedError } from '../api/errors.ts';

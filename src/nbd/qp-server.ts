@@ -1,4 +1,5 @@
 /** The server's end of queue pairs: listening, granting, and one connection. */
+import { AbortController } from '../base/host.ts';
 import { defaultRnic, type Rnic } from '../api/environment.ts';
 import type { ConnectionPolicy } from '../mpa/policy.ts';
 import { putBytes } from '../base/copy.ts';

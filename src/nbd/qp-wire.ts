@@ -7,6 +7,7 @@
  *
  * Everything is big-endian. Decoders return null for input that is not of the form.
  */
+import { Buffer } from '../base/host.ts';
 import {
   areBlockSizes,
   COMMAND,

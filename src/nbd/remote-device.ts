@@ -2,6 +2,7 @@
  * A remote export as a block device: requests are split, spread over connections, and repeated after a
  * reconnection if the caller wants that.
  */
+import { setImmediate, setTimeout } from 'node:timers';
 import { IwarpError } from '../base/errors.ts';
 import {
   checkRange,

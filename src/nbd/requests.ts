@@ -2,6 +2,8 @@
  * Requests against a device: the checks that the NBD document asks of a server, and their execution. Shared
  * by servers over byte streams and over queue pairs.
  */
+import { AbortController } from '../base/host.ts';
+import { clearTimeout, setTimeout } from 'node:timers';
 import { whenAborted } from '../base/abort.ts';
 import type { BlockDevice } from './device.ts';
 import { NbdError } from './errors.ts';

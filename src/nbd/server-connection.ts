@@ -2,6 +2,10 @@
  * One connection of a server over a byte stream: handshake, then requests until DISC or the end. Requests are
  * read in order and answered as the device finishes them.
  */
+import { AbortController } from '../base/host.ts';
+import { clearTimeout, setTimeout } from 'node:timers';
+import { Buffer } from 'node:buffer';
+import { nextTick } from 'node:process';
 import type { Duplex } from 'node:stream';
 import { Machine } from '../base/fsm.ts';
 import { ByteReader } from './byte-reader.ts';
@@ -274,7 +278,7 @@ export class ServerConnection {
     if (!this.#corked) {
       this.#corked = true;
       this.#stream.cork();
-      process.nextTick(() => this.#uncork());
+      nextTick(() => this.#uncork());
     }
     this.#stream.write(head);
     if (data.length > 0) this.#stream.write(data);

@@ -2,6 +2,8 @@
  * The server's half of the fixed newstyle handshake. It reads options, answers them, and ends with an export
  * to serve or with a reason to close.
  */
+import { clearTimeout, setTimeout } from 'node:timers';
+import { Buffer } from 'node:buffer';
 import type { Duplex } from 'node:stream';
 import type { Machine } from '../base/fsm.ts';
 import type { ByteReader } from './byte-reader.ts';

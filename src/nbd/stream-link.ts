@@ -1,4 +1,7 @@
 /** A client's connection over a byte stream. */
+import { Buffer } from 'node:buffer';
+import { clearTimeout, setTimeout } from 'node:timers';
+import { nextTick } from 'node:process';
 import type { Duplex } from 'node:stream';
 import { putBytes } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
@@ -139,7 +142,7 @@ class StreamLink implements NbdLink {
     if (!this.#corked) {
       this.#corked = true;
       this.#stream.cork();
-      process.nextTick(() => {
+      nextTick(() => {
         this.#corked = false;
         this.#stream.uncork();
       });

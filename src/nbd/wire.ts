@@ -3,6 +3,7 @@
  * big-endian. Read `doc/proto.md` of the NBD project first, its sections "Handshake phase" and "Transmission
  * phase". Decoders return null for input that the document does not allow; encoders are lenient.
  */
+import { Buffer } from '../base/host.ts';
 
 /** First eight bytes of a greeting: `NBDMAGIC`. */
 const NBD_MAGIC = 0x4e42444d41474943n;

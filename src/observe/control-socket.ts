@@ -4,6 +4,8 @@
  * text; it cannot ask for or change anything else. Off unless the program calls {@link serveControl} or its
  * environment has `IWARP_CONTROL=1` when its first device is opened. A failure here never harms the program.
  */
+import { Buffer } from 'node:buffer';
+import { clearTimeout, setTimeout } from 'node:timers';
 import { environmentVariable } from '../base/environment.ts';
 import { chmodSync, lstatSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';

@@ -2,6 +2,7 @@
  * Taps on the connections of the whole process: null by default, and then they cost one comparison a
  * connection and nothing a frame. A tap sees the connections that begin while it is there.
  */
+import { queueMicrotask } from '../base/host.ts';
 import type { Scheduler } from '../base/clock.ts';
 import { observed } from '../base/observed.ts';
 import { wrapTransport, type PortRole } from '../transport/middleware.ts';

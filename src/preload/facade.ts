@@ -3,6 +3,7 @@
  * given, so that `instanceof`, its listeners and its references stay right; the methods of this one object
  * are what changes.
  */
+import { nextTick } from 'node:process';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { RdmaSocket } from '../sockets/index.ts';
@@ -48,7 +49,7 @@ export function override(socket: Socket, name: string, value: unknown): void {
  */
 function answerConnect(socket: Socket): void {
   override(socket, 'once', (event: string, listener: () => void) => {
-    if (event === 'connect') process.nextTick(() => listener.call(socket));
+    if (event === 'connect') nextTick(() => listener.call(socket));
     else Object.getPrototypeOf(socket).once.call(socket, event, listener);
     return socket;
   });

@@ -6,6 +6,7 @@
  * decide: an MPA Request makes it a stream over RDMA, anything else stays what it is. So programs with and
  * without this module can meet at one port.
  */
+import { clearTimeout, setTimeout } from 'node:timers';
 import diagnostics from 'node:diagnostics_channel';
 import { lookup } from 'node:dns';
 import http from 'node:http';

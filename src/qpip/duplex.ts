@@ -2,6 +2,7 @@
  * A queue pair over plain TCP as a Duplex, for protocols that are written for byte streams: written bytes
  * go out by Sends, and bytes that fill receives are read.
  */
+import { Buffer } from 'node:buffer';
 import { Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { putBytes } from '../base/copy.ts';

@@ -1,4 +1,5 @@
 /** Names under which each side finds memory of the other. */
+import { TextEncoder } from '../base/host.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Responder } from './requests.ts';
 import { FRAME, type Frame } from './wire.ts';

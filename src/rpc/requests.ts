@@ -1,4 +1,5 @@
 /** Requests of this side, and requests of the peer. */
+import { AbortController, performance } from '../base/host.ts';
 import { abortError, whenAborted } from '../base/abort.ts';
 import { IwarpError } from '../base/errors.ts';
 import { handled } from '../base/promised.ts';

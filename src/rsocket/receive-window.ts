@@ -10,6 +10,7 @@
  * one, read or not. Each window of the protocol names its memory, so this is nothing new on the wire: from
  * then on windows lie in the large buffer, and the small one is filled and read to its end.
  */
+import { Buffer } from '../base/host.ts';
 import { putBytes } from '../base/copy.ts';
 
 /** A change that is worth a message to the peer. */

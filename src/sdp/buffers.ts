@@ -2,6 +2,7 @@
  * Private buffers of one connection, in both directions. An idle connection has four small receive buffers in
  * memory that was never touched; more, and larger ones, come with traffic.
  */
+import { Buffer } from '../base/host.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import type { MemoryRegion, ProtectionDomain } from '../verbs/memory.ts';
 import type { QueuePair } from '../verbs/qp.ts';

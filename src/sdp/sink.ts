@@ -2,6 +2,7 @@
  * The receiving half of an SDP connection: Data in private buffers, Reads of what the peer advertises, and
  * places that the program has posted, which the peer may write into.
  */
+import { Buffer } from '../base/host.ts';
 import { putBytes } from '../base/copy.ts';
 import { nextState } from '../base/fsm.ts';
 import { ahead } from './credits.ts';

@@ -2,6 +2,7 @@
  * Waiting for the peer without the event loop: the thread polls the completions of one connection until the
  * program may change memory that it has lent, as the page fault of the paper does.
  */
+import { performance } from '../base/host.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Source, Block } from './source.ts';
 import type { Transmitter } from './transmit.ts';

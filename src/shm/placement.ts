@@ -16,6 +16,7 @@
  * is placed. A pin that stays for longer than copies take ends the connection, and the memory counts as
  * in use until the pin goes, the thread ends, or a limit of time has passed.
  */
+import { performance } from 'node:perf_hooks';
 import { setTimeout } from 'node:timers';
 import { ChangingOctets, isShared } from '../base/copy.ts';
 import { addWraps, distance } from '../base/u64.ts';

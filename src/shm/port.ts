@@ -10,6 +10,7 @@
  * ends closes its MessagePort, however it ends; without both FINs that is the loss of the connection.
  */
 // Held here, as in `transport/busy-poll.ts`.
+import { nextTick } from 'node:process';
 import { setImmediate } from 'node:timers';
 import { NO_BYTES, putBytes } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
@@ -86,7 +87,7 @@ interface ShmTurns {
 /** The event loop's. */
 const LOOP_TURNS: ShmTurns = {
   turn: (task) => void setImmediate(task),
-  tick: (task) => process.nextTick(task),
+  tick: (task) => nextTick(task),
 };
 
 /** What all ports of a transport share. */

@@ -1,4 +1,5 @@
 /** Memory that a program lends to a stream, or gives away, until the peer has it. */
+import { structuredClone } from '../base/host.ts';
 import { defaultCrc32cEngine } from '../crc32c/engine.ts';
 import {
   checkBoolean,

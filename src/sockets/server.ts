@@ -1,4 +1,5 @@
 /** The side that listens, in the shape of `net.Server`. */
+import { nextTick } from 'node:process';
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
 import { isEngineFailure } from '../api/errors.ts';
@@ -143,6 +144,8 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   readonly #rnic: Rnic;
   readonly #sockets = new Set<RdmaSocket>();
   #listener: SocketListener | null = null;
+  /** Where to listen once the earlier address is free. */
+  #next: BindOptions | null = null;
   /** Connections whose Hello has come in front of MPA, with it, and their sockets. */
   readonly #greeted = new Map<PassiveConnection, { readonly socket: RdmaSocket; readonly hello: Hello }>();
   /** Functions that remove the listeners for aborted signals. */
@@ -195,12 +198,12 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   }
 
   #closeOn(signal: AbortSignal | undefined): void {
-    if (signal?.aborted === true) process.nextTick(this.#onAbort);
+    if (signal?.aborted === true) nextTick(this.#onAbort);
     else if (signal !== undefined) this.#stops.push(whenAborted(signal, this.#onAbort));
   }
 
   readonly #onAbort = (): void => {
-    if (this.#state === 'binding' || this.#state === 'listening') this.close();
+    if (this.#state === 'binding' || this.#state === 'listening' || this.#state === 'reopening') this.close();
   };
 
   /** Removes the listeners for signals once nothing is bound: a signal may outlive many servers. */
@@ -212,10 +215,10 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
    * Bind and listen; a `listening` or `error` event follows. The arguments are those of `node:net`:
    * `listen(port, host, backlog, callback)`, each optional, `listen(path, backlog, callback)` for a Unix
    * socket, or `listen({ port, host, backlog, path, readableAll, writableAll, signal }, callback)`. Port 0
-   * picks a free one; the port may be a string of digits. A server that has been closed
-   * can listen again.
+   * picks a free one; the port may be a string of digits. After
+   * `close()` a server may listen again at once, also at the same address; its connections go on.
    *
-   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already or is being closed
+   * @throws ERR_INVALID_ARGUMENT, ERR_INVALID_STATE if it listens already
    */
   listen(
     port?: number | string | null,
@@ -234,12 +237,8 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   /** Listen on a port that the system picks. */
   listen(ready: () => void): this;
   listen(...given: (ListenOptions | number | string | (() => void) | null | undefined)[]): this {
-    if (this.#state !== 'idle' && this.#state !== 'closed') {
-      throw new IwarpError(
-        'ERR_INVALID_STATE',
-        this.#state === 'closing' ? 'the server is being closed' : 'the server listens already',
-      );
-    }
+    if (SOCKET_SERVER_TABLE.transitions[this.#state].listen === undefined)
+      throw new IwarpError('ERR_INVALID_STATE', 'the server listens already');
     const ready = typeof given.at(-1) === 'function' ? (given.pop() as () => void) : undefined;
     const [where, second, third] = given;
     const named = typeof where === 'object' && where !== null;
@@ -256,25 +255,35 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     const { signal } = options;
     const target = bindOf(options, named ? 'options.port' : 'port');
     checkSignal(signal);
-    const bound = this.#bind({ ...target, tls: options.tls ?? this.#options.tls });
+    const place = { ...target, tls: options.tls ?? this.#options.tls };
+    if (this.#state === 'closing') {
+      checkBind(place);
+      this.#next = place;
+    } else {
+      this.#follow(this.#bind(place), place);
+      this.#listener = null;
+    }
+    this.#letSignalsGo();
     this.#closeOn(this.#options.signal);
     this.#closeOn(signal);
-    this.#listener = null;
     this.#step('listen');
     if (ready !== undefined) this.once('listening', ready);
+    return this;
+  }
+
+  #follow(bound: Promise<SocketListener>, { path, host, port }: BindOptions): void {
     bound.then(
       (listener) => this.#bound(listener),
       (error: Error) => {
+        const before = this.#state;
         this.#step('failed'); // as in node:net, another address may be tried
-        if (this.#state === 'closing') this.#shut();
-        this.#letSignalsGo();
-        this.emit(
-          'error',
-          systemError(error, 'listen', { address: target.path ?? target.host, port: target.port }),
-        );
+        if (this.#state === 'idle') this.#letSignalsGo();
+        else this.#freed();
+        // The program has gone on to another address.
+        if (before === 'reopening') return;
+        this.emit('error', systemError(error, 'listen', { address: path ?? host, port }));
       },
     );
-    return this;
   }
 
   /** What the connection manager needs of a listener, beside its address. */
@@ -352,7 +361,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   #bound(listener: SocketListener): void {
     this.#listener = listener;
     this.#step('bound');
-    if (this.#state === 'closing') {
+    if (this.#state !== 'listening') {
       this.#shut();
       return;
     }
@@ -380,7 +389,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   /** Get the number of open connections, as with `net.Server`. */
   getConnections(callback: (error: Error | null, count: number) => void): this {
     checkFunction('callback', callback);
-    process.nextTick(callback, null, this.#sockets.size);
+    nextTick(callback, null, this.#sockets.size);
     return this;
   }
 
@@ -411,16 +420,16 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
    */
   close(callback?: (error?: Error) => void): this {
     const before = this.#state;
-    const runs = before === 'listening' || before === 'binding';
+    const runs = before === 'listening' || before === 'binding' || before === 'reopening';
     if (callback !== undefined) {
       checkFunction('callback', callback);
       this.once('close', () =>
         callback(...(runs ? [] : [new IwarpError('ERR_INVALID_STATE', 'the server does not listen')])),
       );
     }
-    if (before === 'closing') return this;
+    if (before === 'closing' || before === 'draining') return this;
     this.#step('close');
-    if (before !== 'binding') this.#shut();
+    if (before !== 'binding' && before !== 'reopening') this.#shut();
     return this;
   }
 
@@ -439,12 +448,33 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
   }
 
   #shut(): void {
-    if (this.#listener === null) process.nextTick(() => this.#checkClosed());
-    else this.#listener.close(() => this.#checkClosed());
+    const listener = this.#listener;
+    this.#listener = null;
+    if (listener === null) nextTick(() => this.#freed());
+    else listener.close(() => this.#freed());
+  }
+
+  /** The address, if there was one, is free: another one may be bound. */
+  #freed(): void {
+    this.#step('freed');
+    if (this.#state === 'draining') {
+      this.#checkClosed();
+      return;
+    }
+    const next = this.#next!;
+    let bound: Promise<SocketListener>;
+    try {
+      bound = this.#bind(next);
+    } catch (error) {
+      bound = Promise.reject(error as Error); // the device has been closed meanwhile
+    }
+    this.#follow(bound, next);
+    // As in node:net, a server that listens again while connections are open reports its next end only.
+    if (this.#sockets.size === 0) this.emit('close');
   }
 
   #checkClosed(): void {
-    if (this.#state !== 'closing' || this.#sockets.size > 0) return;
+    if (this.#state !== 'draining' || this.#sockets.size > 0) return;
     this.#step('ended');
     this.#letSignalsGo();
     this.emit('close');

@@ -3,6 +3,8 @@
  * so that stream code runs over it unchanged. The peer is another socket of this kind, or any program on
  * librdmacm's rsockets (rstream, rcopy, programs under librspreload).
  */
+import { nextTick } from 'node:process';
+import { Buffer } from 'node:buffer';
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
 import { abortError, signalOf, whenAborted, type WaitOptions } from '../base/abort.ts';
@@ -150,6 +152,8 @@ export class RdmaSocket extends Duplex {
   #onGone: (() => void) | null = null;
   readonly #mappedWaiters = new Waiters<void>();
   #endGiven = false;
+  /** The program wants the connection to hold the process. */
+  #held = true;
   /**
    * Our end will close both directions, and says so at once: a peer that first learns of a half close goes on
    * sending credits.
@@ -242,7 +246,7 @@ export class RdmaSocket extends Duplex {
     this.#plan = plan;
     try {
       if (plan.lookup === null) this.#attempt(plan.target.host);
-      else plan.lookup((error, addresses) => process.nextTick(() => this.#resolved(error, addresses)));
+      else plan.lookup((error, addresses) => nextTick(() => this.#resolved(error, addresses)));
     } catch (error) {
       this.destroy(); // a limit of the device, or the program's own function
       throw error;
@@ -469,17 +473,24 @@ export class RdmaSocket extends Duplex {
    * called.
    */
   ref(): this {
-    this.#channel.setRef(true);
+    this.#held = true;
+    this.#hold();
     return this;
   }
 
   /**
    * Let the process end although the connection is open. A connection that is being made still keeps it
-   * alive.
+   * alive, and so do bytes that wait to be sent.
    */
   unref(): this {
-    this.#channel.setRef(false);
+    this.#held = false;
+    this.#hold();
     return this;
+  }
+
+  /** Not before the connection is there: what makes it, and each further attempt, holds the process. */
+  #hold(): void {
+    if (this.#channel.state !== 'opening') this.#channel.setRef(this.#held || this.writableLength > 0);
   }
 
   /**
@@ -582,7 +593,7 @@ export class RdmaSocket extends Duplex {
   override read(octets?: number): any {
     if (this.#onread !== null && !this.#reading) {
       this.#reading = true;
-      process.nextTick(() => this.#fill());
+      nextTick(() => this.#fill());
     }
     return super.read(octets) as unknown;
   }
@@ -599,7 +610,7 @@ export class RdmaSocket extends Duplex {
     super.resume();
     // As in node:net, not from inside the call; and after the stream has had its turn, in which it calls
     // `read`.
-    if (this.#onread !== null) process.nextTick(() => this.#fill());
+    if (this.#onread !== null) nextTick(() => this.#fill());
     return this;
   }
 
@@ -668,6 +679,7 @@ export class RdmaSocket extends Duplex {
     _encoding: BufferEncoding,
     callback: (error?: Error | null) => void,
   ): void {
+    if (!this.#held) this.#hold();
     this.#begin([chunk], callback);
   }
 
@@ -675,6 +687,7 @@ export class RdmaSocket extends Duplex {
    * @internal Bytes written in many pieces while the socket was corked or had no room leave in few transfers.
    */
   override _writev(chunks: { chunk: Uint8Array }[], callback: (error?: Error | null) => void): void {
+    if (!this.#held) this.#hold();
     this.#begin(
       chunks.map(({ chunk }) => chunk),
       callback,
@@ -713,8 +726,9 @@ export class RdmaSocket extends Duplex {
       failed ||= !moved;
       if (--left > 0) return;
       // Why the connection has ended is said first.
-      if (failed) process.nextTick(callback, systemError(closedError(), 'write'));
+      if (failed) nextTick(callback, systemError(closedError(), 'write'));
       else callback(null);
+      if (!this.#held) this.#hold();
     };
     for (const chunk of list) this.#give(owned, chunk, settle);
   }
@@ -744,7 +758,7 @@ export class RdmaSocket extends Duplex {
     });
     lease.begin(owned, write);
     waits = owned.crowded && write.state !== 'done';
-    if (!waits) process.nextTick(settle, true);
+    if (!waits) nextTick(settle, true);
   }
 
   /**
@@ -837,7 +851,7 @@ export class RdmaSocket extends Duplex {
 
   /** The end of the stream, which the readable side reports as well. */
   #endOfPlaces(): number {
-    process.nextTick(() => {
+    nextTick(() => {
       this.#fill();
       if (this.#endGiven && !this.destroyed) this.resume();
     });
@@ -893,6 +907,7 @@ export class RdmaSocket extends Duplex {
     this.#pieces = null;
     this.#callback = null;
     callback?.(error);
+    if (!this.#held) this.#hold();
   }
 
   /** @internal */
@@ -965,6 +980,7 @@ export class RdmaSocket extends Duplex {
       this.#begin(early, callback);
     }
     this.#pump();
+    if (!this.#held) this.#hold();
   }
 
   #closed(error: IwarpError | undefined): void {

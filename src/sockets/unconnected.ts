@@ -1,4 +1,5 @@
 /** The channel of a socket that has not been connected yet: it takes nothing, and ends at once. */
+import { nextTick } from 'node:process';
 import type { IwarpError } from '../base/errors.ts';
 import type { ByteChannel, ChannelHandler, ChannelState } from './byte-channel.ts';
 
@@ -53,6 +54,6 @@ export class UnconnectedChannel implements ByteChannel {
   abort(error?: IwarpError): void {
     if (this.state === 'closed') return;
     this.state = 'closed';
-    process.nextTick(() => this.#handler.onClosed(error));
+    nextTick(() => this.#handler.onClosed(error));
   }
 }

@@ -6,6 +6,8 @@
  * Duplex may emit those while it is being written to, which a port must not do: such chunks wait for the next
  * tick.
  */
+import { setImmediate } from 'node:timers';
+import { nextTick } from 'node:process';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { NO_BYTES } from '../base/copy.ts';
@@ -81,12 +83,12 @@ export class DuplexPort implements Port {
   attach(handler: PortHandler): void {
     if (this.#handler !== null) throw new IwarpError('ERR_INVALID_STATE', 'the port has a handler already');
     this.#handler = handler;
-    if (this.#state === 'closed') process.nextTick(() => handler.onClose(this.#closeError()));
+    if (this.#state === 'closed') nextTick(() => handler.onClose(this.#closeError()));
     else if (!this.#paused) this.#start();
   }
 
   #start(): void {
-    if (this.#held.length > 0) process.nextTick(() => this.#deliverHeld());
+    if (this.#held.length > 0) nextTick(() => this.#deliverHeld());
     this.#duplex?.resume();
   }
 
@@ -94,7 +96,7 @@ export class DuplexPort implements Port {
     if (this.#state === 'ended') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     const duplex = this.#duplex;
     if (this.#state === 'closed' || duplex === null) {
-      process.nextTick(done, false);
+      nextTick(done, false);
       return false;
     }
     this.#dones.push(done);
@@ -117,7 +119,7 @@ export class DuplexPort implements Port {
   readonly #written = (error?: Error | null): void => {
     if (error || this.#duplex!.destroyed) return; // answered when it closes
     // A stream that takes a write within the call has taken it, and says so there.
-    if (this.#inside > 0) process.nextTick(() => this.#dones.shift()?.(true));
+    if (this.#inside > 0) nextTick(() => this.#dones.shift()?.(true));
     else this.#dones.shift()?.(true);
   };
 
@@ -141,7 +143,7 @@ export class DuplexPort implements Port {
     if (canReset && !shuttingDown && !socket.destroyed) socket.resetAndDestroy();
     else socket?.destroy();
     this.#duplex?.destroy();
-    if (this.#duplex === null || this.#duplex.closed) process.nextTick(() => this.closed());
+    if (this.#duplex === null || this.#duplex.closed) nextTick(() => this.closed());
   }
 
   pause(): void {
@@ -167,7 +169,7 @@ export class DuplexPort implements Port {
 
   #arrived(chunk: Uint8Array | null): void {
     if (this.#inside > 0 || this.#held.length > 0 || this.#paused || this.#handler === null) {
-      if (this.#held.push(chunk) === 1 && !this.#paused) process.nextTick(() => this.#deliverHeld());
+      if (this.#held.push(chunk) === 1 && !this.#paused) nextTick(() => this.#deliverHeld());
       return;
     }
     this.#deliver(chunk);

@@ -3,6 +3,7 @@
  * extended sockets compares them. Each way is one call of the system; they differ in the copy, and in the
  * work of the stream above the socket.
  */
+import { nextTick } from 'node:process';
 import type { Socket } from 'node:net';
 import type { PortAddress, WriteDone } from './port.ts';
 import { TcpPort } from './tcp-port.ts';
@@ -76,7 +77,7 @@ export class GatherPort extends TcpPort {
     (socket as Socket & { _writev: WriteMany })._writev(pieces, (error) => {
       const ok = error === null || error === undefined;
       taken = ok && inside;
-      if (inside) process.nextTick(settle, ok);
+      if (inside) nextTick(settle, ok);
       else settle(ok);
       if (!ok && !socket.destroyed) socket.destroy(error);
     });

@@ -1,4 +1,5 @@
 /** A port of which some bytes have been read already. */
+import { nextTick } from 'node:process';
 import { PassingPort } from './middleware.ts';
 import type { Port, PortHandler } from './port.ts';
 
@@ -16,7 +17,7 @@ export class HeadPort extends PassingPort {
   override attach(handler: PortHandler): void {
     this.inner.pause();
     super.attach(handler);
-    process.nextTick(() => this.#deliver());
+    nextTick(() => this.#deliver());
   }
 
   override pause(): void {
@@ -27,7 +28,7 @@ export class HeadPort extends PassingPort {
   override resume(): void {
     this.#paused = false;
     if (this.#head === null) super.resume();
-    else process.nextTick(() => this.#deliver());
+    else nextTick(() => this.#deliver());
   }
 
   readTarget(): Uint8Array | undefined {

@@ -2,6 +2,7 @@
  * MTU of the interface that has a local address, where the operating system gives it without privileges or a
  * helper: on Linux, in sysfs. Read first: RFC 5044 5.1 (why the size of a TCP segment matters to FPDUs).
  */
+import { performance } from 'node:perf_hooks';
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 

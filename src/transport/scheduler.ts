@@ -4,6 +4,7 @@
  * Read first: `base/clock.ts`.
  */
 
+import { nextTick } from 'node:process';
 import { performance } from 'node:perf_hooks';
 // Held here, as in `busy-poll.ts`; and where the global ones are a browser's, they make numbers.
 import { clearTimeout, setImmediate, setTimeout } from 'node:timers';
@@ -38,7 +39,7 @@ export const realScheduler: Scheduler = {
     deferred[count++] = task;
     if (running) return;
     running = true;
-    process.nextTick(runDeferred);
+    nextTick(runDeferred);
   },
 };
 
@@ -70,7 +71,7 @@ function runDeferred(): void {
     if (running) {
       deferred.splice(0, next);
       count -= next;
-      process.nextTick(runDeferred);
+      nextTick(runDeferred);
     }
   }
 }

@@ -5,6 +5,8 @@
  * Read first: `port.ts` (the contract). Sending: several chunks become one writev through cork and uncork;
  * one chunk is one write.
  */
+import { performance } from 'node:perf_hooks';
+import { nextTick } from 'node:process';
 import type { OnReadOpts, Socket } from 'node:net';
 // Held here, as in `busy-poll.ts`.
 import { setImmediate } from 'node:timers';
@@ -219,14 +221,14 @@ export class TcpPort implements Port {
     if (this.#handler !== undefined)
       throw new IwarpError('ERR_INVALID_STATE', 'the port has a handler already');
     this.#handler = handler;
-    if (this.#state === 'closed') process.nextTick(() => handler.onClose(this.#closeError()));
+    if (this.#state === 'closed') nextTick(() => handler.onClose(this.#closeError()));
     else if (!this.#paused) this.#start();
   }
 
   write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
     if (this.#state === 'ended') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     if (this.#state === 'closed') {
-      process.nextTick(done, false);
+      nextTick(done, false);
       return false;
     }
     if (this.#done === null) this.#done = done;
@@ -265,7 +267,7 @@ export class TcpPort implements Port {
     if (this.#state === 'resetting' || this.#state === 'closed') return;
     this.#state = 'resetting';
     const socket = this.#socket;
-    if (this.#closeHeld) process.nextTick(() => this.closed());
+    if (this.#closeHeld) nextTick(() => this.closed());
     this.#error ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection was reset from this side');
     // libuv refuses to reset a handle while a shutdown is under way, and Node would then leave the handle
     // open for ever.
@@ -294,7 +296,7 @@ export class TcpPort implements Port {
   }
 
   #start(): void {
-    if (this.#peerEnd === 'held') process.nextTick(() => this.#tellEnd());
+    if (this.#peerEnd === 'held') nextTick(() => this.#tellEnd());
     this.#socket.resume();
   }
 

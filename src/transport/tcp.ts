@@ -10,6 +10,7 @@
  * of `iwarp bench`), and an idle connection costs no buffer.
  */
 
+import { nextTick } from 'node:process';
 import { environmentVariable } from '../base/environment.ts';
 import { connect, createServer } from 'node:net';
 import type { ListenOptions, NetConnectOpts, Server, Socket, TcpNetConnectOpts } from 'node:net';
@@ -171,7 +172,7 @@ export class TcpTransport implements Transport {
     const long = path === undefined ? null : pathError('listen', path);
     if (long !== null) throw connectError(`cannot listen on ${where}`, long);
     if (target.reusePort === true && !reusesPorts(process.versions.node)) {
-      process.nextTick(
+      nextTick(
         ready,
         undefined,
         new IwarpError(
@@ -183,7 +184,7 @@ export class TcpTransport implements Transport {
     }
     if (networkDenied()) {
       const why = 'Node is not permitted to use the network, start it with --allow-net';
-      process.nextTick(ready, undefined, new IwarpError('ERR_CONNECT', `cannot listen on ${where}: ${why}`));
+      nextTick(ready, undefined, new IwarpError('ERR_CONNECT', `cannot listen on ${where}: ${why}`));
       return;
     }
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
@@ -192,7 +193,7 @@ export class TcpTransport implements Transport {
     let local: PortAddress | null = null;
     const secure = target.tls === undefined ? null : tlsAcceptor(target.tls);
     if (secure instanceof Error) {
-      process.nextTick(ready, undefined, secure);
+      nextTick(ready, undefined, secure);
       return;
     }
     server.on('connection', (socket) => {

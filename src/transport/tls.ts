@@ -2,6 +2,8 @@
  * TLS of `node:tls` below MPA: the handshake of a client before its port is there, and of a server on each
  * connection that it has accepted.
  */
+import { nextTick } from 'node:process';
+import { clearTimeout, setTimeout } from 'node:timers';
 import { createHash, type X509Certificate } from 'node:crypto';
 import { connect as connectSocket, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import {
@@ -88,7 +90,7 @@ export function connectOverTls(
 ): CancelConnect {
   const secureContext = orError(() => createSecureContext(tls as ConnectionOptions));
   if (secureContext instanceof Error) {
-    process.nextTick(done, undefined, secureContext);
+    nextTick(done, undefined, secureContext);
     return () => undefined;
   }
   return connectWith(secureContext, where, tls, done);

@@ -1,4 +1,5 @@
 /** UDP through `node:dgram`. */
+import { nextTick } from 'node:process';
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import { setImmediate } from 'node:timers';
 import type { BusyPoll } from './busy-poll.ts';
@@ -33,7 +34,7 @@ export class UdpNetwork implements DatagramNetwork {
     const version = isIP(host);
     if (version === 0) {
       const why = new IwarpError('ERR_CONNECT', `cannot bind to ${host}: it is no IP address`);
-      process.nextTick(ready, undefined, why);
+      nextTick(ready, undefined, why);
       return;
     }
     const socket = createSocket({

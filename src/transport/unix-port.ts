@@ -5,6 +5,7 @@
  * of the stream where TCP would send a reset. And the system limits the path; up to Node 22 a longer one is
  * cut off in silence, and another file bound than the one that was named.
  */
+import { Buffer } from 'node:buffer';
 import type { Socket } from 'node:net';
 import { constants } from 'node:os';
 import type { PortAddress } from './port.ts';

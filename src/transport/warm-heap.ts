@@ -12,6 +12,7 @@
  * To give the blocks back in quiet times would gain nothing: what lies behind the memory by then keeps it as
  * well (measured).
  */
+import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
 
 /**

@@ -3,6 +3,7 @@
  * copies their results into the caller's objects and gives the entries back to their queues. Nothing is
  * allocated per completion.
  */
+import { performance } from '../base/host.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
 import { checkInteger, checkOneOf, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';

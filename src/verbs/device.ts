@@ -1,6 +1,7 @@
 /**
  * The device: owns protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
+import { queueMicrotask } from '../base/host.ts';
 import { isShared } from '../base/copy.ts';
 import {
   checkInteger,

@@ -38,7 +38,7 @@ describe('state tables of the promise layer, state by input', () => {
       new: 'binding · · closed',
       binding: '· listening new closed',
       listening: '· · · closed',
-      closed: '· closed closed closed',
+      closed: 'binding · · closed',
     });
   });
 });

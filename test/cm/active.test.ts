@@ -85,6 +85,10 @@ describe('a connection with its TCP connection', () => {
     early.connection.unref();
     early.link.open();
     early.link.handler.opened();
+    early.connection.ref();
+    early.connection.unref();
+    expect(early.link.look()).toEqual([]); // it is being made, and holds the process
+    early.link.handler.event(said.established());
     expect(early.link.look()).toEqual([['setRef', false]]);
     early.connection.ref();
     early.connection.unref();
@@ -93,6 +97,28 @@ describe('a connection with its TCP connection', () => {
       ['setRef', false],
     ]);
     expect(noted.opened().link.look()).toEqual([]);
+  });
+
+  it('that fails holds the process no longer, if the program has said so before or says so then', () => {
+    const noted = new NotedManager();
+    const early = noted.opened();
+    early.connection.unref();
+    early.link.handler.event(said.failed);
+    const late = noted.opened();
+    late.link.handler.event(said.failed);
+    late.connection.unref();
+    for (const { link } of [early, late]) expect(link.look()).toEqual([['setRef', false]]);
+  });
+
+  it('whose confirmation the program owes holds the process', () => {
+    const noted = new NotedManager();
+    const { connection, link } = noted.opened({ confirm: true });
+    connection.unref();
+    link.handler.event(said.response());
+    connection.establish();
+    expect(link.look()).toEqual([]);
+    link.handler.event(said.established());
+    expect(link.look()).toEqual([['setRef', false]]);
   });
 
   it('is probed if the program asks for that, by option or by call', () => {

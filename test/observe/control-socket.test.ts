@@ -25,6 +25,12 @@ import { serveControl, type ControlServer } from '../../src/index.ts';
 import { askAll, controlFolder } from '../../src/observe/control-socket.ts';
 import { pairOf } from '../api/support.ts';
 
+// The stack holds Node's timers; here it follows the fake clock of a test.
+vi.mock('node:timers', async (original) => ({
+  ...(await original<typeof import('node:timers')>()),
+  setTimeout: (...given: Parameters<typeof setTimeout>) => globalThis.setTimeout(...given),
+}));
+
 const CHILD = fileURLToPath(new URL('shown.child.ts', import.meta.url));
 
 let runtime: string;

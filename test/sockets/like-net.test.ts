@@ -197,7 +197,12 @@ describe.each(WORLDS)('%s', (_name, world) => {
 
 describe('a process', () => {
   const MODULE = new URL('../../src/sockets/index.ts', import.meta.url).href;
-  const run = (engine: string, world: string, script: string): Promise<{ stdout: string }> =>
+  const run = (
+    engine: string,
+    world: string,
+    script: string,
+    served: boolean = true,
+  ): Promise<{ stdout: string }> =>
     promisify(execFile)(
       process.execPath,
       [
@@ -208,9 +213,13 @@ describe('a process', () => {
         `
       const module = ${JSON.stringify(world === 'RDMA' ? MODULE : 'node:net')};
       const { connect, createServer } = await import(module);
-      const server = createServer((socket) => socket.unref()).listen(0, '127.0.0.1', () => {
-        const socket = connect(server.address().port, '127.0.0.1', () => { ${script} });
-      });`,
+      ${
+        served
+          ? `const server = createServer((socket) => socket.unref()).listen(0, '127.0.0.1', () => {
+               const socket = connect(server.address().port, '127.0.0.1', () => { ${script} });
+             });`
+          : script
+      }`,
       ],
       {
         cwd: fileURLToPath(new URL('../..', import.meta.url)),
@@ -233,4 +242,35 @@ describe('a process', () => {
     );
     expect(stdout).toBe('false true\n');
   });
+
+  it.each([
+    ['thread', 'node:net', ''],
+    ['thread', 'RDMA', 'rsocket'],
+    ['worker', 'RDMA', 'rsocket'],
+    ['thread', 'RDMA', 'sdp'],
+    ['worker', 'RDMA', 'sdp'],
+  ] as const)(
+    'connects, and sends what was written, although it is unref-ed: engine %s, %s, %s',
+    async (engine, world, protocol) => {
+      const got: Promise<string>[] = [];
+      const attend = (socket: Duplex): void => void got.push(text(socket));
+      const server =
+        world === 'RDMA'
+          ? createServer(protocol === 'sdp' ? { protocol } : {}, attend)
+          : net.createServer(attend);
+      servers.push(server as net.Server);
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const { port } = server.address() as net.AddressInfo;
+      const options = JSON.stringify({ port, host: '127.0.0.1', ...(protocol === 'sdp' && { protocol }) });
+      // At once, with bytes that wait for the connection; and in the `connect` listener.
+      const scripts = [
+        `const s = connect(${options}, () => console.log('connected')).unref(); s.end('at once');`,
+        `const s = connect(${options}, () => { console.log('connected'); s.unref(); s.end('then'); });`,
+      ];
+      for (const script of scripts)
+        expect(await run(engine, world, script, false)).toMatchObject({ stdout: 'connected\n' });
+      expect(await Promise.all(got)).toEqual(['at once', 'then']);
+    },
+  );
 });

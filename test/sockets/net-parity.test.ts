@@ -304,6 +304,55 @@ same('`close(callback)` waits for the connections', (lib) =>
     return order.filter((step) => step !== 'client closed');
   }),
 );
+same('`close()` and at once `listen()` at the same port', async (lib) => {
+  const server = lib.createServer();
+  const events: string[] = [];
+  server.on('close', () => events.push('close')).on('listening', () => events.push('listening'));
+  server.listen(0, HOST);
+  await once(server, 'listening');
+  const { port } = server.address() as net.AddressInfo;
+  server.close((error) => events.push(`callback ${String(error)}`));
+  server.listen(port, HOST);
+  await once(server, 'listening');
+  const isSame = (server.address() as net.AddressInfo).port === port;
+  await new Promise((resolve) => server.close(resolve));
+  return [events, isSame];
+});
+same('`close()` and `listen()` while connections are open: one `close`, after the last', (lib) =>
+  paired(lib, async (client, there, server) => {
+    const events: string[] = [];
+    server.on('close', () => events.push('close'));
+    const closed = new Promise((resolve) => server.close(() => resolve(events.push('callback'))));
+    server.listen(0, HOST);
+    await once(server, 'listening');
+    client.destroy();
+    if (!there.destroyed) await once(there, 'close');
+    events.push('listens');
+    server.close();
+    await closed;
+    server.listen(0, HOST);
+    await once(server, 'listening');
+    return events;
+  }),
+);
+same('a port in use: `close()` and `listen()` in the `error` listener', async (lib) => {
+  const busy = lib.createServer().listen(0, HOST);
+  await once(busy, 'listening');
+  const { port } = busy.address() as net.AddressInfo;
+  const events: string[] = [];
+  const server = lib.createServer();
+  server.on('error', (error) => {
+    events.push((error as NodeJS.ErrnoException).code!);
+    if (events.length === 2) busy.close();
+    server.close();
+    server.listen(port, HOST);
+  });
+  server.listen(port, HOST);
+  await new Promise((resolve) => server.once('listening', () => resolve(undefined)));
+  events.push(String((server.address() as net.AddressInfo).port === port));
+  await new Promise((resolve) => server.close(resolve));
+  return events;
+});
 same('`[Symbol.asyncDispose]()`', async (lib) => {
   const server = lib.createServer().listen(0, HOST);
   await once(server, 'listening');

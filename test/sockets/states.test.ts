@@ -42,11 +42,13 @@ describe('state tables of byte streams', () => {
     'shut-down': 'shut-down disconnected',
     disconnected: 'disconnected disconnected',
   });
-  check(SOCKET_SERVER_TABLE, ['listen', 'bound', 'failed', 'close', 'ended'], {
-    idle: 'binding . . closing .',
-    binding: '. listening idle closing .',
-    listening: '. . . closing .',
-    closing: '. closing closing closing closed',
-    closed: 'binding . . closing .',
+  check(SOCKET_SERVER_TABLE, ['listen', 'bound', 'failed', 'close', 'freed', 'ended'], {
+    idle: 'binding . . closing . .',
+    binding: '. listening idle closing . .',
+    listening: '. . . closing . .',
+    closing: 'reopening closing closing closing draining .',
+    draining: 'binding . . draining . closed',
+    reopening: '. reopening reopening closing binding .',
+    closed: 'binding . . closing . .',
   });
 });

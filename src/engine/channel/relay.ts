@@ -3,6 +3,7 @@
  * The program's thread hands bytes on in both directions and does nothing else with them; all of the protocol
  * is the engine's. Each piece is copied once, into a message that moves to the other thread.
  */
+import { nextTick } from 'node:process';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { IwarpError } from '../../base/errors.ts';
 import type { Port, PortAddress, PortHandler, WriteDone } from '../../transport/port.ts';
@@ -133,7 +134,7 @@ export class RelayedPort implements Port {
   write(chunks: readonly Uint8Array[], count: number, done: WriteDone): boolean {
     if (this.#state === 'ended') throw new IwarpError('ERR_INVALID_STATE', 'write after end');
     if (this.#state === 'closed') {
-      process.nextTick(done, false);
+      nextTick(done, false);
       return false;
     }
     let octets = 0;
@@ -168,7 +169,7 @@ export class RelayedPort implements Port {
   resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
-    process.nextTick(() => this.#deliverHeld());
+    nextTick(() => this.#deliverHeld());
   }
 
   setKeepAlive(on: boolean, delay: number): boolean {

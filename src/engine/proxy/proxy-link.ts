@@ -25,8 +25,10 @@ export class ProxyLink implements StreamLink {
   readonly #engine: EngineProxy;
   #endpoint: StreamEndpoint | null = null;
   #state: 'connecting' | 'open' | 'gone' = 'connecting';
-  /** The link holds the process. */
+  /** The link holds the process: the program wants that, or requests are under way. */
   held = true;
+  /** The program wants the link to hold the process. */
+  #wanted = true;
   #established = false;
   #local: PortAddress | undefined;
   #remote: PortAddress | undefined;
@@ -175,7 +177,19 @@ export class ProxyLink implements StreamLink {
   }
 
   setRef(on: boolean): void {
-    if (this.held === on || this.#state === 'gone') return;
+    this.#wanted = on;
+    this.#hold();
+  }
+
+  /**
+   * The engine ends with the process, and what it has not sent is lost then: so posted requests hold the
+   * process, as the system's own writes do without a worker.
+   */
+  #hold(): void {
+    if (this.#state === 'gone') return;
+    const sq = this.#endpoint?.sq;
+    const on = this.#wanted || (sq !== undefined && sq.tail < sq.head);
+    if (this.held === on) return;
     this.held = on;
     this.#engine.host.setRef(on);
   }
@@ -216,6 +230,7 @@ export class ProxyLink implements StreamLink {
     const endpoint = this.#endpoint;
     const { host } = this.#engine;
     if (endpoint === null || this.#state === 'gone' || host.state !== 'running') return true;
+    if (!this.held) this.#hold();
     const { outbox } = host;
     const { sq, rq, rqShared } = endpoint;
     this.#grow(endpoint);
@@ -269,6 +284,7 @@ export class ProxyLink implements StreamLink {
       }
       owner.sendCompleted(wqe);
     }
+    if (!this.#wanted) this.#hold();
   }
 
   /** A Read that is answered overtakes those in front of it (`trp: { reads: 'placed' }`). */

@@ -1,4 +1,5 @@
 /** A block device that is memory. It is gone with the process. */
+import { setImmediate } from 'node:timers';
 import { clearBytes, putBytes } from '../../base/copy.ts';
 import {
   checkBoolean,

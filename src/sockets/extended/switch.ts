@@ -2,6 +2,7 @@
  * The steps of the switch: written bytes leave, bytes that were read too far are collected, and start-up runs
  * over the port.
  */
+import { Buffer } from 'node:buffer';
 import type { Socket } from 'node:net';
 import { abortError, whenAborted } from '../../base/abort.ts';
 import { IwarpError } from '../../base/errors.ts';
