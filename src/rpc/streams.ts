@@ -1,5 +1,6 @@
 /** Byte streams on a connection: Node's Duplex at each end, with a window for each direction. */
 import { Duplex } from 'node:stream';
+import { inThisContext, withCallbackHere } from '../base/async-context.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Arrivals } from './arrivals.ts';
 import type { BatchWriter } from './batch-writer.ts';
@@ -62,8 +63,10 @@ export class ByteStream extends Duplex {
 
   /** @internal */
   override _write(chunk: Uint8Array, _: string, done: (error?: Error | null) => void): void {
-    this.#pending = { data: chunk, done };
+    const pending = { data: chunk, done };
+    this.#pending = pending;
     this.#pump();
+    if (this.#pending === pending) pending.done = inThisContext(done);
   }
 
   #pump(): void {

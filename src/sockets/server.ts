@@ -1,6 +1,7 @@
 /** The side that listens, in the shape of `net.Server`. */
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
+import { inThisContext } from '../base/async-context.ts';
 import { isEngineFailure } from '../api/errors.ts';
 import { checkSignal, whenAborted } from '../base/abort.ts';
 import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
@@ -303,7 +304,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     if (this.#state !== 'listening') return null;
     const drop = (): null => {
       // In a separate turn: a listener of the program may throw.
-      this.#rnic.scheduler.defer(() => this.emit('drop', dropOf(port)));
+      this.#rnic.scheduler.defer(inThisContext(() => void this.emit('drop', dropOf(port))));
       return null;
     };
     if (this.#isFull) return drop();
