@@ -20,13 +20,13 @@ export interface AsyncContext {
 }
 
 /** The context of one call, which ends with it. */
-export interface CallContext extends AsyncContext {
+interface CallContext extends AsyncContext {
   /** Nothing more runs in it. */
   emitDestroy(): unknown;
 }
 
 /** What a context is for; hooks of `node:async_hooks` see these names. docs/engines.md lists them. */
-export type ContextType =
+type ContextType =
   | 'IWARP_CONNECTION'
   | 'IWARP_LISTENER'
   | 'IWARP_CQ'
@@ -36,7 +36,7 @@ export type ContextType =
   | 'IWARP_CALL';
 
 /** Where contexts come from. */
-export interface ContextSource {
+interface ContextSource {
   /** The present context; hooks learn of its end when nothing refers to it. */
   capture(type: ContextType): AsyncContext;
   /** The present context, for one call. */

@@ -61,6 +61,19 @@ export class ByteStream extends Duplex {
     this.#line.writer.write(type, this.#line.id, payload, number, this.#flags);
   }
 
+  /** Write, as with any Duplex. The callback runs in the asynchronous context of this call. */
+  override write(chunk: unknown, callback?: (error: Error | null | undefined) => void): boolean;
+  /** Write text in an encoding. */
+  override write(
+    chunk: unknown,
+    encoding: BufferEncoding,
+    callback?: (error: Error | null | undefined) => void,
+  ): boolean;
+  override write(...args: unknown[]): boolean {
+    const waits = this.writableLength > 0 || this.writableCorked > 0;
+    return super.write(...((waits ? withCallbackHere(args) : args) as Parameters<Duplex['write']>));
+  }
+
   /** @internal */
   override _write(chunk: Uint8Array, _: string, done: (error?: Error | null) => void): void {
     const pending = { data: chunk, done };

@@ -80,6 +80,16 @@ async function promises(rnic: Rnic): Promise<Record<string, string>> {
           void stream.write(Buffer.alloc(8 << 20), () => resolve(seen.note('callback of a long write'))),
       );
     });
+    const queued = (job: string): Promise<void> =>
+      within(
+        job,
+        () =>
+          new Promise(
+            (resolve) =>
+              void stream.write(Buffer.alloc(4 << 20), () => resolve(seen.note(`callback of ${job}`))),
+          ),
+      );
+    await Promise.all([queued('queued write 1'), queued('queued write 2')]);
     await within(
       'ending',
       () => new Promise<void>((resolve) => void stream.end(() => resolve(seen.note('callback of end')))),
@@ -188,6 +198,8 @@ describe.each<EngineKind>(['thread', 'worker'])('with the engine %s', (engine) =
       'connect resolves': 'connect',
       'request resolves': 'request',
       'callback of a long write': 'long write',
+      'callback of queued write 1': 'queued write 1',
+      'callback of queued write 2': 'queued write 2',
       'callback of end': 'ending',
       closed: 'connect',
       'connect rejects': 'rejected',
