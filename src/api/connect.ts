@@ -76,7 +76,7 @@ export async function connect(
     if (third !== undefined) checkObject('options', third);
     return await connectTo({ ...third, port: target, host: second as string | undefined });
   }
-  if (typeof target === 'string' || target instanceof URL) {
+  if (typeof target === 'string' || isUrl(target)) {
     if (second !== undefined) checkObject('options', second);
     const more = second as ConnectMore | undefined;
     const path = pathOf(String(target));
@@ -85,6 +85,12 @@ export async function connect(
     return await connectTo({ ...more, host, port, tls: tlsOf(tls === true, more?.tls) });
   }
   return await connectTo(target);
+}
+
+/** A URL, also of another class than this realm's: as in Node, what counts is what it shows. */
+function isUrl(target: ConnectOptions | URL): target is URL {
+  const { href, protocol } = ((target as unknown) ?? {}) as Partial<URL>;
+  return typeof href === 'string' && typeof protocol === 'string';
 }
 
 /** Options beside a port or a URL. */

@@ -195,7 +195,7 @@ export class Connection {
     this.localAddress = cm.localAddress!;
     this.remoteAddress = cm.remoteAddress!;
     this.closed = new Promise((resolve) => (this.#resolveClosed = resolve));
-    cq.setHandler(() => this.#poll());
+    cq.handleIn(cm.asyncContext, () => this.#poll());
     this.#poll();
     if (endpoint.heartbeat !== null || endpoint.idleTimeout !== undefined) void this.#watch();
   }

@@ -305,7 +305,7 @@ export class RemoteView {
    * await view.writeArray(64, Float64Array.of(1.5, 2.5));
    */
   async writeArray(offset: number, values: NumberArray, options?: OperationOptions): Promise<void> {
-    if (!ArrayBuffer.isView(values) || values instanceof DataView)
+    if (!ArrayBuffer.isView(values) || !('BYTES_PER_ELEMENT' in values))
       throw new IwarpError('ERR_INVALID_ARGUMENT', `values must be a typed array, got ${show(values)}`);
     const { buffer, byteOffset, byteLength, BYTES_PER_ELEMENT: octets } = values;
     let bytes = new Uint8Array(buffer, byteOffset, byteLength);

@@ -90,10 +90,24 @@ export function withTimeLimit(signal: AbortSignal | undefined, ms: number, what:
   return limit.controller.signal;
 }
 
-/** Throws ERR_INVALID_ARGUMENT unless `signal` is undefined or an AbortSignal; returns it. */
+/**
+ * Throws ERR_INVALID_ARGUMENT unless `signal` is undefined or works as an AbortSignal; returns it. A signal
+ * may be of another class (a polyfill, jsdom, another realm): as in Node, what counts is `aborted` and the
+ * event.
+ */
 export function checkSignal(signal: unknown): AbortSignal | undefined {
-  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  if (signal === undefined || isSignal(signal)) return signal;
   throw new IwarpError('ERR_INVALID_ARGUMENT', `options.signal must be an AbortSignal, got ${show(signal)}`);
+}
+
+function isSignal(value: unknown): value is AbortSignal {
+  if (typeof value !== 'object' || value === null) return false;
+  const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
+  return (
+    typeof aborted === 'boolean' &&
+    typeof addEventListener === 'function' &&
+    typeof removeEventListener === 'function'
+  );
 }
 
 /** The rejection for an aborted wait; where a time limit has aborted it, ERR_TIMEOUT. */
@@ -136,6 +150,7 @@ function watchFor(signal: AbortSignal): Watch {
   const tasks = new Set<() => void>();
   const listener = (): void => {
     watches.delete(signal);
+    signal.removeEventListener('abort', listener); // a signal of another class may not know `once`
     for (const task of tasks) task();
   };
   const watch = { tasks, listener };

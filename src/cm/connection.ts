@@ -2,6 +2,7 @@
  * One connection of the connection manager, either side: rdma_connect, rdma_accept, rdma_reject,
  * rdma_disconnect.
  */
+import { captureContext, type AsyncContext } from '../base/async-context.ts';
 import { NO_BYTES } from '../base/copy.ts';
 import {
   checkBoolean,
@@ -166,6 +167,8 @@ export abstract class CmConnection {
   abstract readonly state: ActiveState | PassiveState;
   /** The program's own value, as the context of an rdma_cm_id; the stack does not use it. */
   context: unknown = undefined;
+  /** @internal That of the program's call that connects or listens: its events are handled there. */
+  readonly asyncContext: AsyncContext = captureContext('IWARP_CONNECTION');
   /** @internal */
   protected readonly shared: ConnectionContext;
   /** @internal */
@@ -398,7 +401,7 @@ export abstract class CmConnection {
   #deliver(event: CmEvent): void {
     this.shared.device.defer(() => {
       this.heard(event);
-      this.#handler!(event);
+      this.asyncContext.runInAsyncScope(this.#handler!, undefined, event);
     });
   }
 

@@ -1,4 +1,5 @@
 /** Listening, and the side that is connected to: rdma_listen, rdma_accept, rdma_reject. */
+import { captureContext, inThisContext, type AsyncContext } from '../base/async-context.ts';
 import { checkFunction, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { nextState } from '../base/fsm.ts';
 import type { Engine, LinkHandler, StreamLink } from '../engine/engine.ts';
@@ -159,7 +160,9 @@ export class PassiveConnection extends CmConnection {
     this.step('request');
     if (this.#slot !== null) this.#listener.limits.requested(this.#slot);
     // Closed by the program, or displaced, while the request was on its way from another thread.
-    if (this.#state === 'requested') this.shared.device.defer(() => this.#listener.onRequest(this));
+    if (this.#state !== 'requested') return;
+    const { onRequest } = this.#listener;
+    this.shared.device.defer(() => this.asyncContext.runInAsyncScope(onRequest, undefined, this));
   }
 
   /** @internal */
@@ -294,6 +297,10 @@ export class CmListener {
   /** @internal */
   readonly onRequest: (connection: PassiveConnection) => void;
   #listener: PortListener | null = null;
+  /** That of the call that listens. */
+  readonly #asyncContext: AsyncContext = captureContext('IWARP_LISTENER');
+  /** A byte stream is being taken, whose connection belongs to the present call. */
+  #isTaking = false;
   #state: ListenerState = LISTENER_TABLE.initial;
   /** Calls that wait for the end of `close`. */
   readonly #done: (() => void)[] = [];
@@ -327,7 +334,12 @@ export class CmListener {
    */
   take(port: Port): PassiveConnection | null {
     this.#taken = null;
-    this.#engine.take(port, this.#context.policy, this);
+    this.#isTaking = true;
+    try {
+      this.#engine.take(port, this.#context.policy, this);
+    } finally {
+      this.#isTaking = false;
+    }
     return this.#taken;
   }
 
@@ -382,12 +394,15 @@ export class CmListener {
   /** The user's code runs after the present stack. */
   #report(failure: ListenFailure): void {
     const onFailure = this.#onFailure;
-    if (onFailure !== undefined) this.#context.device.defer(() => onFailure(failure));
+    if (onFailure === undefined) return;
+    const { asyncContext } = failure.connection ?? { asyncContext: this.#asyncContext };
+    this.#context.device.defer(() => asyncContext.runInAsyncScope(onFailure, undefined, failure));
   }
 
   /** @internal */
   incoming(link: StreamLink): LinkHandler {
-    const connection = new PassiveConnection(this.#context, this);
+    const make = (): PassiveConnection => new PassiveConnection(this.#context, this);
+    const connection = this.#isTaking ? make() : this.#asyncContext.runInAsyncScope(make, undefined);
     connection.open(link);
     this.#taken = connection;
     return connection;
@@ -419,7 +434,7 @@ export class CmListener {
     this.#step('close');
     if (done !== undefined) {
       if (before === 'closed') done();
-      else this.#done.push(done);
+      else this.#done.push(inThisContext(done));
     }
     if (before !== 'listening') return;
     this.#context.census.listeners.delete(this);

@@ -5,6 +5,7 @@
 import { Buffer } from 'node:buffer';
 import { Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
+import { inThisContext } from '../base/async-context.ts';
 import { putBytes } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { CmConnection } from '../cm/connection.ts';
@@ -188,8 +189,10 @@ class QpDuplex extends Duplex {
 
   #sendAll(pieces: Uint8Array[], done: Done): void {
     if (this.#carried === 'ended') return done(notCarried());
-    this.#rest = { pieces, done };
+    const rest = { pieces, done };
+    this.#rest = rest;
     this.#send();
+    if (this.#rest === rest) rest.done = inThisContext(done);
   }
 
   /** Copy the bytes being written into free slices, as full as they get, and send them. */

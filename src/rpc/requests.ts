@@ -417,5 +417,7 @@ function replyWith(request: Request, answer: Answer): void {
 }
 
 function failWith(request: Request, error: unknown): void {
-  void handled(request.fail(error instanceof Error ? error : String(error)));
+  // An error of another realm is no instance of the class of this one.
+  const { message } = (error ?? {}) as Partial<Error>;
+  void handled(request.fail(typeof message === 'string' ? message : String(error)));
 }

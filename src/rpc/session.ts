@@ -1,4 +1,5 @@
 /** All that two endpoints of this package do beyond messages, over one connection. */
+import { captureContext } from '../base/async-context.ts';
 import type { IwarpError } from '../base/errors.ts';
 import { Arrivals } from './arrivals.ts';
 import { BatchWriter } from './batch-writer.ts';
@@ -94,7 +95,8 @@ export class Session {
 
   /** Give each request to `handler`, those too that have come already. */
   async serve(handler: RequestHandler): Promise<void> {
-    this.#handler = handler;
+    const context = captureContext('IWARP_CALL');
+    this.#handler = (request) => context.runInAsyncScope(handler, undefined, request);
     for await (const request of this.requests.iterate(undefined)) serveOne(request, handler);
   }
 

@@ -1,5 +1,6 @@
 /** Byte streams on a connection: Node's Duplex at each end, with a window for each direction. */
 import { Duplex } from 'node:stream';
+import { inThisContext, withCallbackHere } from '../base/async-context.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { Arrivals } from './arrivals.ts';
 import type { BatchWriter } from './batch-writer.ts';
@@ -60,10 +61,25 @@ export class ByteStream extends Duplex {
     this.#line.writer.write(type, this.#line.id, payload, number, this.#flags);
   }
 
+  /** Write, as with any Duplex. The callback runs in the asynchronous context of this call. */
+  override write(chunk: unknown, callback?: (error: Error | null | undefined) => void): boolean;
+  /** Write text in an encoding. */
+  override write(
+    chunk: unknown,
+    encoding: BufferEncoding,
+    callback?: (error: Error | null | undefined) => void,
+  ): boolean;
+  override write(...args: unknown[]): boolean {
+    const waits = this.writableLength > 0 || this.writableCorked > 0;
+    return super.write(...((waits ? withCallbackHere(args) : args) as Parameters<Duplex['write']>));
+  }
+
   /** @internal */
   override _write(chunk: Uint8Array, _: string, done: (error?: Error | null) => void): void {
-    this.#pending = { data: chunk, done };
+    const pending = { data: chunk, done };
+    this.#pending = pending;
     this.#pump();
+    if (this.#pending === pending) pending.done = inThisContext(done);
   }
 
   #pump(): void {

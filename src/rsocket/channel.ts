@@ -4,6 +4,7 @@
  *
  * A free half of the receive buffer is Written as an entry into the peer's list and announced by a message.
  */
+import { inThisContext, type AsyncContext } from '../base/async-context.ts';
 import { engineOf, type Rnic } from '../api/environment.ts';
 import { attemptError, closeError } from '../api/errors.ts';
 import { Alarm } from '../base/alarm.ts';
@@ -81,6 +82,7 @@ export class Channel implements ByteChannel, MappedMemory {
   readonly #handler: ChannelHandler;
   readonly #scheduler: Scheduler;
   readonly #wc = [createWorkCompletion()];
+  readonly #onNotify = (): void => this.#poll();
   #connection: CmConnection | null = null;
   #state: ChannelState = CHANNEL_TABLE.initial;
   #failure: IwarpError | null = null;
@@ -156,7 +158,7 @@ export class Channel implements ByteChannel, MappedMemory {
     );
     this.#places = new ReceiveSlots(resources.words, MESSAGE_OCTETS);
     for (let place = 0; place < receives; place++) this.#postReceive(place);
-    resources.cq.setHandler(() => this.#poll());
+    resources.cq.handleIn(null, this.#onNotify);
     resources.cq.requestNotify();
   }
 
@@ -228,6 +230,10 @@ export class Channel implements ByteChannel, MappedMemory {
     return this.#connection?.tls;
   }
 
+  get asyncContext(): AsyncContext | undefined {
+    return this.#connection?.asyncContext;
+  }
+
   get mapped(): MappedMemory {
     return this;
   }
@@ -255,6 +261,7 @@ export class Channel implements ByteChannel, MappedMemory {
   use(connection: CmConnection, peer: ConnectionData | null): void {
     this.#connection = connection;
     this.#posting.peer = peer;
+    this.#resources.cq.handleIn(connection.asyncContext, this.#onNotify);
     connection.setHandler((event) => this.#handleEvent(event));
   }
 
@@ -406,7 +413,7 @@ export class Channel implements ByteChannel, MappedMemory {
     } finally {
       if (!through) {
         this.#interrupted = true;
-        this.#scheduler.defer(() => this.#poll(last));
+        this.#scheduler.defer(inThisContext(() => this.#poll(last)));
       }
     }
   }

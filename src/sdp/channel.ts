@@ -2,6 +2,7 @@
  * One SDP connection on a queue pair, as a `ByteChannel`: its set-up by private data, its life, and what
  * arrives. source.ts decides which message is sent, sink.ts works on those that arrive, transmit.ts sends.
  */
+import { inThisContext, type AsyncContext } from '../base/async-context.ts';
 import type { Rnic } from '../api/environment.ts';
 import { attemptError, closeError } from '../api/errors.ts';
 import { Alarm } from '../base/alarm.ts';
@@ -59,6 +60,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
   readonly #source: Source;
   readonly #sink: Sink;
   readonly #arrivals: Arrivals;
+  readonly #onNotify = (): void => this.#poll();
   #connection: CmConnection | null = null;
   #peer: Hello | HelloAck | null = null;
   #state: SdpState = SDP_TABLE.initial;
@@ -94,7 +96,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
     this.#sink = new Sink(this.#out, () => (this.#news = true));
     const { size } = this.#settings.privateBuffers;
     this.#arrivals = new Arrivals(this, this.#out, this.#source, this.#sink, size);
-    this.#out.cq.setHandler(() => this.#poll());
+    this.#out.cq.handleIn(null, this.#onNotify);
     this.#out.cq.requestNotify();
   }
 
@@ -151,6 +153,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
   use(connection: CmConnection, peer: Hello | HelloAck | null): void {
     this.#connection = connection;
     this.#peer = peer;
+    this.#out.cq.handleIn(connection.asyncContext, this.#onNotify);
     connection.setHandler((event) => this.#handleEvent(event));
   }
 
@@ -189,6 +192,10 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
 
   get remoteAddress(): PortAddress | undefined {
     return this.#connection?.remoteAddress;
+  }
+
+  get asyncContext(): AsyncContext | undefined {
+    return this.#connection?.asyncContext;
   }
 
   get tls(): ByteChannel['tls'] {
@@ -304,7 +311,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
     this.#aborted = true;
     if (error !== undefined) this.#failure ??= error;
     if (this.#connection === null) {
-      this.#scheduler.defer(() => this.#closed(this.#failure ?? undefined));
+      this.#scheduler.defer(inThisContext(() => this.#closed(this.#failure ?? undefined)));
       return;
     }
     const connection = this.#connection;

@@ -6,6 +6,7 @@
  * Order of the calls. An implementation calls its {@link ChannelHandler} from its own events, never from
  * inside a call of the socket. The first is `onOpen`, unless the connection fails; the last is `onClosed`.
  */
+import type { AsyncContext } from '../base/async-context.ts';
 import type { IwarpError } from '../base/errors.ts';
 import type { PortAddress } from '../transport/port.ts';
 import type { TlsInfo } from '../transport/tls-options.ts';
@@ -63,6 +64,8 @@ export interface ByteChannel {
   readonly localAddress: PortAddress | undefined;
   /** The peer's address, once the connection is established. */
   readonly remoteAddress: PortAddress | undefined;
+  /** Where the calls of the handler come from, once the connection is being made. */
+  readonly asyncContext?: AsyncContext | undefined;
   /** Results of the TLS handshake below, where there was one. */
   readonly tls?: TlsInfo | undefined;
   /** Bytes that have arrived, as a copy of at most `max` bytes; null if there are none. */

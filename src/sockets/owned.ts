@@ -1,6 +1,7 @@
 /** Memory that a program lends to a stream, or gives away, until the peer has it. */
 import { structuredClone } from '../base/host.ts';
 import { defaultCrc32cEngine } from '../crc32c/engine.ts';
+import { isShared } from '../base/copy.ts';
 import {
   checkBoolean,
   checkInteger,
@@ -213,11 +214,12 @@ function crc32c(bytes: Uint8Array): number {
  * memory, or if it could not be taken that of the program.
  */
 export function takeOver(data: ArrayBufferLike | Uint8Array): { bytes: Uint8Array; back: ArrayBufferLike } {
-  const whole = data instanceof Uint8Array ? data : new Uint8Array(data);
-  const { buffer, byteOffset, length } = whole;
-  if (buffer instanceof ArrayBuffer && byteOffset === 0 && length === buffer.byteLength && length > 0) {
+  // A view or a buffer of another realm is no instance of the classes of this one.
+  const whole = ArrayBuffer.isView(data) ? data : new Uint8Array(data);
+  const { buffer, byteOffset, byteLength: length } = whole;
+  if (!isShared(whole) && byteOffset === 0 && length === buffer.byteLength && length > 0) {
     try {
-      const taken = structuredClone(buffer, { transfer: [buffer] });
+      const taken = structuredClone(buffer, { transfer: [buffer as ArrayBuffer] });
       // A pool of Node's says nothing and is copied: then the program still has its memory.
       if (buffer.byteLength === 0) return { bytes: new Uint8Array(taken), back: taken };
       return { bytes: new Uint8Array(taken), back: buffer };
@@ -225,5 +227,5 @@ export function takeOver(data: ArrayBufferLike | Uint8Array): { bytes: Uint8Arra
       // Memory of WebAssembly cannot be detached.
     }
   }
-  return { bytes: new Uint8Array(whole), back: buffer };
+  return { bytes: new Uint8Array(buffer, byteOffset, length).slice(), back: buffer };
 }

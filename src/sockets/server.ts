@@ -2,6 +2,7 @@
 import { nextTick } from 'node:process';
 import { EventEmitter } from 'node:events';
 import type { Rnic } from '../api/environment.ts';
+import { inThisContext } from '../base/async-context.ts';
 import { isEngineFailure } from '../api/errors.ts';
 import { checkSignal, whenAborted } from '../base/abort.ts';
 import { checkFunction, checkInteger, IwarpError } from '../base/errors.ts';
@@ -312,7 +313,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     if (this.#state !== 'listening') return null;
     const drop = (): null => {
       // In a separate turn: a listener of the program may throw.
-      this.#rnic.scheduler.defer(() => this.emit('drop', dropOf(port)));
+      this.#rnic.scheduler.defer(inThisContext(() => void this.emit('drop', dropOf(port))));
       return null;
     };
     if (this.#isFull) return drop();

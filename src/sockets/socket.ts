@@ -7,6 +7,7 @@ import { nextTick } from 'node:process';
 import { Buffer } from 'node:buffer';
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
+import { inThisContext, withCallbackHere } from '../base/async-context.ts';
 import { abortError, signalOf, whenAborted, type WaitOptions } from '../base/abort.ts';
 import { Alarm } from '../base/alarm.ts';
 import { checkBytes, checkFunction, IwarpError } from '../base/errors.ts';
@@ -246,7 +247,13 @@ export class RdmaSocket extends Duplex {
     this.#plan = plan;
     try {
       if (plan.lookup === null) this.#attempt(plan.target.host);
-      else plan.lookup((error, addresses) => nextTick(() => this.#resolved(error, addresses)));
+      else {
+        // Another resolver's cache may answer, in any context.
+        const resolved = inThisContext((error: Error | null, addresses: readonly LookupAddress[]) =>
+          nextTick(() => this.#resolved(error, addresses)),
+        );
+        plan.lookup(resolved);
+      }
     } catch (error) {
       this.destroy(); // a limit of the device, or the program's own function
       throw error;
@@ -694,6 +701,29 @@ export class RdmaSocket extends Duplex {
     );
   }
 
+  /** Write, as with `net.Socket`. The callback runs in the asynchronous context of this call. */
+  override write(chunk: unknown, callback?: (error: Error | null | undefined) => void): boolean;
+  /** Write text in an encoding. */
+  override write(
+    chunk: unknown,
+    encoding: BufferEncoding,
+    callback?: (error: Error | null | undefined) => void,
+  ): boolean;
+  override write(...args: unknown[]): boolean {
+    const waits = this.writableLength > 0 || this.writableCorked > 0;
+    return super.write(...((waits ? withCallbackHere(args) : args) as Parameters<Duplex['write']>));
+  }
+
+  /** End our direction, as with `net.Socket`. The callback runs in the asynchronous context of this call. */
+  override end(callback?: () => void): this;
+  /** Write a last chunk first. */
+  override end(chunk: unknown, callback?: () => void): this;
+  /** Write a last chunk of text first. */
+  override end(chunk: unknown, encoding: BufferEncoding, callback?: () => void): this;
+  override end(...args: unknown[]): this {
+    return super.end(...(withCallbackHere(args) as Parameters<Duplex['end']>));
+  }
+
   #begin(list: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
     if (!this.#begun) {
       callback(Object.assign(new Error('Socket is closed'), { code: 'ERR_SOCKET_CLOSED' })); // as node:net
@@ -701,7 +731,7 @@ export class RdmaSocket extends Duplex {
     }
     if (this.#channel.state === 'opening' && this.#options.protocol === 'sdp') {
       // Whether it stays where it lies can be said once the peer is known.
-      this.#callback = callback;
+      this.#callback = inThisContext(callback);
       this.#early = list;
       return;
     }
@@ -710,12 +740,14 @@ export class RdmaSocket extends Duplex {
       owned !== undefined &&
       (this.#lent.size > 0 || list.some(({ length }) => length >= owned.threshold))
     ) {
-      this.#giveAll(owned, list, callback);
+      this.#giveAll(owned, list, inThisContext(callback));
       return;
     }
     this.#pieces = new Pieces(list);
     this.#callback = callback;
     this.#pump();
+    // It waits for room, of which the connection hears in its context.
+    if (this.#callback === callback) this.#callback = inThisContext(callback);
   }
 
   /** Each chunk stays where it lies until the peer has it. */
@@ -912,8 +944,9 @@ export class RdmaSocket extends Duplex {
 
   /** @internal */
   override _final(callback: (error?: Error | null) => void): void {
+    const done = inThisContext(() => callback());
     this.#final = () =>
-      this.#channel.finish(this.#endsBoth || this.#endGiven ? 'disconnect' : 'shutdown', () => callback());
+      this.#channel.finish(this.#endsBoth || this.#endGiven ? 'disconnect' : 'shutdown', done);
     this.#pump();
   }
 
@@ -957,9 +990,10 @@ export class RdmaSocket extends Duplex {
    * has one, the socket has not.
    */
   override emit(event: string | symbol, ...values: unknown[]): boolean {
-    return event === 'close' && values.length === 0
-      ? super.emit(event, this.#hadError)
-      : super.emit(event, ...values);
+    if (event !== 'close' || values.length > 0) return super.emit(event, ...values);
+    const emit = (): boolean => super.emit(event, this.#hadError);
+    // The call that ends a connection may belong to another part of the program than the connection.
+    return this.#channel.asyncContext?.runInAsyncScope(emit, undefined) ?? emit();
   }
 
   // ------------------------------------------------------------------------------------------------- channel

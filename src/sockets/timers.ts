@@ -1,4 +1,5 @@
 /** The timers of a socket: how long nothing has happened, and when to send a sign of life. */
+import { captureContext, type AsyncContext } from '../base/async-context.ts';
 import { Alarm } from '../base/alarm.ts';
 import type { Scheduler } from '../base/clock.ts';
 
@@ -13,6 +14,8 @@ export class IdleTimer {
   /** The time that the program has asked for last; undefined before that. */
   given: number | undefined = undefined;
   #lastActive = 0;
+  /** That of the call that has set the time. */
+  #context: AsyncContext | null = null;
   #ended = false;
 
   constructor(scheduler: Scheduler, idle: () => void) {
@@ -29,6 +32,7 @@ export class IdleTimer {
   set(ms: number): void {
     this.#ms = ms;
     this.given = ms;
+    this.#context = ms === 0 ? null : captureContext('IWARP_TIMEOUT');
     this.#alarm.stop();
     this.active();
   }
@@ -49,7 +53,7 @@ export class IdleTimer {
   #from(start: number): void {
     this.#alarm.setAt(start + this.#ms, () => {
       if (this.#lastActive > start) this.#from(this.#lastActive);
-      else this.#idle();
+      else this.#context?.runInAsyncScope(this.#idle, undefined);
     });
   }
 }

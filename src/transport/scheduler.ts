@@ -1,14 +1,26 @@
 /**
- * The real clock behind the {@link Scheduler} interface. Its virtual counterpart is `virtual-time.ts`.
+ * The real clock behind the {@link Scheduler} interface, and Node's asynchronous contexts. The virtual
+ * counterpart of the clock is `virtual-time.ts`.
  *
- * Read first: `base/clock.ts`.
+ * Read first: `base/clock.ts`, `base/async-context.ts`.
  */
 
 import { nextTick } from 'node:process';
+import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 // Held here, as in `busy-poll.ts`; and where the global ones are a browser's, they make numbers.
 import { clearTimeout, setImmediate, setTimeout } from 'node:timers';
+import { takeContextsFrom } from '../base/async-context.ts';
 import type { CancelTimer, Scheduler } from '../base/clock.ts';
+
+// In this module, because whatever runs in Node has its scheduler.
+takeContextsFrom({
+  capture: (type) => new AsyncResource(type),
+  begin: (type) => new AsyncResource(type, CALL),
+});
+
+/** A call says itself when it is over. */
+const CALL = { requireManualDestroy: true };
 
 /** The longest delay `setTimeout` takes; a longer one is reached in several steps. */
 const LONGEST_DELAY = 0x7fff_ffff;

@@ -1,5 +1,6 @@
 /** Completion channels: one place for the notifications of several completion queues (ibv_comp_channel). */
 import { signalOf, type WaitOptions } from '../base/abort.ts';
+import { captureContext, type AsyncContext } from '../base/async-context.ts';
 import { IwarpError, show } from '../base/errors.ts';
 import { Waiters } from '../base/waiters.ts';
 import type { CompletionQueue } from './cq.ts';
@@ -21,6 +22,8 @@ export class CompletionChannel {
   readonly #ready = new Set<CompletionQueue>();
   readonly #waiters = new Waiters<void>();
   #handler: ((cq: CompletionQueue) => void) | null = null;
+  /** That of the call that set the handler. */
+  #asyncContext: AsyncContext | null = null;
   #destroyed = false;
   /** @internal Completion queues that report here. */
   users = 0;
@@ -55,7 +58,10 @@ export class CompletionChannel {
     }
   }
 
-  /** Set the one handler, which is called with each queue that is notified, those of before included. */
+  /**
+   * Set the one handler, which is called with each queue that is notified, those of before included. It runs
+   * in the asynchronous context of this call.
+   */
   setHandler(handler: ((cq: CompletionQueue) => void) | null): void {
     if (handler !== null && typeof handler !== 'function')
       throw new IwarpError(
@@ -63,6 +69,7 @@ export class CompletionChannel {
         `handler must be a function or null, got ${show(handler)}`,
       );
     this.#handler = handler;
+    this.#asyncContext = handler === null ? null : captureContext('IWARP_CHANNEL');
     this.#deliver();
   }
 
@@ -90,10 +97,11 @@ export class CompletionChannel {
 
   #deliver(): void {
     const handler = this.#handler;
-    if (handler === null) return;
+    const context = this.#asyncContext;
+    if (handler === null || context === null) return;
     for (let cq = this.getEvent(); cq !== null; cq = this.getEvent()) {
       const ready = cq;
-      this.device.defer(() => handler(ready));
+      this.device.defer(() => context.runInAsyncScope(handler, undefined, ready));
     }
   }
 }

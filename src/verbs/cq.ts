@@ -5,6 +5,7 @@
  */
 import { performance } from '../base/host.ts';
 import { abortError, signalOf, type WaitOptions } from '../base/abort.ts';
+import { captureContext, type AsyncContext } from '../base/async-context.ts';
 import { checkInteger, checkOneOf, checkOptions, IwarpError, show, type Names } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
 import { Ring } from '../base/ring.ts';
@@ -295,7 +296,8 @@ export class CompletionQueue {
 
   /**
    * Set the one notification handler. It is called with the queue and polls it (VERBS-119). A notification
-   * that was given before the first handler was set is kept for it.
+   * that was given before the first handler was set is kept for it. It runs in the asynchronous context of
+   * this call.
    */
   setHandler(handler: ((cq: CompletionQueue) => void) | null): void {
     if (handler !== null && typeof handler !== 'function') {
@@ -304,8 +306,15 @@ export class CompletionQueue {
         `handler must be a function or null, got ${show(handler)}`,
       );
     }
+    this.handleIn(handler === null ? null : captureContext('IWARP_CQ'), handler);
+  }
+
+  /** @internal Set the handler, which runs in this context; in that of a connection, say. */
+  handleIn(context: AsyncContext | null, handler: ((cq: CompletionQueue) => void) | null): void {
     this.#handler = handler;
-    this.#notifyHandler = handler === null ? null : () => handler(this);
+    if (handler === null) this.#notifyHandler = null;
+    else if (context === null) this.#notifyHandler = () => handler(this);
+    else this.#notifyHandler = () => context.runInAsyncScope(handler, undefined, this);
     const missed = this.#missed === 'yes';
     this.#missed = 'handled';
     if (missed && handler !== null) this.device.defer(this.#notifyHandler!);

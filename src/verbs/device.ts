@@ -2,6 +2,7 @@
  * The device: owns protection domains, STags, queues and limits (verbs draft 9.2.1).
  */
 import { queueMicrotask } from '../base/host.ts';
+import { captureContext, type AsyncContext } from '../base/async-context.ts';
 import { isShared } from '../base/copy.ts';
 import {
   checkInteger,
@@ -283,6 +284,8 @@ export class Device {
   onClose: (() => void) | null = null;
   #state: 'open' | 'failed' | 'closed' = 'open';
   #handler: ((event: AsyncEvent) => void) | null = null;
+  /** That of the call that set the handler. */
+  #asyncContext: AsyncContext | null = null;
   /** Events raised before there was a handler; null after the first call that sets one. */
   #early: AsyncEvent[] | null = [];
   #nextHandle = 1;
@@ -351,7 +354,7 @@ export class Device {
   /**
    * Set the one handler of asynchronous events, in place of an earlier one. Events that were raised before
    * the first handler was set are kept for it, the latest 256 of them. After `null` the events are lost
-   * (VERBS-120).
+   * (VERBS-120). The handler runs in the asynchronous context of this call.
    */
   setAsyncEventHandler(handler: ((event: AsyncEvent) => void) | null): void {
     if (handler !== null && typeof handler !== 'function') {
@@ -361,6 +364,7 @@ export class Device {
       );
     }
     this.#handler = handler;
+    this.#asyncContext = handler === null ? null : captureContext('IWARP_DEVICE');
     const early = this.#early;
     this.#early = null;
     if (early !== null && handler !== null) for (const event of early) this.#deliver(event, handler);
@@ -478,7 +482,8 @@ export class Device {
   }
 
   #deliver(event: AsyncEvent, handler: (event: AsyncEvent) => void): void {
-    this.defer(() => handler(event));
+    const context = this.#asyncContext!;
+    this.defer(() => context.runInAsyncScope(handler, undefined, event));
   }
 
   #checkOpen(): void {

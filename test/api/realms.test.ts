@@ -18,6 +18,27 @@ import * as sockets from '../../src/sockets/index.ts';
 const other = createContext({});
 const there = <T>(code: string): T => runInContext(code, other) as T;
 
+/** A signal of another class, as those of polyfills; its event knows no `once`. */
+class OtherSignal {
+  aborted = false;
+  reason: unknown = undefined;
+  readonly listeners = new Set<(event: unknown) => void>();
+
+  addEventListener(_type: string, listener: (event: unknown) => void): void {
+    this.listeners.add(listener);
+  }
+
+  removeEventListener(_type: string, listener: (event: unknown) => void): void {
+    this.listeners.delete(listener);
+  }
+
+  abort(): void {
+    this.aborted = true;
+    this.reason ??= new Error('stop');
+    for (const listener of [...this.listeners]) listener({ type: 'abort', target: this });
+  }
+}
+
 it('the other realm is another one', () => {
   expect(there<Uint8Array>('new Uint8Array(1)')).not.toBeInstanceOf(Uint8Array);
   expect(there<Uint8Array>('new Uint8Array(new SharedArrayBuffer(1))').buffer).not.toBeInstanceOf(
@@ -86,6 +107,55 @@ describe.each<EngineKind>(['thread', 'worker'])('with the engine %s', (engine) =
     await connection.read(remote.slice(0, 64), region);
     expect(memory[7]).toBe(0x0909_0909_0909_0909n);
     region.deregister();
+  });
+
+  it('a URL of another class names the peer, and an error of another realm keeps its text', async () => {
+    const strict = createServer({ rnic }, (c) =>
+      c.serve(() => {
+        throw there<Error>("new RangeError('of another realm')");
+      }),
+    );
+    await strict.listen({ host: '127.0.0.1', port: 0 });
+    const href = `iwarp://127.0.0.1:${strict.address().port}`;
+    const url = { href, protocol: 'iwarp:', toString: () => href } as unknown as URL;
+    const asking = await connect(url, { rnic });
+    await expect(asking.request('?')).rejects.toMatchObject({
+      code: 'ERR_REMOTE',
+      message: 'of another realm',
+    });
+    await asking.close();
+    await strict.close();
+  });
+
+  it('a signal of another class ends what waits for it, once', async () => {
+    const signal = new OtherSignal();
+    const waiting = connection.receive({ signal: signal as unknown as AbortSignal });
+    expect(signal.listeners.size).toBe(1);
+    signal.abort();
+    await expect(waiting).rejects.toMatchObject({ code: 'ERR_ABORTED', cause: signal.reason });
+    expect(signal.listeners.size).toBe(0); // although this class knows no `once`
+    await expect(connection.receive({ signal: { aborted: false } as never })).rejects.toMatchObject({
+      code: 'ERR_INVALID_ARGUMENT',
+    });
+  });
+
+  it('a byte stream and its server take a signal of another class', async () => {
+    const closing = new OtherSignal();
+    const listener = sockets.createServer({ rnic }, (socket) => socket.on('error', () => undefined));
+    const over = new Promise<void>((resolve) => listener.once('close', resolve));
+    const where = { port: 0, host: '127.0.0.1', signal: closing as unknown as AbortSignal };
+    await new Promise<void>((resolve) => listener.listen(where, resolve));
+    const { port } = listener.address() as { port: number };
+    const signal = new OtherSignal();
+    const to = { rnic, port, host: '127.0.0.1', signal: signal as unknown as AbortSignal };
+    const socket = sockets.connect(to);
+    await new Promise<void>((resolve) => socket.once('connect', resolve));
+    const failed = new Promise<Error>((resolve) => socket.once('error', resolve));
+    signal.abort();
+    expect(await failed).toMatchObject({ name: 'AbortError', code: 'ABORT_ERR' });
+    closing.abort();
+    await over;
+    expect(listener.listening).toBe(false);
   });
 
   it.each(['new Uint8Array(100)', '() => new Uint8Array(100)'])(
