@@ -10,6 +10,7 @@ import { CASES } from './cases.ts';
 import { crcTwiceIn } from './crc-twice.ts';
 import type { OpenPeer } from './interop-types.ts';
 import { kernelWords } from './kernel-words.ts';
+import { kernelOf, runLab } from './kernels.ts';
 import { ourSettings, type OurSettings } from './our-settings.ts';
 import { openGuest, openRemote } from './peers.ts';
 import { resultText, type InteropRecord } from './report.ts';
@@ -25,6 +26,7 @@ const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NA
   --json FILE   write the results to FILE
   --repeat N    run everything N times (1)
   --retries N   run a case that failed again, N times at most (0); the result says so, and how it failed
+SIW_KERNEL=6.12 in the environment takes a guest with that kernel instead of 6.1.
 `;
 
 const ORDER = Object.keys(DRIVERS) as DriverName[];
@@ -59,6 +61,7 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE);
     return 0;
   }
+  kernelOf(process.env); // a kernel that there is not ends the run at once
   const topics = values.topic?.split(',');
   const titles = CASES.map((each) => `${each.driver}: ${caseTitle(each)}`);
   const absent = values.exact?.find((title) => !titles.includes(title));
@@ -244,4 +247,4 @@ function record(began: Date, peer: string, ours: OurSettings, outcomes: readonly
   };
 }
 
-process.exitCode = await main();
+process.exitCode = await runLab(main);
