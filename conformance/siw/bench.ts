@@ -131,7 +131,9 @@ export class Bench {
   async finish(failed: boolean): Promise<void> {
     for (const tool of this.#running) tool.child.kill('SIGKILL');
     await Promise.all([...this.#running].map((tool) => tool.ended));
-    for (const process of this.#remote) await process.kill();
+    // A guest that answers nothing never says that the command has ended.
+    for (const process of this.#remote)
+      await within(Promise.resolve(process.kill()), this.patience, () => 'the peer').catch(() => undefined);
     this.#remote.clear();
     for (const relay of this.#relays) relay.close();
     this.#relays.clear();

@@ -43,7 +43,7 @@ export function kernelOf(environment: Readonly<Record<string, string | undefined
   throw new LabProblem(`there is no guest with a kernel ${line}: set SIW_KERNEL to ${known}`);
 }
 
-/** What is known of siw in a kernel: that of the first one, and what differs. */
+/** The known deviations of siw in a kernel: those of the first one, and the differences. */
 export function waiversOf({ line }: Kernel): Waivers {
   const file = (of: string): string => join(HERE, `../waivers/linux-siw-${of}.txt`);
   const base = readWaivers(file(KERNELS[0]!.line));

@@ -154,9 +154,14 @@ export class SiwGuest {
     return readFileSync(this.#serial, 'latin1');
   }
 
+  /** Whether qemu has ended, as it does when the guest's kernel gives up. */
+  get ended(): boolean {
+    return this.#qemu.exitCode !== null || this.#qemu.signalCode !== null;
+  }
+
   async shutdown(): Promise<void> {
     const gone = new Promise<void>((resolve) => this.#qemu.once('close', () => resolve()));
-    if (this.#qemu.exitCode === null && this.#qemu.signalCode === null) {
+    if (!this.ended) {
       this.#qemu.kill('SIGTERM');
       await within(gone, 10_000, () => 'qemu').catch(() => this.#qemu.kill('SIGKILL'));
     }
