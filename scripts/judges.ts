@@ -12,6 +12,7 @@ import { createWriteStream, mkdirSync, writeFileSync } from 'node:fs';
 import { arch, cpus, platform, release } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { KERNELS } from '../conformance/siw/kernels.ts';
 import { NOT_RUN } from './judge.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -29,6 +30,30 @@ interface Judge {
   /** Debian packages whose versions belong to the result. */
   readonly debian?: readonly string[];
 }
+
+/** The judges of siw in the kernels beside the default: siw-6.12, siw-suite-6.12. */
+const OTHER_KERNELS: Readonly<Record<string, Judge>> = Object.fromEntries(
+  KERNELS.slice(1).flatMap(({ line }): [string, Judge][] => [
+    [
+      `siw-${line}`,
+      {
+        about: `every interop case with the siw driver of Linux ${line}`,
+        commands: [`env SIW_KERNEL=${line} npm run interop`],
+        seconds: 30 * MINUTE,
+        debian: ['qemu-system-x86', 'rdma-core', 'perftest', 'rdmacm-utils'],
+      },
+    ],
+    [
+      `siw-suite-${line}`,
+      {
+        about: `the conformance suite against the siw driver of Linux ${line}, both roles`,
+        commands: [`env SIW_KERNEL=${line} npm run conformance:siw`],
+        seconds: 30 * MINUTE,
+        debian: ['qemu-system-x86'],
+      },
+    ],
+  ]),
+);
 
 /** Judges by name, the fast ones first. */
 const JUDGES: Readonly<Record<string, Judge>> = {
@@ -148,6 +173,7 @@ const JUDGES: Readonly<Record<string, Judge>> = {
     seconds: 30 * MINUTE,
     debian: ['qemu-system-x86'],
   },
+  ...OTHER_KERNELS,
   mutation: {
     about: 'single changes of each protocol layer that its tests do not notice',
     commands: ['mpa', 'llp', 'ddp', 'rdmap', 'queues', 'stream', 'cm'].map(
@@ -278,7 +304,7 @@ async function main(args: readonly string[]): Promise<number> {
   if (args.includes('--list') || args.includes('--help') || unknown.length > 0) {
     for (const name of unknown) process.stdout.write(`no judge is named ${name}\n`);
     for (const [name, { about, seconds }] of Object.entries(JUDGES))
-      process.stdout.write(`${name.padEnd(10)} ${about} (up to ${Math.round(seconds / MINUTE)} min)\n`);
+      process.stdout.write(`${name.padEnd(14)} ${about} (up to ${Math.round(seconds / MINUTE)} min)\n`);
     return unknown.length > 0 ? 2 : 0;
   }
   const chosen = args.includes('--fast')

@@ -1,7 +1,8 @@
 // Waivers: what a target is known to do differently, each with its reason. A file has one waiver a line:
 //   [~]<case id, or prefix*>[@initiator|@responder]  <reason>
 // A tilde marks a deviation that comes and goes: such a case may pass. Empty lines and lines that begin with
-// # are left out. A waived case that passes is reported as unexpected.
+// # are left out. A waived case that passes is reported as unexpected. A file of differences is laid over
+// another: its lines come first, and one that begins with a minus takes a waiver of the other back.
 
 import { readFileSync } from 'node:fs';
 import type { Role } from '../probe/connection.ts';
@@ -13,6 +14,8 @@ interface Waiver {
   readonly reason: string;
   /** The deviation does not show every time. */
   readonly unsteady: boolean;
+  /** The target keeps this rule, although the file below says that it does not. */
+  readonly takenBack: boolean;
 }
 
 export class Waivers {
@@ -33,7 +36,8 @@ export class Waivers {
   }
 
   #find(id: string, role: Role): Waiver | undefined {
-    return this.entries.find((waiver) => matches(waiver, id, role));
+    const found = this.entries.find((waiver) => matches(waiver, id, role));
+    return found?.takenBack === true ? undefined : found;
   }
 
   /** Waivers that name no case at all. */
@@ -49,23 +53,24 @@ function matches({ pattern, role }: Waiver, id: string, in_: Role): boolean {
   return pattern.endsWith('*') ? id.startsWith(pattern.slice(0, -1)) : id === pattern;
 }
 
-/** Read a waiver file; a line that is no waiver throws. */
-export function parseWaivers(text: string): Waivers {
+/** Read a waiver file, laid over the waivers `below`; a line that is no waiver throws. */
+export function parseWaivers(text: string, below: Waivers = new Waivers()): Waivers {
   const entries: Waiver[] = [];
   text.split('\n').forEach((line, i) => {
     if (/^\s*(#|$)/.test(line)) return;
-    const found = /^(~?)(\S+?)(?:@(initiator|responder))?\s+(\S.*)$/.exec(line.trim());
+    const found = /^([~-]?)(\S+?)(?:@(initiator|responder))?\s+(\S.*)$/.exec(line.trim());
     if (found === null) throw new Error(`line ${i + 1} is no waiver: a case id and its reason are needed`);
     entries.push({
       pattern: found[2]!,
       role: (found[3] as Role | undefined) ?? null,
       reason: found[4]!,
       unsteady: found[1] === '~',
+      takenBack: found[1] === '-',
     });
   });
-  return new Waivers(entries);
+  return new Waivers([...entries, ...below.entries]);
 }
 
-export function readWaivers(path: string): Waivers {
-  return parseWaivers(readFileSync(path, 'utf8'));
+export function readWaivers(path: string, below?: Waivers): Waivers {
+  return parseWaivers(readFileSync(path, 'utf8'), below);
 }

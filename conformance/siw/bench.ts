@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { join } from 'node:path';
+import { kernelOf } from './kernels.ts';
 
 /** A command under way on the peer. */
 export interface PeerProcess {
@@ -83,7 +84,6 @@ export const DRIVERS: Readonly<Record<DriverName, Readonly<Record<string, number
 };
 
 const PROGRAM = fileURLToPath(new URL('../../bin/iwarp.js', import.meta.url));
-const CAPTURES = fileURLToPath(new URL('.cache/interop/', import.meta.url));
 /** How long one step may take on an idle machine; what it may take here is `patience` of the bench. */
 const PATIENCE_MS = 60_000;
 
@@ -108,6 +108,7 @@ export class Bench {
    * may be emulated.
    */
   readonly patience: number;
+  readonly #captures = join(kernelOf(process.env).cache, 'interop');
   readonly #running = new Set<ToolProcess>();
   readonly #remote = new Set<PeerProcess>();
   readonly #relays = new Set<Server>();
@@ -117,12 +118,12 @@ export class Bench {
   constructor(peer: Peer) {
     this.peer = peer;
     this.patience = PATIENCE_MS * peer.slowness;
-    mkdirSync(CAPTURES, { recursive: true });
+    mkdirSync(this.#captures, { recursive: true });
   }
 
   /** Begin a case. */
   begin(name: string): void {
-    this.capture = join(CAPTURES, `${name.replace(/[^a-z0-9.]+/gi, '-')}.pcap`);
+    this.capture = join(this.#captures, `${name.replace(/[^a-z0-9.]+/gi, '-')}.pcap`);
     rmSync(this.capture, { force: true });
   }
 
@@ -130,7 +131,9 @@ export class Bench {
   async finish(failed: boolean): Promise<void> {
     for (const tool of this.#running) tool.child.kill('SIGKILL');
     await Promise.all([...this.#running].map((tool) => tool.ended));
-    for (const process of this.#remote) await process.kill();
+    // A guest that answers nothing never says that the command has ended.
+    for (const process of this.#remote)
+      await within(Promise.resolve(process.kill()), this.patience, () => 'the peer').catch(() => undefined);
     this.#remote.clear();
     for (const relay of this.#relays) relay.close();
     this.#relays.clear();

@@ -6,17 +6,26 @@
 #   build-guest.sh            build missing parts; with a warm cache this takes no time
 #   build-guest.sh --rebuild  forget the cache first (takes a newer kernel, if Debian has one)
 #
+# SIW_KERNEL is the line of the kernel, 6.1 without it; kernels.txt has a row and a cache for each.
+#
 # Needs Debian 12 on x86-64 and root (or sudo) the first time, for apt-get. The host's kernel is not touched:
 # the kernel image is unpacked, not installed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cache=$here/.cache
 started=$SECONDS
 
 say() { echo "siw-guest: $*" >&2; }
 fail() { say "$*"; exit 1; }
 step() { say "[$((SECONDS - started)) s] $*"; }
+
+table=$(grep -v '^#' "$here/kernels.txt")
+row=$(awk -v line="${SIW_KERNEL:-}" '$1 == line || (line == "" && NR == 1)' <<<"$table")
+lines=$(cut -d' ' -f1 <<<"$table" | paste -sd' ' | sed 's/ / or /g')
+[ -n "$row" ] || fail "there is no guest with a kernel $SIW_KERNEL: set SIW_KERNEL to $lines"
+read -r line meta_package source_package headers cache <<<"$row"
+cache=$here/$cache
+rebuild="SIW_KERNEL=$line conformance/siw/build-guest.sh --rebuild"
 
 tool_packages=(
   qemu-system-x86 busybox-static cpio kmod iproute2 tcpdump xz-utils make util-linux coreutils dash procps
@@ -40,7 +49,8 @@ as_root() {
 
 # The cache is good if it was made by these very files; a new kernel in Debian alone does not make it stale.
 fingerprint() {
-  cat "$here/build-guest.sh" "$here/guest-init.sh" "$here/agent.sh" | sha256sum | cut -d' ' -f1
+  { cat "$here/build-guest.sh" "$here/guest-init.sh" "$here/agent.sh"; echo "$row"; } |
+    sha256sum | cut -d' ' -f1
 }
 
 missing_packages() {
@@ -74,22 +84,60 @@ install_packages() {
     { tail -20 "$cache/apt.log" >&2; fail "apt-get could not install the packages"; }
 }
 
-kernel_version() { # what the meta-package depends on now, e.g. 6.1.0-56-amd64
-  apt-cache depends linux-image-amd64 2>/dev/null |
-    sed -n 's/.*Depends: linux-image-\(6\.1\.[^ ]*\).*/\1/p' | head -1
+kernel_version() { # what the meta-package depends on now, e.g. 6.1.0-56-amd64 or 6.12.117+deb12-amd64
+  apt-cache depends "$meta_package" 2>/dev/null |
+    sed -n "s/.*Depends: linux-image-\\(${line//./\\.}\\.[^ ]*\\).*/\\1/p" | head -1
+}
+
+# An archive keeps a kernel for some weeks, a cache for longer.
+require_in_archive() { # packages
+  local name
+  for name in "$@"; do
+    apt-cache show "$name" >/dev/null 2>&1 || refresh_lists
+    apt-cache show "$name" >/dev/null 2>&1 ||
+      fail "$name is gone from Debian's archive: $rebuild takes the kernel that is there now"
+  done
+}
+
+download() { # packages, into $cache/download
+  require_in_archive "$@"
+  rm -rf "$cache/download"
+  mkdir -p "$cache/download"
+  step "fetching $*"
+  (cd "$cache/download" && timeout 900 apt-get -qq -o APT::Sandbox::User=root download "$@" >&2) ||
+    fail "apt-get could not download $*; if it is gone from Debian's archive, $rebuild takes another kernel"
 }
 
 unpack() { # package directory
   local package=$1 target=$2
   [ -e "$target/.done" ] && return 0
-  rm -rf "$target" "$cache/download"
-  mkdir -p "$target" "$cache/download"
-  step "fetching $package"
-  (cd "$cache/download" && timeout 900 apt-get -qq -o APT::Sandbox::User=root download "$package" >&2) ||
-    fail "apt-get could not download $package"
+  rm -rf "$target"
+  mkdir -p "$target"
+  download "$package"
   dpkg-deb -x "$cache/download/"*.deb "$target"
   rm -rf "$cache/download"
   touch "$target/.done"
+}
+
+headers_of() { # kernel
+  case $headers in
+    installed) echo "/usr/src/linux-headers-$1" ;;
+    unpacked) echo "$cache/headers/usr/src/linux-headers-$1" ;;
+  esac
+}
+
+# The common half is found by a path in the Makefile. Without vmlinux the build asks for no pahole.
+unpack_headers() { # kernel
+  local common=${1%-amd64} package
+  [ ! -e "$cache/headers/.done" ] || return 0
+  rm -rf "$cache/headers"
+  mkdir -p "$cache/headers"
+  download "linux-headers-$1" "linux-headers-$common-common" "linux-kbuild-$common"
+  for package in "$cache/download/"*.deb; do dpkg-deb -x "$package" "$cache/headers"; done
+  sed -i "s|/usr/src/|$cache/headers/usr/src/|" "$(headers_of "$1")/Makefile"
+  rm -f "$(headers_of "$1")/vmlinux"
+  rm -rf "$cache/download"
+  touch "$cache/headers/.done"
 }
 
 # The driver's policy is a set of constants; in the second build they become parameters of the module.
@@ -112,7 +160,7 @@ build_driver() { # kernel, variant
   cp -r "$cache/source/siw/." "$folder/"
   [ "$2" = stock ] || make_tunable "$folder"
   step "compiling siw.ko ($2)"
-  timeout 600 make -s -C "/usr/src/linux-headers-$1" M="$folder" CONFIG_RDMA_SIW=m modules \
+  timeout 600 make -s -C "$(headers_of "$1")" M="$folder" CONFIG_RDMA_SIW=m modules \
     >"$folder.log" 2>&1 ||
     { tail -20 "$folder.log" >&2; fail "siw.ko did not compile"; }
   strip -g "$folder/siw.ko"
@@ -121,10 +169,10 @@ build_driver() { # kernel, variant
 
 unpack_driver_source() {
   [ -e "$cache/source/siw/siw_main.c" ] && return 0
-  unpack linux-source-6.1 "$cache/source-package"
+  unpack "$source_package" "$cache/source-package"
   step "unpacking the driver's source"
   mkdir -p "$cache/source"
-  tar -xJf "$cache/source-package/usr/src/linux-source-6.1.tar.xz" -C "$cache/source" \
+  tar -xJf "$cache/source-package/usr/src/$source_package.tar.xz" -C "$cache/source" \
     --strip-components=4 --wildcards '*/drivers/infiniband/sw/siw/*'
   rm -rf "$cache/source-package"
 }
@@ -186,15 +234,18 @@ add_modules() { # kernel
     modprobe -d "$cache/image" -S "$1" --show-depends "$name"
   done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' >"$cache/module-paths"
   while read -r path; do
-    cp "$path" "$root/modules/"
-    echo "/modules/$(basename "$path")"
+    case $path in
+      *.xz) xz -dc "$path" >"$root/modules/$(basename "$path" .xz)" ;;
+      *) cp "$path" "$root/modules/" ;;
+    esac
+    echo "/modules/$(basename "$path" .xz)"
   done <"$cache/module-paths" >"$root/modules/order"
   rm "$root/modules/siw.ko"
   for name in stock tunable; do cp "$cache/driver-$name/siw.ko" "$root/modules/siw-$name.ko"; done
 }
 
 main() {
-  [ "${1:-}" != --rebuild ] || rm -rf "$cache/stamp" "$cache/image" "$cache/source"
+  [ "${1:-}" != --rebuild ] || rm -rf "$cache/stamp" "$cache/image" "$cache/source" "$cache/headers"
   mkdir -p "$cache"
   if [ "$(cat "$cache/stamp" 2>/dev/null)" = "$(fingerprint)" ] &&
     command -v qemu-system-x86_64 >/dev/null; then
@@ -210,9 +261,20 @@ main() {
   [ -z "$(missing_packages "${tool_packages[@]}")" ] || refresh_lists
   local kernel
   kernel=$(cat "$cache/image/.kernel" 2>/dev/null || kernel_version)
-  [ -n "$kernel" ] || fail "Debian's linux-image-amd64 (6.1) is not available here; this needs Debian 12"
+  [ -n "$kernel" ] ||
+    fail "apt offers no $meta_package of Linux $line: this needs Debian 12 with its security updates among" \
+      "apt's sources, or another kernel: set SIW_KERNEL to $lines"
   step "kernel $kernel"
-  install_packages "${tool_packages[@]}" "linux-headers-$kernel"
+  case $headers in
+    installed)
+      [ -z "$(missing_packages "linux-headers-$kernel")" ] || require_in_archive "linux-headers-$kernel"
+      install_packages "${tool_packages[@]}" "linux-headers-$kernel"
+      ;;
+    unpacked)
+      install_packages "${tool_packages[@]}" gcc-12
+      unpack_headers "$kernel"
+      ;;
+  esac
   unpack "linux-image-$kernel" "$cache/image"
   echo "$kernel" >"$cache/image/.kernel"
   unpack_driver_source

@@ -2,8 +2,9 @@
  * The siw guest from the command line, without our stack: build it, look into it, check that it
  * works, and record the traffic of stock tools in it.
  */
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { kernelOf, runLab } from './kernels.ts';
 import { SiwGuest } from './lab-guest.ts';
 import { RECIPES, record, type Recording } from './record.ts';
 
@@ -11,7 +12,7 @@ const USAGE = `usage: npx tsx conformance/siw/guest.cli.ts VERB [options]
   build                 build the guest; does nothing with a warm cache
   shell-command 'CMD'   boot, run CMD in the guest, print its output, exit with its status
   smoke                 boot, two stock rpings talk to each other, with a capture
-  record [--only TEXT]  record every pair of stock tools into .cache/captures/ (or those whose name
+  record [--only TEXT]  record every pair of stock tools into captures/ of the cache (or those whose name
                         contains TEXT)
   up                    boot and stay until interrupted; prints how to reach it
 options:
@@ -19,9 +20,10 @@ options:
                         mpa_version); repeatable
   --accel kvm|tcg       use this instead of trying KVM first
   --capture FILE        write all traffic of the guest's network card to FILE
+SIW_KERNEL=6.12 in the environment takes that kernel instead of 6.1; kernels.txt lists them.
 `;
 
-const CAPTURES = fileURLToPath(new URL('.cache/captures/', import.meta.url));
+const captures = (): string => join(kernelOf(process.env).cache, 'captures/');
 const COMMAND_LIMIT_MS = 600_000;
 
 interface Options {
@@ -106,7 +108,7 @@ async function shellCommand(guest: SiwGuest, command: string): Promise<number> {
 async function smoke(guest: SiwGuest): Promise<number> {
   const link = await guest.run('uname -r; rdma link show; ibv_devinfo | grep -E "transport|state"');
   process.stdout.write(link.output);
-  const recordings = await record(guest, CAPTURES, 'rping', show);
+  const recordings = await record(guest, captures(), 'rping', show);
   const { output } = await guest.run('rdma resource show');
   process.stdout.write(output);
   return recordings.every(({ ok }) => ok) ? 0 : 1;
@@ -119,7 +121,7 @@ async function recordAll(guest: SiwGuest, only: string): Promise<number> {
     );
     return 2;
   }
-  const recordings = await record(guest, CAPTURES, only, show);
+  const recordings = await record(guest, captures(), only, show);
   return recordings.every(({ ok }) => ok) ? 0 : 1;
 }
 
@@ -144,4 +146,4 @@ async function stayUp(guest: SiwGuest): Promise<number> {
   return 0;
 }
 
-process.exitCode = await main();
+process.exitCode = await runLab(main);

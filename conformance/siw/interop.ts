@@ -3,17 +3,16 @@
  * setting of the driver, or uses a machine that has siw (`--peer HOST`). The cases run one after the other,
  * each once.
  */
-import { existsSync, renameSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { Bench, caseTitle, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
+import { caseTitle, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
 import { CASES } from './cases.ts';
-import { crcTwiceIn } from './crc-twice.ts';
-import type { OpenPeer } from './interop-types.ts';
 import { kernelWords } from './kernel-words.ts';
+import { kernelOf, runLab } from './kernels.ts';
+import { LabRun, type LostGuest, type Outcome } from './lab-run.ts';
 import { ourSettings, type OurSettings } from './our-settings.ts';
 import { openGuest, openRemote } from './peers.ts';
 import { resultText, type InteropRecord } from './report.ts';
-import { splitTrailerIn } from './split-trailer.ts';
 
 const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NAMES] [--shard I/N]
                         [--exact TITLE]... [--json FILE] [--repeat N] [--retries N]
@@ -25,20 +24,10 @@ const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NA
   --json FILE   write the results to FILE
   --repeat N    run everything N times (1)
   --retries N   run a case that failed again, N times at most (0); the result says so, and how it failed
+SIW_KERNEL=6.12 in the environment takes a guest with that kernel instead of 6.1.
 `;
 
 const ORDER = Object.keys(DRIVERS) as DriverName[];
-
-interface Outcome {
-  readonly testCase: InteropCase;
-  readonly ok: boolean;
-  readonly detail: string;
-  readonly seconds: number;
-  /** How it failed in tries before this one. */
-  readonly before: readonly string[];
-  /** Why one more try was allowed: a fault of the peer that the capture of the first proves. */
-  readonly excused?: string;
-}
 
 // oxlint-disable-next-line max-lines-per-function -- one run from its options to its report
 async function main(): Promise<number> {
@@ -59,6 +48,7 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE);
     return 0;
   }
+  kernelOf(process.env); // a kernel that there is not ends the run at once
   const topics = values.topic?.split(',');
   const titles = CASES.map((each) => `${each.driver}: ${caseTitle(each)}`);
   const absent = values.exact?.find((title) => !titles.includes(title));
@@ -85,6 +75,7 @@ async function main(): Promise<number> {
       `${ours.busyPoll} us\n`,
   );
   const outcomes: Outcome[] = [];
+  const lost: LostGuest[] = [];
   let peer = '';
   for (let round = 0; round < Number(values.repeat ?? 1); round++) {
     for (const driver of ORDER) {
@@ -93,10 +84,11 @@ async function main(): Promise<number> {
       const run = await runUnder(driver, cases, values.peer, Number(values.retries ?? 0));
       peer ||= run.peer;
       outcomes.push(...run.outcomes);
+      lost.push(...run.lost);
     }
   }
   if (values.json !== undefined)
-    writeFileSync(values.json, `${JSON.stringify(record(began, peer, ours, outcomes), null, 1)}\n`);
+    writeFileSync(values.json, `${JSON.stringify(record(began, peer, ours, outcomes, lost), null, 1)}\n`);
   const failed = outcomes.filter(({ ok }) => !ok);
   for (const outcome of failed)
     process.stdout.write(
@@ -108,6 +100,11 @@ async function main(): Promise<number> {
         `${resultText(outcome)}\n`,
     );
   }
+  for (const { title, fault, words } of lost)
+    process.stdout.write(
+      `\nguest lost, of ${fault ?? 'no known fault'}: ${title}\n  ${words.replaceAll('\n', '\n  ')}\n`,
+    );
+  if (lost.length > 0) process.stdout.write(`\nguests lost and restarted: ${lost.length}\n`);
   process.stdout.write(`\ninterop: ${outcomes.length - failed.length} passed, ${failed.length} failed\n`);
   return failed.length === 0 && outcomes.length > 0 ? 0 : 1;
 }
@@ -127,98 +124,50 @@ async function runUnder(
   cases: readonly InteropCase[],
   remote: string | undefined,
   retries: number,
-): Promise<{ peer: string; outcomes: Outcome[] }> {
+): Promise<{ peer: string; outcomes: Outcome[]; lost: readonly LostGuest[] }> {
   process.stdout.write(`\n== siw, driver setting "${driver}" (${cases.length} cases)\n`);
-  const peer = remote === undefined ? await openGuest(DRIVERS[driver]) : await openRemote(remote);
+  const run = await LabRun.begin(() =>
+    remote === undefined ? openGuest(DRIVERS[driver]) : openRemote(remote),
+  );
   try {
-    process.stdout.write(`${peer.description}\n`);
-    const bench = new Bench(peer);
+    const peer = run.peer.description;
+    process.stdout.write(`${peer}\n`);
     const outcomes: Outcome[] = [];
-    for (const testCase of cases) outcomes.push(await runWithRetries(bench, peer, testCase, retries));
-    const crash = await peer.crash();
-    if (crash !== null)
+    for (const testCase of cases) outcomes.push(await run.run(testCase, retries));
+    const crash = await run.peer.crash();
+    const complaints = [
+      // A guest that died of a known fault has its case run again, and is counted.
+      ...run.lost.filter(({ fault }) => fault === null).map(({ words }) => words || 'the guest is gone'),
+      ...(crash === null ? [] : [kernelWords(crash) || crash]),
+    ];
+    for (const detail of complaints)
       outcomes.push({
         testCase: { ...cases[0]!, name: "leaves the peer's kernel well" },
         ok: false,
-        detail: kernelWords(crash) || crash,
+        detail,
         seconds: 0,
         before: [],
       });
-    return { peer: peer.description, outcomes };
+    return { peer, outcomes, lost: run.lost };
   } finally {
-    await peer.close();
+    await run.close();
   }
 }
 
-/** Length of a failure in a table: enough for the last words of both sides. */
-const MAX_TOLD = 400;
-
-/**
- * A busy machine misses limits, and siw 6.1 has faults that come and go; ours stay. Earlier failures are
- * reported with the result. Two faults of siw allow one more try without being asked for, if the capture
- * proves that it was one of them.
- */
-async function runWithRetries(
-  bench: Bench,
-  peer: OpenPeer,
-  testCase: InteropCase,
-  retries: number,
-): Promise<Outcome> {
-  const before: string[] = [];
-  let excused: string | undefined;
-  for (;;) {
-    const outcome = await runCase(bench, testCase);
-    const fault = outcome.ok || excused !== undefined ? null : await provedFault(bench, peer, testCase);
-    excused ??= fault ?? undefined;
-    if (outcome.ok || (fault === null && before.length - (excused === undefined ? 0 : 1) >= retries)) {
-      return { ...outcome, before, ...(excused === undefined ? {} : { excused }) };
-    }
-    // to be looked at
-    if (existsSync(bench.capture)) renameSync(bench.capture, bench.capture.replace('.pcap', '.before.pcap'));
-    before.push(
-      outcome.detail
-        .replace(/\n {2}capture: .*$/, '')
-        .replaceAll(/\s+/g, ' ')
-        .slice(0, MAX_TOLD),
-    );
-  }
-}
-
-/** Words on the fault of siw that has ended the case; null if the capture proves none. */
-async function provedFault(
-  { capture }: Bench,
-  peer: OpenPeer,
-  { ours }: InteropCase,
-): Promise<string | null> {
-  return crcTwiceIn(capture, ours) ?? splitTrailerIn(capture, ours, await peer.kernelLog());
-}
-
-async function runCase(bench: Bench, testCase: InteropCase): Promise<Omit<Outcome, 'before'>> {
-  bench.begin(`${testCase.driver}-${caseTitle(testCase)}`);
-  const began = performance.now();
-  let ok = true;
-  let detail: string;
-  try {
-    detail = await testCase.run(bench);
-  } catch (error) {
-    ok = false;
-    detail = `${(error as Error).message}\n  capture: ${bench.capture}`;
-  }
-  await bench.finish(!ok);
-  const seconds = Math.round((performance.now() - began) / 100) / 10;
-  process.stdout.write(
-    `${ok ? 'ok  ' : 'FAIL'} ${caseTitle(testCase)} (${seconds} s): ${detail.split('\n')[0]}\n`,
-  );
-  return { testCase, ok, detail, seconds };
-}
-
-function record(began: Date, peer: string, ours: OurSettings, outcomes: readonly Outcome[]): InteropRecord {
+function record(
+  began: Date,
+  peer: string,
+  ours: OurSettings,
+  outcomes: readonly Outcome[],
+  lost: readonly LostGuest[],
+): InteropRecord {
   const seconds = Math.round((Date.now() - began.getTime()) / 1000);
   return {
     began: began.toISOString(),
     seconds,
     peer,
     ours,
+    ...(lost.length === 0 ? {} : { lost }),
     cases: outcomes.map((outcome) => {
       const {
         testCase: { driver, topic, tool, name, ours: side },
@@ -244,4 +193,4 @@ function record(began: Date, peer: string, ours: OurSettings, outcomes: readonly
   };
 }
 
-process.exitCode = await main();
+process.exitCode = await runLab(main);

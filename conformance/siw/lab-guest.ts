@@ -2,17 +2,19 @@
  * The guest: builds it (build-guest.sh), boots it under qemu with user-mode networking, and hands out a
  * command channel and forwarded ports. See README.md beside this file.
  */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { within, type PeerProcess } from './bench.ts';
+import { kernelOf, LabProblem } from './kernels.ts';
 import { runOver } from './lab-channel.ts';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
-const CACHE = join(HERE, '.cache');
+/** Everything that is built for the kernel that this run asks for. */
+const cache = (): string => kernelOf(process.env).cache;
 const COMMAND_PORT = 2323;
 /** Ports on which stock tools listen in the guest. */
 const GUEST_PORTS: readonly number[] = [
@@ -74,10 +76,14 @@ export class SiwGuest {
 
   /** Build missing parts; takes seconds with a warm cache. */
   static build(): void {
-    execFileSync('bash', [join(HERE, 'build-guest.sh')], {
+    const { line } = kernelOf(process.env);
+    const { status, signal } = spawnSync('bash', [join(HERE, 'build-guest.sh')], {
+      env: { ...process.env, SIW_KERNEL: line },
       stdio: ['ignore', 'inherit', 'inherit'],
       timeout: BUILD_LIMIT,
     });
+    if (status !== 0)
+      throw new LabProblem(`no guest with a kernel ${line}: its build ended with ${signal ?? status}`);
   }
 
   /** Boot, twice if need be. */
@@ -148,9 +154,14 @@ export class SiwGuest {
     return readFileSync(this.#serial, 'latin1');
   }
 
+  /** Whether qemu has ended, as it does when the guest's kernel gives up. */
+  get ended(): boolean {
+    return this.#qemu.exitCode !== null || this.#qemu.signalCode !== null;
+  }
+
   async shutdown(): Promise<void> {
     const gone = new Promise<void>((resolve) => this.#qemu.once('close', () => resolve()));
-    if (this.#qemu.exitCode === null && this.#qemu.signalCode === null) {
+    if (!this.ended) {
       this.#qemu.kill('SIGTERM');
       await within(gone, 10_000, () => 'qemu').catch(() => this.#qemu.kill('SIGKILL'));
     }
@@ -164,7 +175,7 @@ export class SiwGuest {
  * nothing but specially built kernels.)
  */
 function candidates(): Accelerator[] {
-  const verdict = join(CACHE, 'no-kvm');
+  const verdict = join(cache(), 'no-kvm');
   try {
     accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
     if (!/^flags.*\b(vmx|svm)\b/m.test(readFileSync('/proc/cpuinfo', 'latin1'))) return ['tcg'];
@@ -209,7 +220,7 @@ async function start(options: GuestOptions, accelerator: Accelerator, limit: num
 }
 
 function rememberNoKvm(): void {
-  execFileSync('touch', [join(CACHE, 'no-kvm')]);
+  execFileSync('touch', [join(cache(), 'no-kvm')]);
 }
 
 function qemuArguments(
@@ -236,9 +247,9 @@ function qemuArguments(
     '-accel',
     accelerator === 'kvm' ? 'kvm' : 'tcg,thread=multi',
     '-kernel',
-    join(CACHE, 'vmlinuz'),
+    join(cache(), 'vmlinuz'),
     '-initrd',
-    join(CACHE, 'initramfs.gz'),
+    join(cache(), 'initramfs.gz'),
     '-no-reboot',
     '-nodefaults',
     '-append',

@@ -16,6 +16,8 @@ import type { OpenPeer } from './interop-types.ts';
  */
 const IDLE_BOOT_MS = 10_000;
 const SLOWEST = 4;
+/** A guest that says nothing for so long is gone, even on a machine that stands still for a while. */
+const ANSWER_LIMIT_MS = 60_000;
 
 /** Build and boot the guest with these driver settings. */
 export async function openGuest(driver: Readonly<Record<string, number>>): Promise<OpenPeer> {
@@ -35,6 +37,7 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
     reach: (port) => ({ host: '127.0.0.1', port: guest.forwardedPort(port) }),
     crash: () => Promise.resolve(guest.crash()),
     kernelLog: () => Promise.resolve(guest.serialLog),
+    dead: async () => guest.ended || (await guest.run('true', { timeoutMs: ANSWER_LIMIT_MS })).status !== 0,
     close: () => guest.shutdown(),
   };
 }
@@ -73,6 +76,7 @@ export async function openRemote(host: string): Promise<OpenPeer> {
       return output.trim() === '' ? null : output;
     },
     kernelLog: async () => (await run('dmesg')).output,
+    dead: () => Promise.resolve(false), // it is not ours to restart
     close: () => Promise.resolve(),
   };
 }

@@ -1,5 +1,6 @@
 /** The files that a run of the interop cases leaves behind. */
 import type { DriverName, Topic } from './bench.ts';
+import type { LostGuest } from './lab-run.ts';
 import type { OurSettings } from './our-settings.ts';
 
 export interface InteropRecord {
@@ -9,6 +10,8 @@ export interface InteropRecord {
   readonly peer: string;
   /** The settings that our side worked with. */
   readonly ours: OurSettings;
+  /** Guests that died while a case ran, if there were any. */
+  readonly lost?: readonly LostGuest[];
   readonly cases: readonly RecordedCase[];
 }
 
@@ -23,8 +26,7 @@ export interface RecordedCase {
   /** How the tries before failed, if there were any. */
   readonly before?: readonly string[];
   /**
-   * The proved fault of the peer for which the case was run a second time; see crc-twice.ts and
-   * split-trailer.ts.
+   * The proved fault of the peer for which the case was run a second time; see `LabRun.run`.
    */
   readonly excused?: string;
   readonly seconds: number;

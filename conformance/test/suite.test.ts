@@ -181,6 +181,18 @@ describe('the runner', () => {
     expect(unsteady.map((r) => [r.verdict, r.unexpected])).toEqual([['pass', false]]);
   });
 
+  it('lays waivers over others, and takes some of those back', () => {
+    const below = parseWaivers('a.* of the first\nb known\nb-2 known\n');
+    const waivers = parseWaivers('-a.1@initiator mended\nb worse\n~c new\n', below);
+    const of = (id: string): (string | null)[] =>
+      (['initiator', 'responder'] as const).map((role) => waivers.reasonFor(id, role));
+    expect(of('a.1')).toEqual([null, 'of the first']);
+    expect(of('a.2')).toEqual(['of the first', 'of the first']);
+    expect([of('b')[0], of('b-2')[0], of('c')[0]]).toEqual(['worse', 'known', 'new']);
+    expect(waivers.mayPass('c', 'initiator')).toBe(true);
+    expect(waivers.mayPass('a.1', 'initiator')).toBe(false);
+  });
+
   it('repeats a case with an unexpected result on demand, and says how often', async () => {
     let runs = 0;
     const unsteady = {

@@ -1,0 +1,83 @@
+/** A guest that dies while a case runs: another takes its place, and a known fault is not held against us. */
+import { describe, expect, it } from 'vitest';
+import type { InteropCase } from './bench.ts';
+import type { OpenPeer } from './interop-types.ts';
+import { LabRun } from './lab-run.ts';
+
+const K2 =
+  'kernel BUG at drivers/infiniband/core/iwcm.c:969!\nRIP: 0010:cm_work_handler+0xa8f/0xe20 [iw_cm]\n';
+const OTHER = 'BUG: kernel NULL pointer dereference, address: 0000000000000004\nRIP: 0010:tcp_ack+0x1/0x2\n';
+
+/** Guests that die of these words, one after the other; the ones behind them live. */
+function guests(words: readonly (string | null)[]): {
+  readonly open: () => Promise<OpenPeer>;
+  readonly closed: number[];
+} {
+  const closed: number[] = [];
+  let count = 0;
+  const open = (): Promise<OpenPeer> => {
+    const number = count++;
+    const peer: Partial<OpenPeer> = {
+      description: `guest ${number}`,
+      slowness: 1,
+      dead: () => Promise.resolve(words[number] !== undefined),
+      crash: () => Promise.resolve(words[number] ?? null),
+      kernelLog: () => Promise.resolve(''),
+      close: () => Promise.resolve(void closed.push(number)),
+    };
+    return Promise.resolve(peer as OpenPeer);
+  };
+  return { open, closed };
+}
+
+/** A case that fails as often as this, and then passes. */
+const failing = (times: number): InteropCase => ({
+  driver: 'stock',
+  tool: 'made',
+  name: 'of a lost guest',
+  ours: 'client',
+  topic: 'rping',
+  run: () => (times-- > 0 ? Promise.reject(new Error('no answer')) : Promise.resolve('went well')),
+});
+
+describe('a guest that dies while a case runs', () => {
+  it('is replaced, and the case runs again where the fault is known', async () => {
+    const { open, closed } = guests([K2]);
+    const run = await LabRun.begin(open);
+    const outcome = await run.run(failing(1), 0);
+    expect(outcome).toMatchObject({ ok: true, detail: 'went well', before: ['no answer'] });
+    expect(outcome.excused).toMatch(/^the guest died of K2 \(kernel BUG at /);
+    expect(run.lost).toMatchObject([
+      { title: 'made of a lost guest: our client, stock server', fault: 'K2' },
+    ]);
+    expect([run.peer.description, closed]).toEqual(['guest 1', [0]]);
+  });
+
+  it.each([
+    ['is not known', OTHER],
+    ['left no words', null],
+  ])('is replaced, and the case has failed where the fault %s', async (_what, words) => {
+    const { open } = guests([words]);
+    const run = await LabRun.begin(open);
+    expect(await run.run(failing(1), 0)).toMatchObject({ ok: false, before: [] });
+    expect(run.lost.map(({ fault }) => fault)).toEqual([null]);
+    expect(await run.run(failing(0), 0)).toMatchObject({ ok: true });
+    expect(run.peer.description).toBe('guest 1');
+  });
+
+  it('excuses a case once', async () => {
+    const { open, closed } = guests([K2, K2]);
+    const run = await LabRun.begin(open);
+    expect(await run.run(failing(2), 0)).toMatchObject({ ok: false, before: ['no answer'] });
+    expect([run.lost.length, closed]).toEqual([2, [0, 1]]);
+    await run.close();
+    expect(closed).toEqual([0, 1, 2]);
+  });
+
+  it('is not looked for where the case passed, or the peer lives', async () => {
+    const { open } = guests([]);
+    const run = await LabRun.begin(open);
+    expect(await run.run(failing(1), 1)).toMatchObject({ ok: true, before: ['no answer'] });
+    expect(run.lost).toEqual([]);
+  });
+});
