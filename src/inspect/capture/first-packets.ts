@@ -82,7 +82,7 @@ export class FirstPackets {
   }
 }
 
-/** Does the segment have text or the end of the stream? A reset has neither, and a SYN has numbers that count. */
+/** Does the segment have text or the end of the stream? A reset has neither, and a SYN counts by itself. */
 export function takesNumbers({ length, flags }: TcpSegment): boolean {
   if ((flags & (TCP_FLAG.RST | TCP_FLAG.SYN)) !== 0) return false;
   return length > 0 || (flags & TCP_FLAG.FIN) !== 0;
