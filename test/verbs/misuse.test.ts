@@ -702,6 +702,7 @@ describe('misuse', () => {
       'attach',
       'detach',
       'anticipate',
+      'handleIn',
       'handleStreamEvent',
       'checkMemory',
       'connectionMemory',
