@@ -14,8 +14,8 @@ export {
   Server,
   type ConnectionHandler,
   type ServerListenOptions,
-  type ServerAddress,
   type ServerOptions,
+  type ServerPlace,
   type ServerRequest,
 } from './api/server.ts';
 export { upgrade, type UpgradeOptions } from './api/upgrade.ts';

@@ -165,7 +165,7 @@ export class Server {
   #sweepAt = KEPT_CONNECTIONS;
   readonly #waiting = new Waiters<Connection | null>();
   #listener: CmListener | null = null;
-  #address: ServerAddress | null = null;
+  #address: ServerPlace | null = null;
   /** The listener keeps the process alive. */
   #held = true;
   /** Settles when the address of the present run is bound, or cannot be. */
@@ -316,8 +316,8 @@ export class Server {
     this.#stopListening = whenAborted(signal, () => void this.close());
   }
 
-  /** Where the server listens: `server.address().port`. See {@link ServerAddress}. */
-  get address(): ServerAddress {
+  /** Where the server listens: `server.address().port`. See {@link ServerPlace}. */
+  get address(): ServerPlace {
     return (this.#address ??= addressOf(() => this.#listener?.address));
   }
 
@@ -589,20 +589,18 @@ function nameOf(address: PortAddress | undefined): string | undefined {
   return address === undefined ? undefined : peerName(address);
 }
 
-/** The address of a server, by a call: `server.address()`. */
-export interface ServerAddress {
-  /** Where the server listens. Throws ERR_INVALID_STATE before `listen` has resolved. */
-  (): PortAddress;
+/** Where a server listens, by a call, which throws ERR_INVALID_STATE before `listen` has resolved. */
+export type ServerPlace = (() => PortAddress) & {
   /** @deprecated Use `server.address().address`; the former spelling stays for one release. */
   readonly address: string | undefined;
   /** @deprecated Use `server.address().port`; the former spelling stays for one release. */
   readonly port: number | undefined;
   /** @deprecated Use `server.address().family`; the former spelling stays for one release. */
   readonly family: PortAddress['family'] | undefined;
-}
+};
 
 /** `address` was a getter in the first version: its fields are those of the function, too. */
-function addressOf(found: () => PortAddress | undefined): ServerAddress {
+function addressOf(found: () => PortAddress | undefined): ServerPlace {
   const address = (): PortAddress => {
     const where = found();
     if (where === undefined) throw new IwarpError('ERR_INVALID_STATE', 'the server is not listening');
@@ -616,7 +614,7 @@ function addressOf(found: () => PortAddress | undefined): ServerAddress {
     address: field('address'),
     port: field('port'),
     family: field('family'),
-  }) as ServerAddress;
+  }) as ServerPlace;
 }
 
 /** One request, until it is a connection or has come to nothing. */
