@@ -26,7 +26,7 @@ interface Half {
 class Grants {
   readonly #halves = new Map<string, Half>();
 
-  /** Take a Write of ours of 16 octets; what is no grant names a key that the peer never writes to. */
+  /** Take a Write of ours of 16 octets; other data names a key that the peer never writes to. */
   update({ segment, start }: CapturedFpdu): void {
     const { payload } = segment!;
     const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
@@ -70,8 +70,8 @@ export function grantTwiceFault(capture: Uint8Array, ours: Side, said: string): 
     const half = grants.fill(fpdu);
     if (half !== null)
       return (
-        `at octet ${start} of connection ${connection} the peer wrote ${segment.payload.length} octets into ` +
-        `a half of ${half.length} that it had filled since its last update, which is at octet ` +
+        `at octet ${start} of connection ${connection} the peer wrote ${segment.payload.length} octets ` +
+        `into a half of ${half.length} that it had filled since its last update, which is at octet ` +
         `${half.update} of ours: it took the grant twice (M2 of siw 6.12)`
       );
   }

@@ -1,4 +1,4 @@
-/** Known faults of siw by the words with which the kernel falls over them; for each a section of the report. */
+/** Known faults of siw, as sections of the report, by the words with which the kernel falls over them. */
 import { kernelWords } from './kernel-words.ts';
 
 const FAULTS: readonly { readonly section: string; readonly words: readonly RegExp[] }[] = [

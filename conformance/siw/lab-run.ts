@@ -19,7 +19,7 @@ export interface Outcome {
   readonly seconds: number;
   /** How it failed in tries before this one. */
   readonly before: readonly string[];
-  /** Why one more try was allowed: a fault of the peer that the capture of the first, or its kernel, proves. */
+  /** Why one more try was allowed: a fault of the peer that the capture or the peer's kernel proves. */
   readonly excused?: string;
 }
 

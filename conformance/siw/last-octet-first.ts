@@ -22,7 +22,7 @@ function wrongOctet(said: string): number | null {
   return found === null ? null : Number(found[1]);
 }
 
-/** The buffer of the peer that we have written most to; null if there is none, or an FPDU of ours is wrong. */
+/** The buffer of the peer that we have written most to; null if none, or if an FPDU of ours is wrong. */
 function mappedBuffer(capture: Uint8Array, ours: Side): Buffer | null {
   const buffers = new Map<string, Buffer>();
   for (const { from, segment, connection, crcInUse, crcGood } of fpdusOf(capture)) {
@@ -92,9 +92,9 @@ export function lastOctetFirstFault(capture: Uint8Array, ours: Side, said: strin
     }
     if (wrong >= first && wrong < first + size - 1)
       return (
-        `octet ${wrong} was right on the wire, as was all of message ${message} of connection ${connection} ` +
-        'when its last octet was sent: riostream watches that octet, and siw stores it before the others ' +
-        '(M1 of siw 6.12)'
+        `octet ${wrong} was right on the wire, as was all of message ${message} of connection ` +
+        `${connection} when its last octet was sent: riostream watches that octet, and siw stores it ` +
+        'before the others (M1 of siw 6.12)'
       );
     message++;
   }
