@@ -2,7 +2,7 @@
  * Local memory as the promise layer takes it (regions, parts of them, or any view), and the peer's rights to
  * it.
  */
-import { isShared } from '../base/copy.ts';
+import { isShared, NO_BYTES } from '../base/copy.ts';
 import {
   checkBoolean,
   checkBytes,
@@ -162,7 +162,7 @@ export function localMemory(
   return {
     sge: { mr: sge.mr, offset, length },
     length,
-    bytes: bytes.subarray(offset, offset + length),
+    bytes: length === 0 ? NO_BYTES : bytes.subarray(offset, offset + length),
     cleanup: null,
   };
 }

@@ -560,8 +560,18 @@ export function addSge(
   const { length = typeof offset === 'number' ? size - offset : 0 } = sge as Sge;
   const inside = isU32(offset) && isU32(length) && offset + length <= size;
   const usable = inside && state.valid && mr.pd === pd && (state.access & right) === right;
-  if (!usable) explainSge(name, index, mr, sge as Sge, pd, right);
+  // A region without a byte may have lost its memory.
+  if (!usable || size === 0) explainSge(name, index, mr, sge as Sge, pd, right);
   list.add(entry, bytes, offset, length, state.stag);
+}
+
+/** Whether the memory of a view has been transferred; `detached` of an ArrayBuffer came after Node 20. */
+function isDetached({ buffer }: Uint8Array): boolean {
+  try {
+    return new Uint8Array(buffer).buffer !== buffer;
+  } catch {
+    return true;
+  }
 }
 
 /** Throws the reason why an element cannot be used; returns if it can after all. */
@@ -588,6 +598,11 @@ function explainSge(
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
   if (!state.valid)
     throw new IwarpError('ERR_INVALID_REGION', `${region} has been deregistered or invalidated`);
+  if (size === 0 && isDetached(state.bytes))
+    throw new IwarpError(
+      'ERR_INVALID_REGION',
+      `${region} has no memory any longer: its ArrayBuffer has been transferred; register memory that stays`,
+    );
   if (offset > size)
     throw new IwarpError('ERR_OUT_OF_RANGE', `${name}.offset ${offset} is beyond the region's ${size} bytes`);
   const { length = size - offset } = sge;
