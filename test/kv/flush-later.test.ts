@@ -5,6 +5,13 @@ import { Keyspace } from '../../src/kv/keyspace.ts';
 import { MemcachedStore } from '../../src/kv/memcached-store.ts';
 import { Table } from '../../src/kv/table.ts';
 
+// The store holds Node's timers; fake ones take the place of the global ones.
+vi.mock('node:timers', async (original) => ({
+  ...(await original<typeof import('node:timers')>()),
+  setTimeout: (...given: Parameters<typeof setTimeout>) => globalThis.setTimeout(...given),
+  clearTimeout: (...given: Parameters<typeof clearTimeout>) => globalThis.clearTimeout(...given),
+}));
+
 const DAY = 86_400;
 
 beforeEach(() => void vi.useFakeTimers());
