@@ -73,7 +73,7 @@ import {
   type LocalMemory,
   type PeerAccess,
 } from './local-memory.ts';
-import type { Message } from './message.ts';
+import { TRANSFERRED, type Message } from './message.ts';
 import { Messages } from './messages.ts';
 import { IN_LINE, Operations, type OperationOptions, type OperationRequest } from './operations.ts';
 import { checkRemote, REMOTE_BUFFER_OCTETS, RemoteBuffer } from './remote-buffer.ts';
@@ -166,6 +166,10 @@ export class Connection {
       scheduler,
       depth: endpoint.receiveDepth,
       warn: (held, seconds) => warnOfMessages(held, seconds, this.#context.peer),
+      lost: () => {
+        const words = `received bytes ${TRANSFERRED}`;
+        this.#ending.fail(failureOf('ERR_INVALID_REGION', words, this.#context));
+      },
     });
     this.#operations = new Operations(qp, {
       max: endpoint.sendDepth,

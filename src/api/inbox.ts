@@ -22,6 +22,8 @@ interface Patience {
   /** Messages that the connection can hold. */
   readonly depth: number;
   readonly warn: (held: number, seconds: number) => void;
+  /** The program has transferred memory that messages lie in: the connection ends. */
+  readonly lost: () => void;
 }
 
 /** The place of a message that is still to be read. */
@@ -58,12 +60,14 @@ export class Inbox {
 
   /** A message has come into receive buffer `index`. */
   arrived(index: number, { byteLength, solicited, invalidatedStag, immediate }: WorkCompletion): void {
-    const data = this.#buffers.lend(index, immediate === undefined ? byteLength : 0);
-    const message = new Message(data, solicited, invalidatedStag, immediate, this.#release, index);
+    const octets = immediate === undefined ? byteLength : 0;
+    const data = this.#buffers.lend(index, octets);
+    const message = new Message(data, octets, solicited, invalidatedStag, immediate, this.#release, index);
     this.count++;
     if (++this.#held >= this.#patience.depth && !this.#alarm.isSet) this.#watch();
     // A reader that waits behind a place takes what fills it.
-    if (this.#messages.length > 0 || !this.#readers.next(message)) this.#messages.push(message);
+    if (message.isLost) this.#lose();
+    else if (this.#messages.length > 0 || !this.#readers.next(message)) this.#messages.push(message);
   }
 
   /** Keep the place of a large message, which has been announced. */
@@ -73,7 +77,7 @@ export class Inbox {
     return {
       fill: (bytes, release) => {
         this.count++;
-        place.message = new Message(bytes, false, undefined, undefined, release, 0);
+        place.message = new Message(bytes, bytes.length, false, undefined, undefined, release, 0);
         this.#hand();
       },
       cancel: () => {
@@ -101,7 +105,11 @@ export class Inbox {
   take(): Message | undefined {
     for (;;) {
       const [first] = this.#messages;
-      if (!(first instanceof Place)) return this.#messages.shift() as Message | undefined;
+      if (!(first instanceof Place)) {
+        if (first?.isLost !== true) return this.#messages.shift() as Message | undefined;
+        this.#lose();
+        return undefined;
+      }
       if (first.message === null && !first.cancelled && !this.#ended) return undefined;
       this.#messages.shift();
       if (first.message !== null) return first.message;
@@ -130,11 +138,19 @@ export class Inbox {
     else while (this.#readers.next(null));
   }
 
+  /** Bytes of the peer cannot be shown any longer: no later message takes their place. */
+  #lose(): void {
+    for (const message of this.#messages.splice(0)) if (message instanceof Message) message.release();
+    if (!this.#ended) this.#patience.lost();
+  }
+
   /** Bound: one function does for all messages. */
   readonly #release = (index: number): void => {
+    const isLost = this.#buffers.isLost(index);
     this.#buffers.release(index);
     this.#held--;
     if (this.#alarm.isSet) this.#alarm.stop();
-    if (!this.#ended) this.#onFree(index);
+    if (isLost) this.#lose();
+    else if (!this.#ended) this.#onFree(index);
   };
 }

@@ -5,6 +5,10 @@ import { zeroedBuffer } from './local-memory.ts';
 
 const TEXT = new TextDecoder();
 
+/** @internal The end of a sentence about received bytes whose memory is gone. */
+export const TRANSFERRED =
+  'have been transferred, with those of other messages: enqueue or transfer a copy (message.buffer())';
+
 /**
  * A message. `data` is a view of a receive buffer, and `release()` posts that buffer again. Copy the bytes
  * that you want to keep. While messages are not released their buffers cannot be used, and in the end the
@@ -30,7 +34,8 @@ export class Message {
 
   /**
    * The bytes, as a Buffer in Node; empty for Immediate Data. Do not use them after `release()`: others take
-   * their place, of this connection or of a later one.
+   * their place, of this connection or of a later one. They cannot be transferred to another thread; give
+   * `message.buffer()` to a byte stream of the Web.
    */
   readonly data: Uint8Array;
   /** The peer asked for a solicited event. */
@@ -41,10 +46,15 @@ export class Message {
   readonly immediate: bigint | undefined;
   #release: ((place: number) => void) | null;
   readonly #place: number;
+  readonly #octets: number;
 
-  /** @internal `release` is called with `place`: one function does for all messages of a connection. */
+  /**
+   * @internal `release` is called with `place`: one function does for all messages of a connection. `octets`
+   * have come, of which `data` has fewer if its memory was transferred.
+   */
   constructor(
     data: Uint8Array,
+    octets: number,
     solicited: boolean,
     invalidatedStag: number | undefined,
     immediate: bigint | undefined,
@@ -52,6 +62,7 @@ export class Message {
     place: number,
   ) {
     this.data = data;
+    this.#octets = octets;
     this.solicited = solicited;
     this.invalidatedStag = invalidatedStag;
     this.immediate = immediate;
@@ -62,7 +73,7 @@ export class Message {
   /**
    * The message as UTF-8 text. It does not release the message.
    *
-   * @throws ERR_INVALID_STATE after `release()`
+   * @throws ERR_INVALID_STATE after `release()`, ERR_INVALID_REGION if its memory has been transferred
    *
    * @example
    * const line = message.text();
@@ -93,7 +104,13 @@ export class Message {
     return copy;
   }
 
+  /** @internal Its memory has been transferred, with this message or another one. */
+  get isLost(): boolean {
+    return this.data.length !== this.#octets;
+  }
+
   #held(): Uint8Array {
+    if (this.isLost) throw new IwarpError('ERR_INVALID_REGION', `the message's bytes ${TRANSFERRED}`);
     if (this.#release !== null) return this.data;
     throw new IwarpError('ERR_INVALID_STATE', 'the message has been released: read it before release()');
   }

@@ -8,6 +8,7 @@
  * worker an accepted one has 64 buffers, and gets all others with its first message; one that has been asked
  * for, whose peer is not known before, has them all at once.
  */
+import { NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { ACCESS, type ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
@@ -164,8 +165,21 @@ export class ReceiveBuffers {
   lend(index: number, octets: number): Uint8Array {
     const piece = this.#pieceOf(index);
     piece.lent++;
+    if (this.#isLost(piece)) return NO_BYTES;
     const start = (index - piece.first) * this.#octets;
     return piece.view.subarray(start, start + octets);
+  }
+
+  /**
+   * The memory of a buffer has been transferred: a byte stream of the Web takes the whole block of a view
+   * that is enqueued, whatever marks it has.
+   */
+  isLost(index: number): boolean {
+    return this.#isLost(this.#pieceOf(index));
+  }
+
+  #isLost({ bytes }: Piece): boolean {
+    return bytes.length === 0 && this.#octets > 0;
   }
 
   /** The program no longer uses the lent bytes. */

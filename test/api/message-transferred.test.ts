@@ -38,3 +38,46 @@ it.each([
   await client.close();
   await server.close();
 });
+
+it('a byte stream of the Web that takes a block ends the connection with a typed error', async () => {
+  const rnic = openRnic({ engine: 'thread' });
+  const server = await createServer({ rnic }, async (connection) => {
+    for (let i = 0; i < COUNT; i++) await connection.send(Buffer.alloc(OCTETS, i + 1)).catch(() => undefined);
+    await connection.closed;
+  }).listen({ port: 0, host: '127.0.0.1' });
+  const client = await connect({ rnic, host: '127.0.0.1', port: server.address().port });
+  const first = (await client.receive())!;
+  let isTaken = false;
+  const stream = new ReadableStream({
+    type: 'bytes',
+    start(controller) {
+      try {
+        controller.enqueue(first.data);
+        isTaken = first.data.length === 0;
+      } catch {
+        // A newer Node refuses it.
+      }
+    },
+  });
+  const lost = { code: 'ERR_INVALID_REGION', message: expect.stringContaining('message.buffer()') };
+  if (isTaken) {
+    expect(() => first.text()).toThrow(expect.objectContaining(lost));
+    first.release();
+    await expect(client.receive()).rejects.toMatchObject(lost);
+    expect(await client.closed).toMatchObject({ error: lost });
+    // The device and its other connections go on.
+    const other = await connect({ rnic, host: '127.0.0.1', port: server.address().port });
+    for (let i = 0; i < COUNT; i++) {
+      const message = (await other.receive())!;
+      expect(Buffer.compare(message.data, Buffer.alloc(OCTETS, i + 1))).toBe(0);
+      message.release();
+    }
+    await other.close();
+  } else {
+    expect(first.data).toHaveLength(OCTETS);
+    first.release();
+    await client.close();
+  }
+  await stream.cancel();
+  await server.close();
+});
