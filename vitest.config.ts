@@ -1,13 +1,35 @@
 import { availableParallelism } from 'node:os';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { packageSources } from './scripts/package-sources.ts';
 import { SecondAttempts } from './scripts/second-attempts.ts';
+import { plain } from './test/support/plain.ts';
 
 /** Whether `npm run judges depth` asks: long searches whole, and what is in quarantine. */
 const full = process.env['IWARP_DEPTH'] === 'full';
 
+/** Modules that start a program or a thread, which lies beside them: while tests run, in `.cache/plain/`. */
+const STARTERS = [
+  'bench/peer-process.ts',
+  'bench/peers/cost-client.ts',
+  'bench/probes/micro.ts',
+  'bench/probes/probe.ts',
+  'bench/probes/unix.ts',
+  'bench/trp/main.ts',
+  'src/engine/proxy/spawn.ts',
+].map((path) => [fileURLToPath(new URL(path, import.meta.url)), plain(path)] as const);
+
 export default defineConfig({
+  plugins: [
+    {
+      name: 'programs in plain JavaScript',
+      enforce: 'pre',
+      transform(code, id) {
+        const [, place] = STARTERS.find(([path]) => path === id) ?? [];
+        return place && code.replaceAll('import.meta.url', JSON.stringify(pathToFileURL(place).href));
+      },
+    },
+  ],
   // A test of what imports the package by its name is a test of the sources.
   resolve: {
     alias: Object.entries(packageSources()).map(([name, path]) => ({
@@ -29,6 +51,7 @@ export default defineConfig({
     // named (`SecondAttempts`).
     retry: process.env['CI'] === undefined ? 0 : 2,
     // Programs that a test starts carry its name, for whoever finds them left behind (.ci/run).
+    globalSetup: ['test/support/plain-setup.ts'],
     setupFiles: ['test/support/name-of-file.ts'],
     reporters: ['default', new SecondAttempts()],
   },

@@ -6,12 +6,13 @@
  */
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { aptInstall, report, SMOKE, sums } from './judge.ts';
+import { freePort } from './ports.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const SESSION = join(ROOT, 'test/kv/redis-session.txt');
@@ -25,14 +26,6 @@ const NPM = ['ioredis@6.0.0', 'redis@6.3.1', 'memjs@1.3.2'] as const;
 
 const running: ChildProcess[] = [];
 const folder = mkdtempSync(join(tmpdir(), 'iwarp-judges-kv-'));
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 /** Start our store; resolves with the ports of its edges. */
 async function startStore(): Promise<Readonly<Record<string, number>>> {

@@ -14,6 +14,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { aptInstall, report, SMOKE, sums } from './judge.ts';
+import { freePort } from './ports.ts';
 
 const COMMAND = fileURLToPath(new URL('../bin/iwarp.js', import.meta.url));
 const EXAMPLE = fileURLToPath(new URL('../examples/qp-redis.ts', import.meta.url));
@@ -74,15 +75,6 @@ async function stop(child: ChildProcess): Promise<void> {
   const ended = once(child, 'exit');
   child.kill('SIGTERM');
   await ended;
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 const PYTHON_TCP = `

@@ -4,9 +4,9 @@
  */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { aptInstall } from './judge.ts';
+import { freePort } from './ports.ts';
 
 /** A server that runs. */
 interface RealServer {
@@ -17,15 +17,6 @@ interface RealServer {
 }
 
 const POSTGRES = '/usr/lib/postgresql';
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
-}
 
 /** Wait until the process says that it is ready. */
 async function ready(child: ChildProcess, name: string, words: RegExp): Promise<void> {

@@ -7,7 +7,6 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'n
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { run as rping } from '../../cli/rping.ts';
 import { run } from '../cli.ts';
@@ -18,6 +17,7 @@ import { openSelf } from '../profiles/self.ts';
 import { openCommand } from '../profiles/command.ts';
 import { SelfTarget, serveTester } from '../profiles/self-target.ts';
 import { caseNamed, faults, fastCases, listening, runAgainstSelf, smallPeer } from './support.ts';
+import { fileURLToPath } from 'node:url';
 
 interface Outcome {
   readonly status: number;
@@ -385,6 +385,9 @@ describe('peers that are none', () => {
   });
 });
 
+/** The command in plain JavaScript, where it lies while tests run. */
+const PROGRAM = fileURLToPath(new URL('../../.cache/plain/conformance/cli.js', import.meta.url));
+
 describe('an interrupted run', () => {
   it('stops after the case that runs, and writes its reports', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-conformance-'));
@@ -401,9 +404,7 @@ describe('an interrupted run', () => {
     const child = spawn(
       process.execPath,
       [
-        '--import',
-        'tsx',
-        fileURLToPath(new URL('../cli.ts', import.meta.url)),
+        PROGRAM,
         'run',
         'mpa.request.key',
         '--profile',

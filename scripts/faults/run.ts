@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { seededRandom, type RandomU32 } from '../../src/base/random.ts';
 import { FAULTS, Path, type Break, type Fault } from './path.ts';
+import { freePort } from '../ports.ts';
 import { clientOf, HEAD_OCTETS, LIMIT, type App, type Subject } from './subjects.ts';
 
 /** What a run did and how long it took; milliseconds. */
@@ -55,7 +56,7 @@ interface ServerProcess {
   readonly port: number;
 }
 
-/** `around` is a program, with arguments, that starts it. */
+/** With `port` 0 at one that no other socket gets while it is dead; `around` is a program that starts it. */
 export async function startServer(
   subject: Subject,
   host: string,
@@ -71,7 +72,7 @@ export async function startServer(
     SERVER,
     subject,
     host,
-    String(port),
+    String(port || (await freePort())),
     ledger,
   ];
   const child = spawn(command!, args, { stdio: ['pipe', 'pipe', 'inherit'] });

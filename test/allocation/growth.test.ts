@@ -3,22 +3,15 @@
  * sockets included.
  */
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import type { Growth } from '../../bench/micro/growth.ts';
+import { plain } from '../support/plain.ts';
 
-const CHILD = fileURLToPath(new URL('../../bench/micro/growth.ts', import.meta.url));
+const CHILD = plain('bench/micro/growth.ts');
 
 async function measure(...args: readonly string[]): Promise<Growth> {
-  const node = [
-    '--expose-gc',
-    '--max-semi-space-size=128',
-    '--min-semi-space-size=128',
-    '--import',
-    'tsx',
-    CHILD,
-  ];
+  const node = ['--expose-gc', '--max-semi-space-size=128', '--min-semi-space-size=128', CHILD];
   const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args], { timeout: 50_000 });
   return JSON.parse(stdout) as Growth;
 }

@@ -3,21 +3,14 @@
  * them a view at either end for its copies.
  */
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { plain } from '../support/plain.ts';
 
-const CHILD = fileURLToPath(new URL('protocol.child.ts', import.meta.url));
+const CHILD = plain('test/allocation/protocol.child.ts');
 
 async function garbage(...args: readonly (string | number)[]): Promise<number[]> {
-  const node = [
-    '--expose-gc',
-    '--max-semi-space-size=128',
-    '--min-semi-space-size=128',
-    '--import',
-    'tsx',
-    CHILD,
-  ];
+  const node = ['--expose-gc', '--max-semi-space-size=128', '--min-semi-space-size=128', CHILD];
   const { stdout } = await promisify(execFile)(process.execPath, [...node, ...args.map(String)], {
     timeout: 50_000,
   });

@@ -3,6 +3,7 @@ import { inspect } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connect, createServer, IwarpError, RemoteBuffer, type Server } from '../../src/index.ts';
 import { pair, rnicOf, WORLDS } from './support.ts';
+import { plain } from '../support/plain.ts';
 
 async function echo(): Promise<{ readonly server: Server; readonly port: number }> {
   const server = await createServer(async (connection) => {
@@ -88,13 +89,13 @@ describe.each(WORLDS)('for people, %s', (world) => {
 it('a server and a connection that are unref-ed let the process end', async () => {
   const { execFileSync } = await import('node:child_process');
   const program = `
-    import { connect, createServer } from './src/index.ts';
+    import { connect, createServer } from ${JSON.stringify(plain('src/index.ts'))};
     const server = await createServer(() => undefined).unref().listen(0, '127.0.0.1');
     (await connect(server.address().port, '127.0.0.1')).unref();
     for (const c of server.connections) c.unref();
     setTimeout(() => { for (const c of server.connections) c.unref(); }, 50);
     console.log('done');`;
-  const out = execFileSync(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', program], {
+  const out = execFileSync(process.execPath, ['--input-type=module', '-e', program], {
     encoding: 'utf8',
     timeout: 20_000,
     env: { ...process.env, IWARP_ENGINE: '' },

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
 import { sourceFiles, textOf } from '../support/modules.ts';
+import { plain } from '../support/plain.ts';
 
 /** Globals that programs and their tests replace. */
 const REPLACED: ReadonlySet<string> = new Set([
@@ -73,7 +74,7 @@ describe('globals', () => {
 });
 
 describe('a process', () => {
-  const INDEX = new URL('../../src/index.ts', import.meta.url).href;
+  const INDEX = plain('src/index.ts');
   const run = async (engine: string, before: string, behind: string): Promise<string> => {
     const program = `
       ${before}
@@ -85,14 +86,10 @@ describe('a process', () => {
       console.log(String(await c.request('ping', { timeout: 60_000 })));
       await c.close();
       await server.close();`;
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ['--import', 'tsx', '--input-type=module', '-e', program],
-      {
-        cwd: fileURLToPath(new URL('../..', import.meta.url)),
-        env: { ...process.env, IWARP_ENGINE: engine },
-      },
-    );
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: fileURLToPath(new URL('../..', import.meta.url)),
+      env: { ...process.env, IWARP_ENGINE: engine },
+    });
     return stdout;
   };
 

@@ -1,9 +1,9 @@
 /** Shared memory that nobody uses goes back to the system, in a process that does little else. */
 import { execFileSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
+import { plain } from '../support/plain.ts';
 
-const SOURCE = fileURLToPath(new URL('../../src/base/shared-memory.ts', import.meta.url));
+const SOURCE = plain('src/base/shared-memory.ts');
 
 /** The MiB that a process has after it has taken 20 times 64 MiB and let them go; `count` counts them. */
 function restOf(count: string): number {
@@ -16,7 +16,7 @@ function restOf(count: string): number {
     }
     console.log(process.memoryUsage.rss() / 2 ** 20);`;
   // Nor does V8 look for garbage by itself, as it does in a process that has been idle for seconds.
-  const args = ['--no-memory-reducer', '--import', 'tsx', '--input-type=module', '-e', program];
+  const args = ['--no-memory-reducer', '--input-type=module', '-e', program];
   return Number(execFileSync(process.execPath, args, { encoding: 'utf8' }));
 }
 

@@ -19,7 +19,7 @@ describe.each(['thread', 'worker'] as const)('a server with engine %s', (engine)
   it.each(['promise', 'cm', 'stream'] as const)(
     'gives back memory of the connections of %s',
     async (layer) => {
-      const server = new CostServer(layer, engine, ['--import', 'tsx']);
+      const server = new CostServer(layer, engine);
       try {
         await server.ready();
         const empty = await server.look();

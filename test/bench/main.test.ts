@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { processor } from '../../bench/machine.ts';
 import { clock } from '../../bench/main.ts';
@@ -19,6 +19,7 @@ import { partNames } from '../../bench/options.ts';
 import { PROBES } from '../../bench/probes/index.ts';
 import type { RunResult } from '../../bench/types.ts';
 import { bench } from './run-bench.ts';
+import { plain } from '../support/plain.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'iwarp-main-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -171,9 +172,9 @@ describe('a run that is interrupted', () => {
     const temporary = join(folder, 'tmp');
     mkdirSync(temporary);
     const code =
-      `import(${JSON.stringify(pathToFileURL(join(ROOT, 'bench/main.ts')).href)}).then(({ run }) => ` +
+      `import(${JSON.stringify(plain('bench/main.ts'))}).then(({ run }) => ` +
       "run(['--test', 'bw', '--size', '64', '--rounds', '1000']))";
-    const child = spawn(process.execPath, ['--import', 'tsx', '-e', code], {
+    const child = spawn(process.execPath, ['-e', code], {
       cwd: ROOT,
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, TMPDIR: temporary },

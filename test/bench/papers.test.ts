@@ -5,13 +5,13 @@ import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseBench } from '../../bench/options.ts';
 import type { GroupResult, PartResult } from '../../bench/papers/paper.ts';
 import { pageOf } from '../../bench/papers/page.ts';
 import { plot } from '../../bench/papers/plot.ts';
 import { bench } from './run-bench.ts';
+import { plain } from '../support/plain.ts';
 
 /** The figures and tables that the papers have, by the names that they have there. */
 const ROWS: Readonly<Record<string, readonly string[]>> = {
@@ -76,9 +76,9 @@ describe('a short run of one paper', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'papers-'));
     const [json, file] = [join(folder, 'run.json'), join(folder, 'papers.md')];
-    const program = fileURLToPath(new URL('bench-program.ts', import.meta.url));
+    const program = plain('test/bench/bench-program.ts');
     const args = ['--paper', 'osu', '--rounds', '1', '--json', json, '--page', file];
-    const child = spawn(process.execPath, ['--import', 'tsx', program, ...args], { stdio: 'ignore' });
+    const child = spawn(process.execPath, [program, ...args], { stdio: 'ignore' });
     expect(await once(child, 'exit')).toEqual([0, null]);
     page = readFileSync(file, 'utf8');
     const again = join(folder, 'again.md');

@@ -3,7 +3,6 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { custom, spec } from '../../bench/experiments.ts';
@@ -21,6 +20,7 @@ import { answers } from '../../bench/scenarios.ts';
 import { summarize } from '../../bench/summary.ts';
 import type { Slice } from '../../bench/runner.ts';
 import type { ExperimentResult, ProbeResult, RunResult } from '../../bench/types.ts';
+import { plain } from '../support/plain.ts';
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -233,14 +233,8 @@ describe('the reason why something is missing', () => {
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-native-'));
     writeFileSync(join(folder, 'index.js'), 'exports.calculate = () => 0;');
     try {
-      const program = fileURLToPath(new URL('../../bench/micro/guard.ts', import.meta.url));
-      const { stdout, stderr } = await promisify(execFile)(process.execPath, [
-        '--import',
-        'tsx',
-        program,
-        '1',
-        folder,
-      ]);
+      const program = plain('bench/micro/guard.ts');
+      const { stdout, stderr } = await promisify(execFile)(process.execPath, [program, '1', folder]);
       expect(stdout).toContain(`not measured: native 65536: ${basename(folder)} does not compute CRC32c\n`);
       expect(stdout).toContain('CRC32c by js, 65536 octets');
       expect(stderr).toBe('');

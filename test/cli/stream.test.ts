@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { identity } from '../support/certificates.ts';
 import { depth } from '../support/depth.ts';
+import { plain } from '../support/plain.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const children: ChildProcess[] = [];
@@ -24,11 +25,12 @@ interface Running {
   readonly status: Promise<number | null>;
 }
 
-/** From the sources, so that the test needs no build. */
+/** From the sources, so that the test needs no build of the package. */
 function stream(...args: string[]): Running {
-  const code = `import('./cli/main.ts').then(({ main }) => main(${JSON.stringify(['stream', ...args])}))
+  const code = `import(${JSON.stringify(plain('cli/main.ts'))})
+    .then(({ main }) => main(${JSON.stringify(['stream', ...args])}))
     .then((status) => (process.exitCode = status))`;
-  const child = spawn(process.execPath, ['--import', 'tsx', '-e', code], { cwd: ROOT, stdio: 'pipe' });
+  const child = spawn(process.execPath, ['-e', code], { cwd: ROOT, stdio: 'pipe' });
   children.push(child);
   const pieces: Buffer[] = [];
   let text = '';

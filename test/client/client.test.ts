@@ -2,7 +2,6 @@
 import net from 'node:net';
 import { execFile } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
 import {
@@ -14,6 +13,8 @@ import {
   type Connection,
   type Server,
 } from '../../src/index.ts';
+import { freePort } from '../../scripts/ports.ts';
+import { plain } from '../support/plain.ts';
 
 const HOST = '127.0.0.1';
 const heartbeat = { interval: 40, timeout: 120 };
@@ -104,8 +105,8 @@ describe.each(['thread', 'worker'] as const)('a client, engine %s', (engine) => 
       void connection.serve((request) => serve(request.text())).catch(() => undefined);
     }).listen({ host: HOST, port: 0 });
     onTestFinished(() => server.close({ timeout: 500 }));
-    const child = fileURLToPath(new URL('unref.child.ts', import.meta.url));
-    const args = ['--import', 'tsx', child, String(server.address().port), engine];
+    const child = plain('test/client/unref.child.ts');
+    const args = [child, String(server.address().port), engine];
     const ended = await new Promise<unknown>((resolve) =>
       execFile(process.execPath, args, { timeout: 30_000 }, (error, stdout) => resolve([error, stdout])),
     );
@@ -220,8 +221,8 @@ describe.each(['thread', 'worker'] as const)('a client, engine %s', (engine) => 
         })
         .catch(() => undefined);
     };
-    const first = await createServer({ rnic }, slow).listen({ host: HOST, port: 0 });
-    const { port } = first.address();
+    const port = await freePort();
+    const first = await createServer({ rnic }, slow).listen({ host: HOST, port });
     const client = clientOf(port);
     const calls = Array.from({ length: 20 }, (_, i) => client.request(String(i)));
     await expect.poll(() => client.connections.length).toBe(1);

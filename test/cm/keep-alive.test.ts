@@ -1,12 +1,12 @@
 // TCP's keep-alive below the connection manager: both sides, and in a namespace a path that dies.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { PassingPort, wrapTransport } from '../../src/transport/middleware.ts';
 import { ConnectionManager, InlineEngine, type KeepAliveOptions } from '../../src/cm/index.ts';
 import { MemoryTransport, VirtualTime } from '../../src/simnet/memory.ts';
 import { Device } from '../../src/verbs/index.ts';
 import { FULL } from '../support/depth.ts';
+import { plain } from '../support/plain.ts';
 
 /** A port that notes the probes it is asked for. */
 class NotingPort extends PassingPort {
@@ -87,8 +87,8 @@ function mayUnshare(): boolean {
 if (FULL)
   describe.runIf(mayUnshare())('a link that goes down', () => {
     it('ends idle connections of every layer when it ends those of node:net', async () => {
-      const child = fileURLToPath(new URL('dead-path.child.ts', import.meta.url));
-      const run = spawn('unshare', ['-rn', process.execPath, '--import', 'tsx', child, 'client'], {
+      const child = plain('test/cm/dead-path.child.ts');
+      const run = spawn('unshare', ['-rn', process.execPath, child, 'client'], {
         stdio: ['ignore', 'pipe', 'inherit'],
       });
       let text = '';

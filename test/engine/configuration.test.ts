@@ -8,7 +8,7 @@ import { availableCrc32cEngines, createCrc32cEngine } from '../../src/crc32c/eng
 import { openRnic, type Rnic } from '../../src/index.ts';
 import { MemoryTransport } from '../../src/simnet/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
-import { runTs, ROOT } from '../examples/support.ts';
+import { runTs } from '../examples/support.ts';
 import { until } from './support.ts';
 
 afterEach(() => void vi.unstubAllEnvs());
@@ -28,7 +28,7 @@ describe('the environment', () => {
 
   it.each(CONFIGURATIONS)('$name is what a process with it works with', async ({ environment }) => {
     const others = { IWARP_ENGINE: '', IWARP_CRC32C: '', IWARP_RECEIVE: '', IWARP_BUSY_POLL: '' };
-    const { status, stdout, stderr } = await runTs(`${ROOT}/scripts/matrix-probe.ts`, [], {
+    const { status, stdout, stderr } = await runTs('scripts/matrix-probe.ts', [], {
       ...others,
       ...environment,
     });
@@ -81,7 +81,7 @@ describe('the environment', () => {
   ] as const)(
     'a wrong word in %s ends a program that asks for engine %s, and says so',
     async (name, engine) => {
-      const { status, stderr } = await runTs(`${ROOT}/scripts/matrix-probe.ts`, [], {
+      const { status, stderr } = await runTs('scripts/matrix-probe.ts', [], {
         IWARP_ENGINE: engine,
         [name]: 'wrokers',
       });

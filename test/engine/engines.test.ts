@@ -7,6 +7,7 @@ import { realScheduler } from '../../src/transport/scheduler.ts';
 import { ACCESS } from '../../src/verbs/index.ts';
 import { ROOT } from '../examples/support.ts';
 import { End, enginesOf, join, openWorkers, stop, until } from './support.ts';
+import { plain } from '../support/plain.ts';
 
 describe('options', () => {
   it.each<[string, () => unknown]>([
@@ -273,11 +274,11 @@ describe('what keeps a process alive', () => {
   function run(program: string, timeout: number): Promise<{ status: number | null; stdout: string }> {
     const code =
       'const { connect, createServer, openRnic } = await ' +
-      `import(${JSON.stringify(new URL('../../src/index.ts', import.meta.url).href)});\n${program}`;
+      `import(${JSON.stringify(plain('src/index.ts'))});\n${program}`;
     return new Promise((resolve) => {
       const child = execFile(
         process.execPath,
-        ['--import', 'tsx', '--input-type=module', '-e', code],
+        ['--input-type=module', '-e', code],
         { cwd: ROOT, timeout, killSignal: 'SIGKILL' },
         (_, stdout, stderr) => {
           resolve({ status: child.exitCode, stdout: stdout + stderr });

@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startCompiled } from '../../src/engine/proxy/spawn.ts';
 import { ROOT } from '../examples/support.ts';
+import { plain } from '../support/plain.ts';
 
 let folder: string;
 beforeAll(() => {
@@ -26,18 +27,15 @@ describe('a compiled worker starts', () => {
     ['where the environment says module', ['-e'], '--input-type=module'],
     ['with flags that only a process can have', ['--expose-gc', '--input-type=module', '-e'], ''],
   ])('%s', async (_name, flags, nodeOptions) => {
-    const spawn = JSON.stringify(new URL('../../src/engine/proxy/spawn.ts', import.meta.url).href);
+    const spawn = JSON.stringify(plain('src/engine/proxy/spawn.ts'));
     const worker = JSON.stringify(pathToFileURL(join(folder, 'worker.mjs')).href);
     const code =
       `import(${spawn}).then((spawn) => spawn.${startCompiled.name}(new URL(${worker}), { workerData: ` +
       "41 }).on('message', console.log).on('error', console.log));";
     const env = { ...process.env, NODE_OPTIONS: nodeOptions };
     const output = await new Promise<string>((resolve) => {
-      execFile(
-        process.execPath,
-        ['--import', 'tsx', ...flags, code],
-        { cwd: ROOT, env, timeout: 30_000 },
-        (_, stdout, stderr) => resolve(stdout + stderr),
+      execFile(process.execPath, [...flags, code], { cwd: ROOT, env, timeout: 30_000 }, (_, stdout, stderr) =>
+        resolve(stdout + stderr),
       );
     });
     expect(output).toBe('42\n');

@@ -2,23 +2,15 @@
 // stands in the server's memory.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { expect, it } from 'vitest';
+import { plain } from '../support/plain.ts';
 import { ROOT, runTs } from './support.ts';
+import { freePort } from '../../scripts/ports.ts';
 
 const text = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const programs = [...text.matchAll(/^```js\n([^]*?)^```$/gm)].map((match) => match[1]!);
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 it.each(['thread', 'worker'])(
   'the README moves memory in ten lines of JavaScript, engine %s',
@@ -34,7 +26,7 @@ it.each(['thread', 'worker'])(
 
     const folder = mkdtempSync(join(tmpdir(), 'iwarp-readme-'));
     try {
-      const source = pathToFileURL(join(ROOT, 'src/index.ts')).href;
+      const source = plain('src/index.ts');
       const port = await freePort();
       const code = programs
         .join('\n')
@@ -63,7 +55,7 @@ const streams = [...text.matchAll(/^```ts\n([^]*?)^```$/gm)]
 async function streamed(program: string, port: string, behind: string, engine = 'thread'): Promise<unknown> {
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-readme-'));
   try {
-    const source = pathToFileURL(join(ROOT, 'src/sockets/index.ts')).href;
+    const source = plain('src/sockets/index.ts');
     const code = program
       .replaceAll("'iwarp/sockets'", `'${source}'`)
       .replaceAll(port, String(await freePort()));

@@ -1,6 +1,10 @@
 /** Runs a TypeScript program as a child process with a time limit. */
+import { transformSync } from 'esbuild';
 import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { plain } from '../support/plain.ts';
 
 /** The folder of the package. */
 export const ROOT: string = fileURLToPath(new URL('../..', import.meta.url));
@@ -15,7 +19,14 @@ interface Outcome {
   readonly stderr: string;
 }
 
-/** Run `file` with this Node and the TypeScript loader. */
+/** A file that a test has written lies as JavaScript beside it. */
+function compiled(file: string): string {
+  const { code } = transformSync(readFileSync(file, 'utf8'), { loader: 'ts', target: 'node20' });
+  writeFileSync(`${file}.mjs`, code);
+  return `${file}.mjs`;
+}
+
+/** Run a program of the checkout, which `file` names from there, or one that a test has written. */
 export function runTs(
   file: string,
   args: readonly string[] = [],
@@ -30,7 +41,7 @@ export function runTs(
     };
     const child = execFile(
       process.execPath,
-      ['--import', 'tsx', file, ...args],
+      [isAbsolute(file) ? compiled(file) : plain(file), ...args],
       options,
       (_, stdout, stderr) => {
         resolve({ status: child.exitCode, stdout, stderr });

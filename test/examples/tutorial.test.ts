@@ -3,9 +3,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageSources } from '../../scripts/package-sources.ts';
+import { plain } from '../support/plain.ts';
 import { ROOT, runTs } from './support.ts';
 
 const SOURCES = packageSources();
@@ -14,7 +14,7 @@ const SOURCES = packageSources();
 function sourceOf(specifier: string): string {
   const source = SOURCES[specifier];
   if (source === undefined) throw new Error(`package.json does not export ${specifier}`);
-  return pathToFileURL(join(ROOT, source)).href;
+  return plain(source);
 }
 
 const text = readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8');

@@ -6,7 +6,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer as createNetServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,6 +14,7 @@ import { IwarpError } from '../../src/index.ts';
 import { connect } from '../../src/nbd/index.ts';
 import { pattern } from './support.ts';
 import { depth } from '../support/depth.ts';
+import { freePort } from '../../scripts/ports.ts';
 
 const COMMAND = fileURLToPath(new URL('../../bin/iwarp.js', import.meta.url));
 const SIZE = 8 * 1024 * 1024;
@@ -54,14 +54,6 @@ function kill(child: ChildProcess): Promise<void> {
   });
 }
 
-async function freePorts(): Promise<number[]> {
-  const servers = [createNetServer(), createNetServer()];
-  for (const server of servers) await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  for (const server of servers) await new Promise((done) => server.close(done));
-  return ports;
-}
-
 const later = (milliseconds: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -80,7 +72,7 @@ it.each(rounds)(
   async ({ round, scheme, mode, requests }) => {
     const file = join(folder, `disk-${round}`);
     await writeFile(file, Buffer.alloc(SIZE));
-    const ports = await freePorts();
+    const ports = [await freePort(), await freePort()];
     let server = await serving(file, ports);
     const port = scheme === 'nbd' ? ports[0] : ports[1];
     const uri = `${scheme}://127.0.0.1:${port}/`;
@@ -126,7 +118,7 @@ it.each(rounds)(
     const [source, file] = [join(folder, 'source'), join(folder, `target-${round}`)];
     await writeFile(source, pattern(SIZE, 99));
     await writeFile(file, Buffer.alloc(SIZE));
-    const ports = await freePorts();
+    const ports = [await freePort(), await freePort()];
     const server = await serving(file, ports);
     const uri = `${scheme}://127.0.0.1:${scheme === 'nbd' ? ports[0] : ports[1]}/`;
     const how = ['--mode', mode, '--quiet'];

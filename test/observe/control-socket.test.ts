@@ -19,11 +19,11 @@ import {
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { serveControl, type ControlServer } from '../../src/index.ts';
 import { askAll, controlFolder } from '../../src/observe/control-socket.ts';
 import { pairOf } from '../api/support.ts';
+import { plain } from '../support/plain.ts';
 
 // The stack holds Node's timers; here it follows the fake clock of a test.
 vi.mock('node:timers', async (original) => ({
@@ -31,7 +31,7 @@ vi.mock('node:timers', async (original) => ({
   setTimeout: (...given: Parameters<typeof setTimeout>) => globalThis.setTimeout(...given),
 }));
 
-const CHILD = fileURLToPath(new URL('shown.child.ts', import.meta.url));
+const CHILD = plain('test/observe/shown.child.ts');
 
 let runtime: string;
 let control: ControlServer | null = null;
@@ -56,7 +56,7 @@ async function start(
   env: NodeJS.ProcessEnv,
   ...args: string[]
 ): Promise<{ child: ChildProcess; line: string }> {
-  const child = spawn(process.execPath, ['--import', 'tsx', CHILD, name, ...args], {
+  const child = spawn(process.execPath, [CHILD, name, ...args], {
     env: { ...process.env, XDG_RUNTIME_DIR: runtime, ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
@@ -205,7 +205,7 @@ describe('IWARP_CONTROL=1', () => {
   });
 
   it('does not keep a process alive, and does nothing where it is not set', async () => {
-    const child = spawn(process.execPath, ['--import', 'tsx', CHILD, 'brief0', 'exit'], {
+    const child = spawn(process.execPath, [CHILD, 'brief0', 'exit'], {
       env: { ...process.env, IWARP_CONTROL: '1' },
       stdio: 'ignore',
     });

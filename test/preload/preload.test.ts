@@ -11,10 +11,11 @@ import { run as stat } from '../../cli/stat.ts';
 import { parseRules, ruleFor, rulesOf } from '../../src/preload/rules.ts';
 import { identity } from '../support/certificates.ts';
 import { FULL } from '../support/depth.ts';
+import { plain } from '../support/plain.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const APP = join(ROOT, 'test/preload/app.ts');
-const PRELOAD = join(ROOT, 'src/preload/index.ts');
+const APP = plain('test/preload/app.ts');
+const PRELOAD = plain('src/preload/index.ts');
 
 interface Outcome {
   readonly status: number | null;
@@ -26,7 +27,7 @@ interface Outcome {
 
 function start(args: readonly string[], environment: Record<string, string>): ChildProcess {
   const loads = environment['IWARP_PRELOAD'] === undefined && environment['IWARP_PRELOAD_FILE'] === undefined;
-  const imports = ['--import', 'tsx', ...(loads ? [] : ['--import', PRELOAD])];
+  const imports = loads ? [] : ['--import', PRELOAD];
   return spawn(process.execPath, [...imports, APP, ...args], {
     cwd: ROOT,
     env: { ...process.env, IWARP_PRELOAD_LOG: '1', ...environment },

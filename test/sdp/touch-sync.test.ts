@@ -2,12 +2,12 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface, type Interface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openRnic } from '../../src/api/environment.ts';
 import { connect, createServer, type RdmaSocket } from '../../src/sockets/index.ts';
+import { plain } from '../support/plain.ts';
 
-const CHILD = fileURLToPath(new URL('touch-sync.child.ts', import.meta.url));
+const CHILD = plain('test/sdp/touch-sync.child.ts');
 const cleanup: (() => unknown)[] = [];
 afterEach(async () => {
   for (const each of cleanup.splice(0).reverse()) await each();
@@ -22,7 +22,7 @@ interface Reader {
 }
 
 async function readerOf(...args: string[]): Promise<Reader> {
-  const child = spawn(process.execPath, ['--import', 'tsx', CHILD, ...args], {
+  const child = spawn(process.execPath, [CHILD, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   cleanup.push(() => child.kill('SIGKILL'));

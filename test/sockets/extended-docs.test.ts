@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { expect, it } from 'vitest';
 import { ROOT, runTs } from '../examples/support.ts';
+import { plain } from '../support/plain.ts';
 
 const page = readFileSync(join(ROOT, 'docs/extended-sockets.md'), 'utf8');
 
@@ -15,7 +15,7 @@ it('docs/extended-sockets.md: one connection is plain, and then RDMA', async () 
   await new Promise((resolve) => server.once('listening', resolve));
   const { port } = server.address() as AddressInfo;
   await new Promise((resolve) => server.close(resolve));
-  const source = (path: string): string => `'${pathToFileURL(join(ROOT, path)).href}'`;
+  const source = (path: string): string => `'${plain(path)}'`;
   const code = program!
     .replaceAll("'iwarp/sockets'", source('src/sockets/index.ts'))
     .replaceAll("'iwarp'", source('src/index.ts'))

@@ -11,6 +11,7 @@ import { promisify } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connect, createServer } from '../../src/sockets/index.ts';
 import { overThreads } from './over-threads.ts';
+import { plain } from '../support/plain.ts';
 
 /** What both have. */
 interface Sockets {
@@ -196,7 +197,7 @@ describe.each(WORLDS)('%s', (_name, world) => {
 });
 
 describe('a process', () => {
-  const MODULE = new URL('../../src/sockets/index.ts', import.meta.url).href;
+  const MODULE = plain('src/sockets/index.ts');
   const run = (
     engine: string,
     world: string,
@@ -206,8 +207,6 @@ describe('a process', () => {
     promisify(execFile)(
       process.execPath,
       [
-        '--import',
-        'tsx',
         '--input-type=module',
         '-e',
         `

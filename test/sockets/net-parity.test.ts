@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import sockets from '../../src/sockets/index.ts';
+import { freePort } from '../../scripts/ports.ts';
 
 type Lib = typeof net;
 const OURS = sockets as unknown as Lib;
@@ -102,16 +103,6 @@ const fieldsOf = ({
 
 const failure = async (emitter: NodeJS.EventEmitter): Promise<unknown> =>
   fieldsOf(((await once(emitter, 'error')) as [NodeJS.ErrnoException])[0]);
-
-/** A port that nothing listens on. */
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, HOST);
-  await once(server, 'listening');
-  const { port } = server.address() as net.AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 const codeOf = (call: () => unknown): unknown => {
   try {

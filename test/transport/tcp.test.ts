@@ -7,7 +7,6 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { Server, Socket, connect, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { seededRandom } from '../../src/base/random.ts';
@@ -17,6 +16,7 @@ import { TcpTransport } from '../../src/transport/tcp.ts';
 import { surviving } from '../support/survivor.ts';
 import { World, pattern } from './harness.ts';
 import type { End } from './harness.ts';
+import { plain } from '../support/plain.ts';
 
 function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
   let resolve: (value: T) => void = () => undefined;
@@ -424,15 +424,13 @@ describe('realScheduler', () => {
   });
 
   it('does not keep a process alive', async () => {
-    const module = fileURLToPath(new URL('../../src/transport/scheduler.ts', import.meta.url));
+    const module = plain('src/transport/scheduler.ts');
     const program =
       `import { realScheduler } from ${JSON.stringify(module)}; realScheduler.at(realScheduler.now() + ` +
       "3e9, () => {}); console.log('done');";
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ['--import', 'tsx', '--input-type=module', '-e', program],
-      { timeout: 30_000 },
-    );
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], {
+      timeout: 30_000,
+    });
     expect(stdout).toBe('done\n');
   });
 });

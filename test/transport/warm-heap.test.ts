@@ -1,13 +1,13 @@
 // Memory that is kept once the program gets many octets in new memory: when it is taken, and what it saves.
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it, vi } from 'vitest';
 import { connect, createServer, openRnic, RemoteBuffer } from '../../src/index.ts';
 import { connect as connectStream, createServer as createStreamServer } from '../../src/sockets/index.ts';
 import { TcpTransport } from '../../src/transport/tcp.ts';
 import { WarmHeap, warmHeap } from '../../src/transport/warm-heap.ts';
+import { plain } from '../support/plain.ts';
 
 const PIECE = 1 << 16;
 const BUSY = 32 << 20;
@@ -108,7 +108,7 @@ describe('the heap of this thread is reported', () => {
 });
 
 it('byte streams read by data events take no new pages from the system in the long run', async () => {
-  const child = fileURLToPath(new URL('warm-heap.child.ts', import.meta.url));
+  const child = plain('test/transport/warm-heap.child.ts');
   // With 'data' events from the network too there would be twice as much new memory.
   const env = { ...process.env, IWARP_RECEIVE: 'onread' };
   // Sixteen pages hold a piece. Without the room it is 3 to 11 faults in Node 20 and 1 to 7 in newer ones;
@@ -116,7 +116,7 @@ it('byte streams read by data events take no new pages from the system in the lo
   // is now and then too small (once 1.06): so it has three tries.
   let faults = Infinity;
   for (let i = 0; i < 3 && faults >= 1; i++) {
-    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', child], {
+    const { stdout } = await promisify(execFile)(process.execPath, [child], {
       timeout: 15_000,
       env,
     });
