@@ -141,6 +141,12 @@ const JUDGES: Readonly<Record<string, Judge>> = {
     ],
     seconds: 30 * MINUTE,
   },
+  cases: {
+    about:
+      'small programs from outside that check themselves, with both engines (IWARP_CASES names their folders)',
+    commands: ['npx tsx scripts/judges-cases.ts'],
+    seconds: 5 * MINUTE,
+  },
   faults: {
     about: 'a program through every fault of its path, in both engines and beside ws',
     commands: ['npx tsx scripts/faults.ts'],
