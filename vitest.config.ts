@@ -38,9 +38,9 @@ export default defineConfig({
     })),
   },
   test: {
-    // One file more than there are processors, since many tests wait for something most of their time. Files
+    // Two files more than there are processors, since many tests wait for something most of their time. Files
     // that start programs one at a time, behind all others, was tried: it took a third longer.
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism() + 2,
     include: ['test/**/*.test.ts', 'conformance/**/*.test.ts'],
     // test/quarantine.md lists them.
     ...(full ? {} : { testNamePattern: /^(?!.*\(quarantined\))/ }),

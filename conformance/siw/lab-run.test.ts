@@ -1,5 +1,5 @@
 /** A guest that dies while a case runs: another takes its place, and a known fault is not held against us. */
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { InteropCase } from './bench.ts';
 import type { OpenPeer } from './interop-types.ts';
 import { LabRun } from './lab-run.ts';
@@ -39,6 +39,10 @@ const failing = (times: number): InteropCase => ({
   topic: 'rping',
   run: () => (times-- > 0 ? Promise.reject(new Error('no answer')) : Promise.resolve('went well')),
 });
+
+// What it prints of cases that fail on purpose would be taken for failures of the tests.
+beforeEach(() => vi.spyOn(process.stdout, 'write').mockReturnValue(true));
+afterEach(() => vi.restoreAllMocks());
 
 describe('a guest that dies while a case runs', () => {
   it('is replaced, and the case runs again where the fault is known', async () => {

@@ -360,7 +360,10 @@ describe.each(['thread', 'worker'] as const)('a transport that throws, in a %s',
     expect(outcomes).toEqual([
       expect.objectContaining({ message: 'Invalid IP address: no address', code: 'ERR_INVALID_IP_ADDRESS' }),
     ]);
-    expect(progress.connect(request, handler).cancel()).toBe(true);
+    const cancelled = progress.connect(request, handler).cancel();
+    // A worker may have failed it before it hears that nobody wants it: that is reported.
+    if (engine === 'thread') expect(cancelled).toBe(true);
+    const all = cancelled ? 1 : 2;
     const listened = new Promise((resolve) => {
       const { policy } = request;
       progress.listen(
@@ -371,7 +374,8 @@ describe.each(['thread', 'worker'] as const)('a transport that throws, in a %s',
     });
     expect(await listened).toMatchObject({ code: 'ERR_INVALID_ARGUMENT' });
     await client.send('still there');
-    expect(outcomes.length).toBe(1); // the one that was cancelled has said nothing
+    await until(() => outcomes.length >= all);
+    expect(outcomes.length).toBe(all); // one that was cancelled has said nothing
     await client.close();
     if (engine === 'worker') await stop(rnic);
   });

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { once } from 'node:events';
 import { expect, it } from 'vitest';
 import { connect, createServer, type RdmaSocket, type RdmaSocketOptions } from '../../src/sockets/index.ts';
+import { depth } from '../support/depth.ts';
 
 const MODES = ['buffered', 'source', 'sink', 'auto'] as const;
 
@@ -92,6 +93,6 @@ it('the bytes of both directions arrive, in order and whole', async () => {
         }
       },
     ),
-    { numRuns: 60, endOnFailure: true },
+    { numRuns: depth(30, 60), endOnFailure: true },
   );
 }, 120_000);
