@@ -136,7 +136,10 @@ const JUDGES: Readonly<Record<string, Judge>> = {
       'npx tsx test/kv/fuzz.ts 1000000',
       'npx tsx test/sdp/fuzz.ts 1000000',
       'npx tsx test/trp/fuzz.ts 1000000',
-      'npx tsx test/nbd/fuzz.ts 1000000',
+      // An input of queue pairs is a connection each, ten thousand a minute.
+      'npx tsx test/nbd/fuzz.ts 1000000 1 server-handshake server-transmission',
+      'npx tsx test/nbd/fuzz.ts 1000000 1 client-handshake client-transmission messages',
+      'npx tsx test/nbd/fuzz.ts 50000 1 queue-pair-server queue-pair-client',
       'npx tsx test/shm/fuzz.ts 10000000',
     ],
     seconds: 30 * MINUTE,

@@ -119,6 +119,8 @@ export class FuzzPeer {
   #sinkCancelSeen = 0;
   #resizeSeen = false;
   ended = false;
+  /** A DisConn has gone out, lawful or not. */
+  disconnected = false;
   theyEnded = false;
   connection: CmConnection | null = null;
   #last: Buffer = Buffer.alloc(16);
@@ -282,6 +284,7 @@ export class FuzzPeer {
   #raw(bytes: Buffer): void {
     this.#counts.messages++;
     this.#last = bytes;
+    if (bytes[0] === DISCONN) this.disconnected = true;
     const slot = this.#staged++ % SLOTS;
     const length = Math.min(bytes.length, SLOT);
     this.#stage.bytes.set(bytes.subarray(0, length), slot * SLOT);
