@@ -39,6 +39,24 @@ itself are Node's: \`ERR_STREAM_WRITE_AFTER_END\` for a write after \`end()\`, \
 |---|---|---|---|
 `;
 
+const BEHIND = `
+## "A message announces 16 bytes where 0 were offered"
+
+A byte stream over rsockets ends with \`EPROTO\` and these words, with any number of bytes, when the peer
+has written into memory that was not its to fill. No wrong byte reaches the program: the connection ends
+first.
+
+The peers that do so are stock rsocket programs (librdmacm) on the Linux driver siw, where the kernel's
+copy stores 16 bytes twice: Linux 6.12 on processors without fast short \`rep movsb\` (FSRM), and 6.1 if
+it is booted with \`clearcpuid=112,297\`. Half a receive buffer is granted by an entry of 16 bytes in the
+peer's list of targets. If the peer uses the entry up between the two stores, the second one brings it
+back, and the peer fills the same half again ([how a capture proves
+it](../conformance/reports/linux-siw-6.12.md#m2)).
+
+What helps is a larger receive buffer on our side (\`-B\` of the tools, \`receiveBuffer\` of a stream):
+fewer grants meet a store in the middle. It has not been seen with Linux 6.1 as it boots by itself.
+`;
+
 /** The page as it should be. */
 export function renderErrorsPage(): string {
   const rows = Object.entries(ERROR_CODES).map(([code, meaning]) => {
@@ -46,7 +64,7 @@ export function renderErrorsPage(): string {
     const cells = [meaning, raisedBy, whatToDo].map((cell) => cell.replaceAll('|', '\\|'));
     return `| \`${code}\` | ${cells.join(' | ')} |\n`;
   });
-  return INTRODUCTION + rows.join('');
+  return INTRODUCTION + rows.join('') + BEHIND;
 }
 
 function main(args: readonly string[]): number {

@@ -5,6 +5,9 @@
  *     npm run interop -- --json first.json; npm run interop -- --json second.json
  *     npx tsx scripts/docs-interop.ts --first first.json --second second.json
  *
+ * Each kernel beside the first has a file and a page with its line in the name: `SIW_KERNEL=6.12` in the
+ * environment of all three commands. The table of peers in README.md has a row for each.
+ *
  * A run in parts (`--shard`, `--topic`) has one file a part: repeat `--first` and `--second`. Without
  * arguments the pages are made anew; `--note` adds a remark, on a part that was run again, say; with
  * `--check` nothing is written, and the status is 1 if they are out of date.
@@ -13,13 +16,28 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { TOPICS } from '../conformance/siw/bench.ts';
+import { KERNELS, kernelOf } from '../conformance/siw/kernels.ts';
 import { resultText, type InteropRecord, type RecordedCase } from '../conformance/siw/report.ts';
-import { cell } from './marked.ts';
+import { between, cell } from './marked.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** The file with the results of two runs. */
-export const INTEROP_FILE: string = path('docs/interop.json');
-const PAGE = path('docs/interop.md');
+const README = path('README.md');
+const MARKS = ['<!-- peers: made by scripts/docs-interop.ts -->', '<!-- end of peers -->'] as const;
+
+/** The results of two runs with a kernel, and their page. */
+interface Results {
+  readonly line: string;
+  readonly name: string;
+  readonly file: string;
+  readonly page: string;
+}
+
+/** Those of each kernel. */
+export const RESULTS: readonly Results[] = KERNELS.map(({ line }, i) => {
+  const name = i === 0 ? 'interop' : `interop-${line}`;
+  return { line, name, file: path(`docs/${name}.json`), page: path(`docs/${name}.md`) };
+});
+
 /** Runs one after the other, two as a rule: the sums of each, the cases of the last. */
 export interface InteropPair {
   readonly runs: readonly RunSummary[];
@@ -90,21 +108,25 @@ const said = ({ began, seconds, passed, failed, again }: RunSummary): string =>
   `passed${again === 0 ? '' : ` (${again} in a second try)`} and ${failed} failed, ` +
   `${Math.round(seconds / 60)} minutes`;
 
-/** docs/interop.md. */
-export function renderInteropPage({ runs, peer, ours, cases, note }: InteropPair): string {
+/** The page of a kernel. */
+export function renderInteropPage(
+  { runs, peer, ours, cases, note }: InteropPair,
+  { line, name }: Pick<Results, 'line' | 'name'>,
+): string {
   const count =
     runs.length === 1
       ? 'A complete run'
       : `${runs.length === 2 ? 'Two' : runs.length} complete runs, one after the other,`;
   const lines = [
-    '# Interop with stock tools on Linux siw',
+    `# Interop with stock tools on siw of Linux ${line}`,
     '',
-    '<!-- Made by scripts/docs-interop.ts from docs/interop.json; change that, not this. -->',
+    `<!-- Made by scripts/docs-interop.ts from docs/${name}.json; change that, not this. -->`,
     '',
-    `${count} of \`npm run interop\`: ${runs.map(said).join('; then ')}. ` +
+    `${count} of \`${line === KERNELS[0]!.line ? '' : `SIW_KERNEL=${line} `}npm run interop\`: ` +
+      `${runs.map(said).join('; then ')}. ` +
       `${note === undefined ? '' : `${note} `}The tables show the last run. ` +
-      `The peer is the kernel of Debian 12 with its siw driver, emulated (\`${peer}\`), with the stock ` +
-      `tools of Debian 12. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ` +
+      `The peer is the kernel ${line} of Debian 12 with its siw driver, emulated (\`${peer}\`), ` +
+      `with the stock tools of Debian 12. Our side: engine ${ours.engine}, CRC32c ${ours.crc32c}, receive ` +
       `${ours.receive}${ours.busyPoll === undefined ? '' : `, polling ${ours.busyPoll} us`} ` +
       '([engines.md](engines.md)). ' +
       'The checklist says [which case shows which item](../conformance/siw/README.md#what-shows-what).',
@@ -166,11 +188,33 @@ function mergeSmall(tools: readonly string[]): string[] {
   return [...new Set(tools.map((tool) => (both.split(', ').includes(tool) ? both : tool)))];
 }
 
+/** The table of peers: kernels with their versions, when they were tried, and how that went. */
+function renderPeers(tried: readonly (readonly [Results, InteropPair])[]): string {
+  const rows = tried.map(([{ line, name }, { peer, runs }]) => {
+    const last = runs.at(-1)!;
+    const report = `conformance/reports/linux-siw-${line}.md`;
+    return (
+      `| siw of Linux ${line} | ${/\S+$/.exec(peer)![0]}, Debian 12 | ${last.began.slice(0, 10)} | ` +
+      `${runs.map(({ passed, failed }) => `${passed} of ${passed + failed}`).join(', then ')} ` +
+      `([cases](docs/${name}.md)) | [report](${report}) |`
+    );
+  });
+  return ['| Peer | Version | Tried | Interop | Conformance |', '|---|---|---|---|---|', ...rows].join('\n');
+}
+
 /** Each page with what it should hold. */
 export function pages(): { readonly name: string; readonly is: string; readonly shouldBe: string }[] {
-  const pair = JSON.parse(readFileSync(INTEROP_FILE, 'utf8')) as InteropPair;
+  const tried = RESULTS.map(
+    (results) => [results, JSON.parse(readFileSync(results.file, 'utf8')) as InteropPair] as const,
+  );
+  const readme = readFileSync(README, 'utf8');
   return [
-    { name: PAGE, is: existsSync(PAGE) ? readFileSync(PAGE, 'utf8') : '', shouldBe: renderInteropPage(pair) },
+    { name: README, is: readme, shouldBe: between(readme, 'README.md', MARKS, renderPeers(tried)) },
+    ...tried.map(([results, pair]) => ({
+      name: results.page,
+      is: existsSync(results.page) ? readFileSync(results.page, 'utf8') : '',
+      shouldBe: renderInteropPage(pair, results),
+    })),
   ];
 }
 
@@ -187,8 +231,9 @@ function main(): number {
     const note = values.note === undefined ? {} : { note: values.note };
     const read = (names: readonly string[] | undefined): InteropRecord[] =>
       (names ?? []).map((name) => JSON.parse(readFileSync(name, 'utf8')) as InteropRecord);
+    const { line } = kernelOf(process.env);
     writeFileSync(
-      INTEROP_FILE,
+      RESULTS.find((results) => results.line === line)!.file,
       `${JSON.stringify({ ...pairOf(read(values.first), read(values.second)), ...note }, null, 1)}\n`,
     );
   }

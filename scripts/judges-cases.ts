@@ -1,8 +1,8 @@
 /**
- * Inputs from outside the project, as users and other teams send them: `IWARP_CASES=FOLDER[:FOLDER]... npx tsx
- * scripts/judges-cases.ts` after `npm run build`. Each `.mjs` and `.py` file of the folders, those in `lib`
- * aside, is a program that checks itself. It is given the checkout in IWARP and an engine in IWARP_ENGINE,
- * prints lines that begin with RIGHT or WRONG, and ends with status 0 where all is right.
+ * Inputs from outside the project, as users and other teams send them: `IWARP_CASES=FOLDER[:FOLDER]...
+ * npx tsx scripts/judges-cases.ts` after `npm run build`. Each `.mjs` and `.py` file of the folders, those in
+ * `lib` aside, is a program that checks itself. It is given the checkout in IWARP and an engine in
+ * IWARP_ENGINE, prints lines that begin with RIGHT or WRONG, and ends with status 0 where all is right.
  */
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync } from 'node:fs';
@@ -20,7 +20,7 @@ if (folders.length === 0) notRun('set IWARP_CASES to the folders of such program
 const absent = folders.find((folder) => statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true);
 if (absent !== undefined) notRun(`${absent} is no folder`);
 
-/** The checkout as such programs know it: `bin`, and the library in `dist` or, from older ones, in `dist/src`. */
+/** The checkout as such programs know it: `bin`, and the library in `dist` or, as it was once, `dist/src`. */
 function checkout(): string {
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-cases-'));
   for (const name of ['bin', 'docs', 'node_modules', 'package.json'])

@@ -145,8 +145,7 @@ const JUDGES: Readonly<Record<string, Judge>> = {
     seconds: 30 * MINUTE,
   },
   cases: {
-    about:
-      'small programs from outside that check themselves, with both engines (IWARP_CASES names their folders)',
+    about: 'programs from outside that check themselves, with both engines (IWARP_CASES names their folders)',
     commands: ['npx tsx scripts/judges-cases.ts'],
     seconds: 5 * MINUTE,
   },

@@ -106,7 +106,13 @@ const PERFTEST_PAIRS: readonly Pair[] = Object.entries(PERFTEST).flatMap(([progr
 /** Ten thousand FPDUs each way: long, as said above. */
 const LONG_STREAM = '-S 1000000 -C 5 -I 3 -T v';
 const STREAM_PAIRS: readonly Pair[] = ['rstream', 'riostream'].flatMap((program) =>
-  ['-S 64 -C 1 -I 500 -T v', '-S 4096 -C 50 -I 10 -T v', LONG_STREAM].map(
+  [
+    '-S 64 -C 1 -I 500 -T v',
+    '-S 4096 -C 50 -I 10 -T v',
+    LONG_STREAM,
+    // Small buffers: sixteen grants for each transfer.
+    ...(program === 'rstream' ? ['-S 65536 -C 20 -I 10 -B 4096 -T v'] : []),
+  ].map(
     (flags): Pair => ({
       tool: program,
       topic: 'streams',

@@ -244,7 +244,7 @@ class Connection {
   #checkHeld(): void {
     const { connection } = this.#peer;
     if (connection === null || this.#socket!.destroyed || this.#reads === 'places') return;
-    // Nothing is taken of what comes behind both ends, though the socket waits for its reader.
+    // The stack takes nothing that comes behind both ends, though the socket waits for its reader.
     if (this.#peer.theyEnded && this.#peer.disconnected) return;
     const held = connection.counters().payloadOut - this.#socket!.bytesRead;
     const headers = 64 * (this.#result.messages - this.#before);
