@@ -190,13 +190,14 @@ function mergeSmall(tools: readonly string[]): string[] {
 
 /** The table of peers: kernels with their versions, when they were tried, and how that went. */
 function renderPeers(tried: readonly (readonly [Results, InteropPair])[]): string {
-  const rows = tried.map(([{ line, name }, { peer, runs }]) => {
+  const rows = tried.map(([{ line, name }, { peer, runs, note }]) => {
     const last = runs.at(-1)!;
     const report = `conformance/reports/linux-siw-${line}.md`;
+    const remark = note === undefined ? '' : ', with a note on a part that was run again';
     return (
       `| siw of Linux ${line} | ${/\S+$/.exec(peer)![0]}, Debian 12 | ${last.began.slice(0, 10)} | ` +
       `${runs.map(({ passed, failed }) => `${passed} of ${passed + failed}`).join(', then ')} ` +
-      `([cases](docs/${name}.md)) | [report](${report}) |`
+      `([cases](docs/${name}.md)${remark}) | [report](${report}) |`
     );
   });
   return ['| Peer | Version | Tried | Interop | Conformance |', '|---|---|---|---|---|', ...rows].join('\n');
@@ -204,7 +205,7 @@ function renderPeers(tried: readonly (readonly [Results, InteropPair])[]): strin
 
 /** Each page with what it should hold. */
 export function pages(): { readonly name: string; readonly is: string; readonly shouldBe: string }[] {
-  const tried = RESULTS.map(
+  const tried = RESULTS.filter(({ file }) => existsSync(file)).map(
     (results) => [results, JSON.parse(readFileSync(results.file, 'utf8')) as InteropPair] as const,
   );
   const readme = readFileSync(README, 'utf8');

@@ -57,8 +57,8 @@ const place = checkout();
 try {
   for (const folder of folders) {
     const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-      .filter((path) => /\.(mjs|py)$/.test(path) && !/^lib\.mjs$/.test(path.split(sep).at(-1)!))
-      .filter((path) => !path.split(sep).slice(0, -1).includes('lib'));
+      .filter((path) => /\.(mjs|py)$/.test(path))
+      .filter((path) => !path.split(sep).some((part) => part === 'lib' || part === 'lib.mjs'));
     for (const path of files.toSorted())
       for (const engine of ENGINES) {
         const ending = await run(join(folder, path), { IWARP: place, IWARP_ENGINE: engine });

@@ -76,7 +76,7 @@ const SHAPES: Readonly<Record<string, readonly RegExp[]>> = {
   iwarp: [
     /^(package\.json|README\.md|CHANGELOG\.md|LICENSE)$/,
     /^bin\/iwarp\.js$/,
-    /^docs\/[\w./-]+\.md$/,
+    /^docs\/[\w/-]+(-\d+\.\d+)?\.md$/,
     /^dist\/(?!bench\/|conformance\/)[\w/-]+(\.d\.ts|\.js)$/,
   ],
   // Its modules, its golden vectors, known deviations, and how to test a peer of one's own.

@@ -163,6 +163,8 @@ const COPY: Endless = {
   tool: 'rcopy',
   port: 7427,
   serves: true,
+  // In the middle of a transfer it now and then goes on for ever, its queue pair in RESET or ERR.
+  blind: ['client'],
   ours: {
     server: (port) => ['rcopy', '--dir', '/', '-p', String(port), ...NO_CRC],
     client: (host, port) => ['rcopy', SPARSE, `${host}:/tmp/leave.in`, '-p', String(port), ...NO_CRC],
@@ -219,15 +221,12 @@ async function stockSurvives(
     pair.blind?.includes(ours === 'client' ? 'server' : 'client') === true ||
     (pair.serves === true && ours === 'client');
   if (!blind) {
-    const ended = await Promise.race([stock.ended, pause(limit).then(() => null)]);
-    if (ended !== null)
-      return `stock ends after ${took()} with status ${ended.status}: ${lastLine(ended.output)}`;
-    // The kernel has seen the end, and stock rcopy in the middle of a transfer now and then does not.
-    const { output } = await bench.stock('rdma resource show qp');
-    const state = / state (?!RTS)\w+/.exec(output)?.[0];
-    check(state !== undefined, `the stock side goes on: ${stock.output.slice(-300)}; ${output}`);
-    await stock.kill();
-    return `the stock program does not notice that its queue pair is in${state}`;
+    const { status, output } = await within(
+      stock.ended,
+      limit,
+      () => `the stock side goes on: ${stock.output.slice(-300)}`,
+    );
+    return `stock ends after ${took()} with status ${status}: ${lastLine(output)}`;
   }
   const until = Date.now() + limit;
   for (;;) {

@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'n
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { run as rping } from '../../cli/rping.ts';
 import { run } from '../cli.ts';
@@ -17,7 +18,6 @@ import { openSelf } from '../profiles/self.ts';
 import { openCommand } from '../profiles/command.ts';
 import { SelfTarget, serveTester } from '../profiles/self-target.ts';
 import { caseNamed, faults, fastCases, listening, runAgainstSelf, smallPeer } from './support.ts';
-import { fileURLToPath } from 'node:url';
 
 interface Outcome {
   readonly status: number;

@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The folder that stands for the checkout. A program on the command line imports from here. */
+/** The folder that stands for the checkout. */
 export const PLAIN: string = fileURLToPath(new URL('../../.cache/plain/', import.meta.url));
 
 /** The JavaScript of a TypeScript file, which `path` names from the root of the checkout. */

@@ -1,5 +1,5 @@
 /**
- * Starts the worker thread, from compiled JavaScript, and from TypeScript source under tsx or vitest. There a
+ * Starts the worker thread, from compiled JavaScript, and from TypeScript source under tsx. There a
  * worker needs its own loader: it begins with a program that loads tsx, which is there because the
  * source is.
  *
