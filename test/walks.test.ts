@@ -34,9 +34,9 @@ function callsUnderWay(): Step[] {
   Error.stackTraceLimit = limit;
   const frames = stack!
     .split('\n')
-    .flatMap((line) => /at (?:new )?(?:\S+\.)?(\S+) .*\/src\/([^:?]+)/.exec(line)?.slice(1, 3) ?? [])
+    .flatMap((line) => /at (?:new )?(?:\S+\.)?(\S+) .*\/src\/([^:?]+)\.[jt]s/.exec(line)?.slice(1, 3) ?? [])
     .reduce<Step[]>((all, _, i, flat) => {
-      if (i % 2 === 0) all.unshift({ entry: flat[i]!, file: flat[i + 1]! });
+      if (i % 2 === 0) all.unshift({ entry: flat[i]!, file: `${flat[i + 1]!}.ts` });
       return all;
     }, [])
     .filter(({ file }) => !isNetwork(file));
