@@ -6,6 +6,7 @@
 // error that nothing handled.
 
 import { writeFileSync } from 'node:fs';
+import { stripVTControlCharacters } from 'node:util';
 import type { Reporter, TestModule } from 'vitest/node';
 
 /** What vitest adds to an error that nothing handled, where it knows which test file was running. */
@@ -15,6 +16,13 @@ interface Unhandled {
 }
 
 const ENDED_WELL: ReadonlySet<string> = new Set(['passed', 'skipped']);
+
+/** The lines that are not as expected, twenty at most: the message alone has the outermost values. */
+const differences = (diff = ''): string[] =>
+  stripVTControlCharacters(diff)
+    .split('\n')
+    .filter((line) => /^[-+]/.test(line))
+    .slice(0, 20);
 
 const firstLine = (text: string | undefined): string => (text ?? 'no message').split('\n')[0]!;
 
@@ -26,9 +34,10 @@ export class SecondAttempts implements Reporter {
       if (!ENDED_WELL.has(module.state())) failed.add(module.moduleId);
       for (const test of module.children.allTests())
         if (test.diagnostic()?.flaky === true) {
-          const errors = test.result().errors ?? [];
+          const [error] = test.result().errors ?? [];
           const where = `${module.relativeModuleId}: ${test.fullName}`;
-          console.log(`flaky: ${where}: ${firstLine(errors[0]?.message)}`);
+          console.log(`flaky: ${where}: ${firstLine(error?.message)}`);
+          console.log(`  ${differences(error?.diff).join('\n  ')}`);
         }
     }
     for (const { message, VITEST_TEST_PATH: path } of unhandled as readonly Unhandled[]) {

@@ -25,7 +25,7 @@ it('docs/api is what typedoc makes of the docstrings; if not, run npm run docs',
     execFileSync(
       process.execPath,
       ['node_modules/typedoc/bin/typedoc', '--logLevel', 'Warn', '--out', folder],
-      { cwd: ROOT, encoding: 'utf8', timeout: 120_000 },
+      { cwd: ROOT, encoding: 'utf8', timeout: 600_000 },
     );
     const made = pages(folder);
     expect(Object.keys(made)).toEqual([
@@ -46,4 +46,4 @@ it('docs/api is what typedoc makes of the docstrings; if not, run npm run docs',
   } finally {
     rmSync(folder, { recursive: true });
   }
-}, 150_000);
+}, 630_000);

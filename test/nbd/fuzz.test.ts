@@ -5,11 +5,15 @@ import { depth } from '../support/depth.ts';
 
 const INPUTS = depth(200, 1000);
 
-it.each(Object.keys(PHASES))(`${INPUTS} mutated inputs, %s, are dealt with`, async (phase) => {
-  const stray: unknown[] = [];
-  const hear = (reason: unknown): void => void stray.push(reason);
-  process.on('unhandledRejection', hear);
-  await fuzz(INPUTS, 20_261_125, [phase]);
-  process.off('unhandledRejection', hear);
-  expect(stray).toEqual([]);
-});
+it.each(Object.keys(PHASES))(
+  `${INPUTS} mutated inputs, %s, are dealt with`,
+  async (phase) => {
+    const stray: unknown[] = [];
+    const hear = (reason: unknown): void => void stray.push(reason);
+    process.on('unhandledRejection', hear);
+    await fuzz(INPUTS, 20_261_125, [phase]);
+    process.off('unhandledRejection', hear);
+    expect(stray).toEqual([]);
+  },
+  600_000,
+);
