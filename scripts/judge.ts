@@ -1,5 +1,6 @@
 /** What the judges have in common: programs of Debian, a line for each check, and the sums at the end. */
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 
 const INSTALL = fileURLToPath(new URL('apt-install.sh', import.meta.url));
@@ -36,6 +37,44 @@ export function aptInstall(packages: Readonly<Record<string, string>>): void {
   spawnSync(INSTALL, wanted, { stdio: 'inherit' });
   const absent = missing();
   if (absent.length > 0) notRun(`Debian's ${absent.join(', ')} cannot be installed`);
+}
+
+/**
+ * A program that serves until `stop` ends it. Resolves when what it prints matches `ready`; one that prints
+ * nothing is given that number of milliseconds, since its first client does not wait for it.
+ */
+export async function background(
+  [program, args]: readonly [string, readonly string[]],
+  ready: RegExp | number,
+  cwd: string,
+): Promise<ChildProcess> {
+  const child = spawn(program, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  await new Promise<void>((resolve, reject) => {
+    const ended = (how: string) => (): void =>
+      reject(new Error(`${program} ${args.join(' ')} ${how}: ${said}`));
+    const late = setTimeout(ended('does not serve'), 60_000);
+    const done = (): void => {
+      clearTimeout(late);
+      resolve();
+    };
+    const hear = (data: Buffer): void => {
+      said += data.toString();
+      if (typeof ready !== 'number' && ready.test(said)) done();
+    };
+    child.stdout.on('data', hear);
+    child.stderr.on('data', hear);
+    child.once('exit', ended('has ended'));
+    if (typeof ready === 'number') setTimeout(done, ready);
+  });
+  return child;
+}
+
+/** Ask a program to end, and wait until it has. */
+export async function stop(child: ChildProcess): Promise<void> {
+  const ended = once(child, 'exit');
+  child.kill('SIGTERM');
+  await ended;
 }
 
 /** Print the outcome of a check, with the end of `why` if it has failed. */

@@ -4,12 +4,12 @@
  * With `--smoke` nbdcopy there and back, and our client with nbdkit's memory.
  * Installs missing tools from Debian. Prints a line for each check; the status is 1 if one failed.
  */
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { spawnSync, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { aptInstall, report, SMOKE, sums } from './judge.ts';
+import { aptInstall, background, report, SMOKE, stop, sums } from './judge.ts';
 import { freePort } from './ports.ts';
 
 const COMMAND = fileURLToPath(new URL('../bin/iwarp.js', import.meta.url));
@@ -34,40 +34,9 @@ function iwarp(...args: string[]): [string, string[]] {
   return [process.execPath, [COMMAND, 'nbd', ...args]];
 }
 
-/** A program that serves until it is stopped; resolves when it says that it does, or listens. */
-async function background(
-  [program, args]: [string, string[]],
-  ready: RegExp | number,
-): Promise<ChildProcess> {
-  const child = spawn(program, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
-  let said = '';
-  await new Promise<void>((resolve, reject) => {
-    const late = setTimeout(
-      () => reject(new Error(`${program} ${args.join(' ')} does not serve: ${said}`)),
-      20_000,
-    );
-    const done = (): void => {
-      clearTimeout(late);
-      resolve();
-    };
-    const hear = (data: Buffer): void => {
-      said += data.toString();
-      if (typeof ready !== 'number' && ready.test(said)) done();
-    };
-    child.stdout.on('data', hear);
-    child.stderr.on('data', hear);
-    child.once('exit', () => reject(new Error(`${program} has ended: ${said}`)));
-    // A program that prints nothing gets half a second: otherwise its first client waits for it.
-    if (typeof ready === 'number') setTimeout(done, ready);
-  });
-  return child;
-}
-
-async function stop(child: ChildProcess): Promise<void> {
-  const ended = new Promise((resolve) => child.once('exit', resolve));
-  child.kill('SIGTERM');
-  await ended;
-}
+/** A program in the folder of the files. */
+const inFolder = (program: [string, string[]], ready: RegExp | number): Promise<ChildProcess> =>
+  background(program, ready, folder);
 
 /** All that the stock tools ask of an export of SIZE bytes. */
 function judge(name: string, uri: string): void {
@@ -104,7 +73,7 @@ async function ourServer(engine: string): Promise<void> {
   const [nbd, rdma] = [await freePort(), await freePort()];
   const file = path('disk');
   writeFileSync(file, '');
-  const server = await background(
+  const server = await inFolder(
     iwarp(
       ...['serve', '--export', `memory=memory:${SIZE}`, '--export', `file=${file}`, '--size', String(SIZE)],
       ...['--nbd', `127.0.0.1:${nbd}`, '--nbd-unix', path('server')],
@@ -121,7 +90,7 @@ async function ourServer(engine: string): Promise<void> {
     for (const name of ['memory', 'file']) {
       const socket = path(`attach-${mode}-${name}`);
       const words = ['attach', `rdma://127.0.0.1:${rdma}/${name}`, '--mode', mode, '--unix', socket];
-      const gateway = await background(iwarp(...words, '--engine', engine, '--depth', '64'), /serving/);
+      const gateway = await inFolder(iwarp(...words, '--engine', engine, '--depth', '64'), /serving/);
       judge(`${name} through attach, ${mode} mode, engine ${engine}`, `nbd+unix:///${name}?socket=${socket}`);
       await stop(gateway);
     }
@@ -133,11 +102,11 @@ async function plainQueuePairs(engine: string): Promise<void> {
   const port = await freePort();
   const wire = ['--wire', 'qpip', '--engine', engine];
   const where = ['--memory', String(SIZE), '--rdma', `127.0.0.1:${port}`];
-  const server = await background(iwarp('serve', ...where, ...wire), /serving rdma:/);
+  const server = await inFolder(iwarp('serve', ...where, ...wire), /serving rdma:/);
   judge(`queue pairs on plain TCP, engine ${engine}`, `nbd://127.0.0.1:${port}`);
   const socket = path('attach-qpip');
   const words = ['attach', `rdma://127.0.0.1:${port}`, '--unix', socket, '--depth', '64'];
-  const gateway = await background(iwarp(...words, ...wire), /serving/);
+  const gateway = await inFolder(iwarp(...words, ...wire), /serving/);
   judge(`attach over plain TCP, engine ${engine}`, `nbd+unix:///?socket=${socket}`);
   await stop(gateway);
   await stop(server);
@@ -147,17 +116,17 @@ async function plainQueuePairs(engine: string): Promise<void> {
 async function withoutCrc(): Promise<void> {
   const port = await freePort();
   const where = ['--memory', String(SIZE), '--rdma', `127.0.0.1:${port}`, '--crc', 'off'];
-  const server = await background(iwarp('serve', ...where), /serving rdma:/);
+  const server = await inFolder(iwarp('serve', ...where), /serving rdma:/);
   const socket = path('attach-no-crc');
   const words = ['attach', `rdma://127.0.0.1:${port}`, '--unix', socket, '--depth', '64', '--crc', 'off'];
-  const gateway = await background(iwarp(...words), /serving/);
+  const gateway = await inFolder(iwarp(...words), /serving/);
   judge('attach, direct mode without CRC', `nbd+unix:///?socket=${socket}`);
   await stop(gateway);
   await stop(server);
 }
 
 async function ourClient(name: string, program: string, args: string[], uri: string): Promise<void> {
-  const server = await background([program, args], 700);
+  const server = await inFolder([program, args], 700);
   check(`our client, ${name}: info`, ...iwarp('info', uri));
   check(
     `our client, ${name}: copy there`,

@@ -4,7 +4,7 @@
  * relay records what crosses, which may be nothing but payload. Installs missing tools from Debian. With
  * `--smoke` the echo and redis-server, with the engine in the thread.
  */
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, type ChildProcess } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { aptInstall, report, SMOKE, sums } from './judge.ts';
+import { aptInstall, background, report, SMOKE, stop, sums } from './judge.ts';
 import { freePort } from './ports.ts';
 
 const COMMAND = fileURLToPath(new URL('../bin/iwarp.js', import.meta.url));
@@ -52,30 +52,9 @@ async function prints(name: string, command: string, expected: Buffer | string):
   );
 }
 
-/** A program that serves until it is stopped; resolves when it says so. */
-async function background(program: string, args: readonly string[], ready: RegExp): Promise<ChildProcess> {
-  const child = spawn(program, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
-  let said = '';
-  await new Promise<void>((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error(`${program} does not serve: ${said}`)), 20_000);
-    const hear = (data: Buffer): void => {
-      said += data.toString();
-      if (!ready.test(said)) return;
-      clearTimeout(late);
-      resolve();
-    };
-    child.stdout.on('data', hear);
-    child.stderr.on('data', hear);
-    child.once('exit', () => reject(new Error(`${program} has ended: ${said}`)));
-  });
-  return child;
-}
-
-async function stop(child: ChildProcess): Promise<void> {
-  const ended = once(child, 'exit');
-  child.kill('SIGTERM');
-  await ended;
-}
+/** A program in the folder of the files. */
+const inFolder = (program: string, args: readonly string[], ready: RegExp): Promise<ChildProcess> =>
+  background([program, args], ready, folder);
 
 const PYTHON_TCP = `
 import socket, sys
@@ -141,7 +120,7 @@ print('same')
 async function echo(engine: string): Promise<void> {
   const [tcp, udp] = [await freePort(), await freePort()];
   const args = [COMMAND, 'qpip', 'echo', '--tcp', `${tcp}`, '--udp', `${udp}`, '--engine', engine];
-  const server = await background(process.execPath, args, /echo on udp/);
+  const server = await inFolder(process.execPath, args, /echo on udp/);
   const name = (what: string): string => `${engine}: ${what}`;
   await prints(name('nc, one line'), `echo hello | nc.openbsd -N 127.0.0.1 ${tcp}`, 'hello\n');
   await prints(name('nc, 3 MB'), `nc.openbsd -N 127.0.0.1 ${tcp} < big`, BIG);
@@ -157,7 +136,7 @@ async function echo(engine: string): Promise<void> {
     );
   await stop(server);
   const framed = [COMMAND, 'qpip', 'echo', '--tcp', `${tcp}`, '--framing', 'length', '--engine', engine];
-  const lengths = await background(process.execPath, framed, /echo on tcp/);
+  const lengths = await inFolder(process.execPath, framed, /echo on tcp/);
   await prints(name('Python, framing length'), `python3 length.py ${tcp}`, 'same\n');
   await stop(lengths);
 }
@@ -165,7 +144,7 @@ async function echo(engine: string): Promise<void> {
 async function send(engine: string): Promise<void> {
   const port = await freePort();
   const iwarp = `${process.execPath} ${COMMAND} qpip send 127.0.0.1 ${port} --engine ${engine}`;
-  const tcp = await background(
+  const tcp = await inFolder(
     'socat',
     ['-d', '-d', `TCP-LISTEN:${port},reuseaddr,fork`, 'EXEC:cat'],
     /listening/,
@@ -182,7 +161,7 @@ async function send(engine: string): Promise<void> {
 async function redis(): Promise<void> {
   const port = await freePort();
   const words = ['--port', `${port}`, '--bind', '127.0.0.1', '--save', '', '--daemonize', 'no'];
-  const server = await background('redis-server', words, /Ready to accept connections/);
+  const server = await inFolder('redis-server', words, /Ready to accept connections/);
   const tsx = fileURLToPath(new URL('../node_modules/.bin/tsx', import.meta.url));
   const said = String(await output(`${tsx} ${EXAMPLE} 127.0.0.1 ${port}`));
   report(
@@ -198,7 +177,7 @@ async function redis(): Promise<void> {
 async function capture(engine: string): Promise<void> {
   const port = await freePort();
   const args = [COMMAND, 'qpip', 'echo', '--tcp', `${port}`, '--engine', engine];
-  const server = await background(process.execPath, args, /echo on tcp/);
+  const server = await inFolder(process.execPath, args, /echo on tcp/);
   const seen: [Buffer[], Buffer[]] = [[], []];
   const relay = createServer({ allowHalfOpen: true }, (inner) => {
     const outer = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -229,7 +208,7 @@ async function nbd(engine: string): Promise<void> {
     '--engine',
     engine,
   ];
-  const server = await background(process.execPath, [COMMAND, ...serve], /serving rdma/);
+  const server = await inFolder(process.execPath, [COMMAND, ...serve], /serving rdma/);
   const uri = `nbd://127.0.0.1:${port}`;
   await prints(`${engine}: nbdinfo of queue pairs`, `nbdinfo --size ${uri}`, `${16 << 20}\n`);
   await prints(
@@ -238,7 +217,7 @@ async function nbd(engine: string): Promise<void> {
     '',
   );
   await stop(server);
-  const kit = await background(
+  const kit = await inFolder(
     'nbdkit',
     ['-f', '-v', '-i', '127.0.0.1', '-p', `${port}`, 'memory', '16M'],
     /bound to/,
