@@ -17,7 +17,7 @@ import type { PassiveConnection } from '../cm/index.ts';
 import type { PortAddress } from '../transport/port.ts';
 import type { TlsInfo } from '../transport/tls-options.ts';
 import { warmHeap } from '../transport/warm-heap.ts';
-import type { ByteChannel, ChannelHandler, MappedMemory, OwnedMemory } from './byte-channel.ts';
+import type { ByteChannel, ChannelHandler, MappedMemory } from './byte-channel.ts';
 import {
   connectArguments,
   planConnect,
@@ -33,7 +33,8 @@ import { goneError, Pieces } from './pieces.ts';
 import { systemError } from './system-error.ts';
 import { IdleTimer, KeepAliveTimer } from './timers.ts';
 import { UnconnectedChannel } from './unconnected.ts';
-import { Lease, takeOver, TouchHistory, type LendOptions } from './owned.ts';
+import { Leases } from './leases.ts';
+import { takeOver, type Lease, type LendOptions } from './owned.ts';
 import { agreesFirst, answering, protocolOf, type ConnectedChannel, type StreamPeer } from './protocols.ts';
 import { agree } from './streaming.ts';
 import type { Hello } from '../sdp/wire.ts';
@@ -146,9 +147,8 @@ export class RdmaSocket extends Duplex {
   #callback: ((error?: Error | null) => void) | null = null;
   /** Chunks that were written before the connection was there. */
   #early: readonly Uint8Array[] | null = null;
-  /** Leases of chunks that are in the queue of the stream. */
-  readonly #lent = new Map<Uint8Array, Lease>();
-  readonly #touches = new TouchHistory();
+  /** Made for the first write that stays where it lies. */
+  #leases: Leases | null = null;
   #final: (() => void) | null = null;
   #onGone: (() => void) | null = null;
   readonly #mappedWaiters = new Waiters<void>();
@@ -738,9 +738,9 @@ export class RdmaSocket extends Duplex {
     const { owned } = this.#channel;
     if (
       owned !== undefined &&
-      (this.#lent.size > 0 || list.some(({ length }) => length >= owned.threshold))
+      (this.#leases?.waiting === true || list.some(({ length }) => length >= owned.threshold))
     ) {
-      this.#giveAll(owned, list, inThisContext(callback));
+      this.#lending().giveAll(owned, list, inThisContext(callback));
       return;
     }
     this.#pieces = new Pieces(list);
@@ -748,49 +748,6 @@ export class RdmaSocket extends Duplex {
     this.#pump();
     // It waits for room, of which the connection hears in its context.
     if (this.#callback === callback) this.#callback = inThisContext(callback);
-  }
-
-  /** Each chunk stays where it lies until the peer has it. */
-  #giveAll(owned: OwnedMemory, list: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
-    let left = list.length;
-    let failed = false;
-    const settle = (moved: boolean): void => {
-      failed ||= !moved;
-      if (--left > 0) return;
-      // Why the connection has ended is said first.
-      if (failed) nextTick(callback, systemError(closedError(), 'write'));
-      else callback(null);
-      if (!this.#held) this.#hold();
-    };
-    for (const chunk of list) this.#give(owned, chunk, settle);
-  }
-
-  #give(owned: OwnedMemory, chunk: Uint8Array, settle: (moved: boolean) => void): void {
-    const { length } = chunk;
-    const lease = this.#lent.get(chunk);
-    this.#lent.delete(chunk);
-    if (lease === undefined) {
-      owned.give(chunk, (moved) => {
-        if (moved) this.#sent += length;
-        settle(moved);
-      });
-      return;
-    }
-    if (lease.gone) {
-      lease.settle(false);
-      this.destroy(goneError('data'));
-      return;
-    }
-    // The lease waits for the peer; the stream goes on, unless much is under way.
-    let waits = false;
-    const write = owned.give(lease.bytes, (moved) => {
-      if (moved) this.#sent += length;
-      lease.settle(moved);
-      if (waits) settle(true);
-    });
-    lease.begin(owned, write);
-    waits = owned.crowded && write.state !== 'done';
-    if (!waits) nextTick(settle, true);
   }
 
   /**
@@ -808,7 +765,7 @@ export class RdmaSocket extends Duplex {
   async writeOwned(data: ArrayBufferLike | Uint8Array): Promise<ArrayBufferLike> {
     this.#checkOwned();
     const { bytes, back } = takeOver(data);
-    await this.#lendView(bytes).done;
+    await this.#lending().lend(bytes).done;
     return back;
   }
 
@@ -826,18 +783,18 @@ export class RdmaSocket extends Duplex {
    */
   lend(data: Uint8Array, options: LendOptions = {}): Lease {
     this.#checkOwned();
-    return this.#lendView(checkBytes('data', data), options);
+    return this.#lending().lend(checkBytes('data', data), options);
   }
 
-  #lendView(bytes: Uint8Array, options: LendOptions = {}): Lease {
-    // A Buffer made here names the write in the queue of the stream, which would wrap a plain Uint8Array.
-    const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    const lease = new Lease(view, options, this.#touches);
-    this.#lent.set(view, lease);
-    this.write(view, (error) => {
-      if (error != null) lease.settle(false);
-    });
-    return lease;
+  #lending(): Leases {
+    return (this.#leases ??= new Leases({
+      write: (chunk, callback) => this.write(chunk, callback),
+      moved: (octets) => (this.#sent += octets),
+      failed: (error) => this.destroy(error),
+      settled: () => {
+        if (!this.#held) this.#hold();
+      },
+    }));
   }
 
   #checkOwned(): void {
@@ -1045,10 +1002,6 @@ export class RdmaSocket extends Duplex {
     if (target === undefined) return {};
     return target.path === undefined ? { address: target.host, port: target.port } : { address: target.path };
   }
-}
-
-function closedError(): IwarpError {
-  return new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
 }
 
 /** Milliseconds as `node:net` takes them here: anything that is no positive number is 0. */
