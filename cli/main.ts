@@ -60,6 +60,16 @@ const COMMANDS: readonly Command[] = [
     async () => (await import('./perftest.ts')).perftest('send', 'lat'),
   ],
   [
+    'atomic_bw',
+    'bandwidth of atomics (RFC 7306), with perftest over rdma_cm',
+    async () => (await import('./perftest.ts')).perftest('atomic', 'bw'),
+  ],
+  [
+    'atomic_lat',
+    'latency of atomics (RFC 7306), with perftest over rdma_cm',
+    async () => (await import('./perftest.ts')).perftest('atomic', 'lat'),
+  ],
+  [
     'rstream',
     'byte streams over rsockets, with stock rstream',
     async () => (await import('./rstream.ts')).run,

@@ -1,21 +1,15 @@
 /**
- * `iwarp write_bw`, `read_bw`, `send_bw`, `write_lat`, `read_lat`, `send_lat`: perftest over rdma_cm (`-R`),
- * client and server, opposite the stock programs or each other. Flags in perftest/settings.ts, messages in
- * perftest/wire.ts.
+ * `iwarp write_bw`, `read_bw`, `send_bw`, `atomic_bw`, `write_lat`, `read_lat`, `send_lat`, `atomic_lat`:
+ * perftest over rdma_cm (`-R`), client and server, opposite the stock programs or each other. Flags in
+ * perftest/flags.ts and settings.ts, messages in perftest/wire.ts.
  */
 import { IwarpError } from '../src/base/errors.ts';
 import { PerftestRun, describeFailure } from './perftest/run.ts';
 import { LINE } from './perftest/report.ts';
-import {
-  LONG_OPTIONS,
-  readSettings,
-  SHORT_OPTIONS,
-  usage,
-  type Kind,
-  type Program,
-  type Settings,
-  type Verb,
-} from './perftest/settings.ts';
+import { LONG_OPTIONS, SHORT_OPTIONS } from './perftest/flags.ts';
+import type { Kind, Program, Verb } from './perftest/program.ts';
+import { readSettings, type Settings } from './perftest/settings.ts';
+import { usage } from './perftest/usage.ts';
 import { OUR_VERSION } from './perftest/wire.ts';
 import { COMMON_USAGE, parseOptions, UsageError } from './support/options.ts';
 import { OutputFile } from './support/output-file.ts';
@@ -48,8 +42,9 @@ async function run(program: Program, args: string[], io: ToolIo): Promise<number
     settings = readSettings(program, options);
     const { jsonFile } = settings;
     if (jsonFile !== null) json = withFile(jsonFile, () => new OutputFile(jsonFile));
-    // The server of write_lat writes first, which RFC 5044 (MPA-028) lets no responder do.
-    const relaxed = program.verb === 'write' && program.kind === 'lat';
+    // The server of write_lat, and that of a test the other way, send first, which RFC 5044 (MPA-028) lets no
+    // responder do.
+    const relaxed = options.flags.has('reversed') || (program.verb === 'write' && program.kind === 'lat');
     tool = new Tool(io, options, relaxed ? { responder: 'relaxed' } : {});
   } catch (error) {
     json?.discard();

@@ -6,7 +6,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { perftest } from '../../cli/perftest.ts';
-import type { Kind, Verb } from '../../cli/perftest/settings.ts';
+import type { Kind, Verb } from '../../cli/perftest/program.ts';
 import type { ToolIo } from '../../cli/support/tool.ts';
 import { bufferOctets } from '../../src/trp/packet.ts';
 import { median } from '../stats.ts';

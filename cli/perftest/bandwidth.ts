@@ -4,29 +4,34 @@
  *
  * Credits of send_bw on iWARP: a receiver has `rxDepth` receives posted and Writes its count of received
  * messages into the sender's credit word every third of that; a sender stays below `rxDepth` messages that it
- * does not know yet.
+ * does not know yet. Immediate Data has no credits, in the stock programs neither.
  */
 import type { SendWorkRequest } from '../../src/verbs/post.ts';
 import type { WorkCompletion } from '../../src/verbs/cq.ts';
 import { OWN_WORK } from '../support/session.ts';
 import type { Tool } from '../support/tool.ts';
-import { LapTimer, TestClock } from './clock.ts';
+import { callAt, LapTimer, TestClock } from './clock.ts';
 import type { SystemData } from './control.ts';
 import type { DataConnections } from './data.ts';
+import { operation } from './operation.ts';
 import { peakRate } from './peak.ts';
+import { RateLimiter } from './rate.ts';
 import { unitOctets } from './report.ts';
-import { creditsEvery, type Settings } from './settings.ts';
+import { creditsEvery, firstReceives, type Settings } from './settings.ts';
 import { encodeCredit, type BandwidthFigures, type Destination } from './wire.ts';
 
 const OPERATION = OWN_WORK;
 const CREDIT = OWN_WORK + 1;
 const RECEIVE = OWN_WORK + 2;
+const WARM_UP = OWN_WORK + 3;
 
 interface QpState {
   posted: number;
   completed: number;
   received: number;
   receivesPosted: number;
+  /** Receives that messages have taken since the last list of receives was posted. */
+  receivesUsed: number;
   /** A credit that found no room in the send queue. */
   owed: boolean;
 }
@@ -66,6 +71,10 @@ export class BandwidthRun {
   #ended = 0;
   #over = false;
   #posting = false;
+  #limiter: RateLimiter | null = null;
+  #stopWait: (() => void) | null = null;
+  #warming = 0;
+  #warm: (() => void) | null = null;
   #resolve: (() => void) | null = null;
 
   constructor(options: RunOptions) {
@@ -76,6 +85,7 @@ export class BandwidthRun {
       completed: 0,
       received: 0,
       receivesPosted: 0,
+      receivesUsed: 0,
       owed: false,
     }));
     const byTime = s.duration !== null || s.infinitely;
@@ -93,7 +103,21 @@ export class BandwidthRun {
     const { data, s, receives } = this.#o;
     data.onCompletion = (qp, wc) => this.#completion(qp, wc);
     if (!receives) return;
-    for (let i = 0; i < s.qps; i++) for (let n = 0; n < s.rxDepth; n++) this.#postReceive(i);
+    for (let i = 0; i < s.qps; i++)
+      for (let n = 0; n < firstReceives(s); n += s.recvPostList) this.#postReceives(i, n > 0);
+  }
+
+  /** Operations that count for nothing, to fill caches: as many as the queues take, or one list. */
+  async warmUp(): Promise<void> {
+    const { s, data, tool } = this.#o;
+    const operations = s.postList === 1 ? s.txDepth : s.postList;
+    const done = new Promise<void>((resolve) => (this.#warm = resolve));
+    this.#warming = s.qps;
+    for (const [i, { qp }] of data.sessions.entries()) {
+      for (let n = 1; n <= operations && qp.state === 'rts'; n++)
+        qp.postSend(this.#request(i, n - 1, n === operations, WARM_UP));
+    }
+    await Promise.race([done, tool.failed]);
   }
 
   /** The peer's credits of this size count from zero. */
@@ -106,6 +130,8 @@ export class BandwidthRun {
     const { tool, receives, sends } = this.#o;
     const stop = tool.onArrival(() => this.#pump());
     const finished = new Promise<void>((resolve) => (this.#resolve = resolve));
+    const { rate } = this.#o.s;
+    if (rate !== null) this.#limiter = new RateLimiter(rate, performance.now());
     if (this.#sending) {
       this.#began = performance.now();
       this.#clock?.start();
@@ -118,10 +144,16 @@ export class BandwidthRun {
     } finally {
       progress?.stop();
       this.#clock?.stop();
+      this.#stopWait?.();
       this.#over = true;
       stop();
     }
     return this.#figures(sends || receives);
+  }
+
+  /** Use of the processors in a test by time, in percent. */
+  get utilization(): number {
+    return this.#clock?.utilization ?? 0;
   }
 
   /** Called with the figures of each lap of a test that runs for ever. */
@@ -148,9 +180,27 @@ export class BandwidthRun {
     const { s, data } = this.#o;
     for (let i = 0; i < s.qps; i++) {
       const { qp } = data.sessions[i]!;
-      while (this.#mayPost(i) && qp.state === 'rts') qp.postSend(this.#next(i));
+      while (this.#mayPost(i) && qp.state === 'rts') {
+        if (!this.#isTime()) break;
+        qp.postSend(this.#next(i));
+        this.#limiter?.take(s.postList);
+      }
     }
     this.#posting = false;
+  }
+
+  /** Whether the rate limit lets operations go now; if not, it will be asked again when it does. */
+  #isTime(): boolean {
+    if (this.#limiter === null) return true;
+    const now = performance.now();
+    const wait = this.#limiter.wait(now);
+    if (wait > 0) {
+      this.#stopWait ??= callAt(now + wait, () => {
+        this.#stopWait = null;
+        this.#pump();
+      });
+    }
+    return wait === 0;
   }
 
   #mayPost(i: number): boolean {
@@ -170,7 +220,7 @@ export class BandwidthRun {
     for (let n = 0; n < s.postList; n++) {
       const signaled =
         (state.posted + 1) % this.#every === 0 || (state.posted + 1 === s.iterations && s.duration === null);
-      list.push(this.#request(i, state.posted, signaled));
+      list.push(this.#request(i, state.posted, signaled, OPERATION));
       if (this.#posted.length > 0) this.#posted[this.#allPosted] = performance.now();
       state.posted++;
       this.#allPosted++;
@@ -178,25 +228,10 @@ export class BandwidthRun {
     return list;
   }
 
-  #request(i: number, sequence: number, signaled: boolean): SendWorkRequest {
+  #request(i: number, sequence: number, signaled: boolean, wrId: number): SendWorkRequest {
     const { s, data, size, remote } = this.#o;
-    const step = this.#stepOf(sequence);
-    const offset = data.sendOffset(i) + step;
-    const inline = s.inline >= size && s.program.verb !== 'read';
-    const payload = inline
-      ? { inline: data.buffer.bytes.subarray(offset, offset + size) }
-      : { sges: [{ mr: data.buffer, offset, length: size }] };
-    if (s.program.verb === 'send') return { opcode: 'send', wrId: OPERATION, signaled, ...payload };
-    const target = { rkey: remote[i]!.rkey, remoteAddr: remote[i]!.vaddr + BigInt(step) };
-    if (s.program.verb === 'write')
-      return { opcode: 'rdma-write', wrId: OPERATION, signaled, ...payload, ...target };
-    return {
-      opcode: 'rdma-read',
-      wrId: OPERATION,
-      signaled,
-      sges: [{ mr: data.buffer, offset, length: size }],
-      ...target,
-    };
+    const place = { qp: i, remote: remote[i]!, size, step: this.#stepOf(sequence) };
+    return operation(s, data, place, { wrId, signaled });
   }
 
   /** Small operations walk through one cycle buffer, so that not all of them touch the same lines. */
@@ -211,6 +246,10 @@ export class BandwidthRun {
 
   #completion(i: number, wc: WorkCompletion): void {
     if (wc.status !== 'success' || this.#over) return; // a failure comes with the end of its connection
+    if (wc.wrId === WARM_UP) {
+      if (--this.#warming === 0) this.#warm?.();
+      return;
+    }
     if (wc.wrId === RECEIVE) this.#received(i);
     else if (wc.wrId === OPERATION) this.#completed(i);
     const state = this.#qps[i]!;
@@ -243,23 +282,27 @@ export class BandwidthRun {
     state.received++;
     this.#allReceived++;
     if (this.#clock?.phase === 'sample') this.#sampled++;
-    if (s.duration !== null || s.infinitely || state.receivesPosted < s.iterations) this.#postReceive(i);
-    if ((state.received % s.rxDepth) % creditsEvery(s.rxDepth) === 0) this.#giveCredit(i);
+    state.receivesUsed++;
+    if (state.receivesUsed >= s.recvPostList) this.#postReceives(i, true);
+    if (s.program.verb === 'send' && (state.received % s.rxDepth) % creditsEvery(s.rxDepth) === 0)
+      this.#giveCredit(i);
     if (!this.#o.sends) this.#ended = performance.now();
   }
 
-  #postReceive(i: number): void {
-    const { data, size } = this.#o;
+  /** Post a list of receives: unless there are enough for all messages that come, if `bounded`. */
+  #postReceives(i: number, bounded: boolean): void {
+    const { data, s, size } = this.#o;
     const state = this.#qps[i]!;
-    const session = data.sessions[i]!;
-    if (session.over) return;
-    session.qp.postRecv({
-      wrId: RECEIVE,
-      sges: [
-        { mr: data.buffer, offset: data.receiveOffset(i) + this.#stepOf(state.receivesPosted), length: size },
-      ],
+    const byTime = s.duration !== null || s.infinitely;
+    if (bounded && !byTime && state.receivesPosted + s.recvPostList > s.iterations) return;
+    const list = Array.from({ length: s.recvPostList }, () => {
+      const offset = data.receiveOffset(i) + this.#stepOf(state.receivesPosted++);
+      return s.immediate
+        ? { wrId: RECEIVE }
+        : { wrId: RECEIVE, sges: [{ mr: data.memory(i), offset, length: size }] };
     });
-    state.receivesPosted++;
+    data.postReceives(i, list);
+    state.receivesUsed = Math.max(0, state.receivesUsed - s.recvPostList);
   }
 
   #giveCredit(i: number): void {

@@ -5,6 +5,7 @@
 import { Alarm } from '../../src/base/alarm.ts';
 import type { Scheduler } from '../../src/base/clock.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
+import { cpuTimes, utilization, type CpuTimes } from './cpu.ts';
 import type { Settings } from './settings.ts';
 
 type Phase = 'margin' | 'sample' | 'after' | 'over';
@@ -14,6 +15,9 @@ export class TestClock {
   phase: Phase = 'margin';
   sampleBegan = 0;
   sampleEnded = 0;
+  /** Use of the processors in the sample, in percent. */
+  utilization = 0;
+  #cpuBegan: CpuTimes = { user: 0, idle: 0 };
   readonly #alarm: Alarm;
   #began = Number.POSITIVE_INFINITY;
   readonly #s: Settings;
@@ -39,7 +43,7 @@ export class TestClock {
     const now = this.#alarm.now();
     if (this.phase === 'margin' || now - this.#began < this.#s.duration! * 500) return false;
     this.stop();
-    if (this.phase === 'sample') this.sampleEnded = now;
+    if (this.phase === 'sample') this.#endSample();
     this.phase = 'over';
     this.#onOver();
     return true;
@@ -48,22 +52,55 @@ export class TestClock {
   #sample(): void {
     this.phase = 'sample';
     this.sampleBegan = this.#alarm.now();
+    if (this.#s.cpuUtil) this.#cpuBegan = cpuTimes();
     this.#wait(this.#s.duration! - 2 * this.#s.margin, () => this.#after());
   }
 
   #after(): void {
     this.phase = 'after';
-    this.sampleEnded = this.#alarm.now();
+    this.#endSample();
     this.#wait(this.#s.margin, () => {
       this.phase = 'over';
       this.#onOver();
     });
   }
 
+  #endSample(): void {
+    this.sampleEnded = this.#alarm.now();
+    if (this.#s.cpuUtil) this.utilization = utilization(this.#cpuBegan, cpuTimes());
+  }
+
   #wait(seconds: number, then: () => void): void {
     if (seconds <= 0) then();
     else this.#alarm.set(seconds * 1000, then);
   }
+}
+
+/** From here on a timer does most of the waiting, which is never more than a day at once. */
+const TIMED_MS = 5;
+const TIMER_SLACK_MS = 2;
+const LONGEST_MS = 86_400_000;
+
+/**
+ * Calls `then` at a time of `performance.now()`, unless the returned function has been called. Timers know no
+ * less than a millisecond: the last stretch is spent in turns of the event loop, in which the connections go
+ * on.
+ */
+export function callAt(time: number, then: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
+  const look = (): void => {
+    if (stopped) return;
+    const left = time - performance.now();
+    if (left <= 0) then();
+    else if (left < TIMED_MS) setImmediate(look);
+    else timer = setTimeout(look, Math.min(left - TIMER_SLACK_MS, LONGEST_MS));
+  };
+  setImmediate(look);
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+  };
 }
 
 /** Calls `lap` after each period of `seconds`, until it is stopped. */

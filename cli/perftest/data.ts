@@ -11,7 +11,12 @@ import type { WorkCompletion } from '../../src/verbs/cq.ts';
 import type { Session } from '../support/session.ts';
 import type { RequestQueue, Tool } from '../support/tool.ts';
 import type { SystemData } from './control.ts';
-import type { Settings } from './settings.ts';
+import { ACCESS } from '../../src/ddp/stag-table.ts';
+import type { ReceiveWorkRequest } from '../../src/verbs/post.ts';
+import type { SharedReceiveQueue } from '../../src/verbs/srq.ts';
+import { fillWith } from './payload.ts';
+import type { Verb } from './program.ts';
+import { firstReceives, type Settings } from './settings.ts';
 import type { Destination } from './wire.ts';
 
 /** The client's patience with a server that does not listen yet, as the stock programs'. */
@@ -20,11 +25,24 @@ const CONNECT_PAUSE_MS = 100;
 /** Room in the send queue for credits beside the operations of the test. */
 const CREDIT_ROOM = 64;
 
+/**
+ * What the peer may do with the buffers of a test: no more than the stock programs let it, so that programs
+ * of two verbs fit or do not fit together as stock ones. A Read over iWARP writes into the reader's memory.
+ */
+const REMOTE_RIGHTS: Readonly<Record<Verb, number>> = {
+  write: ACCESS.REMOTE_WRITE,
+  read: ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE,
+  send: 0,
+  atomic: ACCESS.REMOTE_ATOMIC,
+};
+
 export class DataConnections {
   readonly sessions: Session[] = [];
-  readonly buffer: MemoryRegion;
-  /** Octets that one queue pair has of each half of the buffer. */
-  readonly share: number;
+  /** One for all queue pairs, or one for each. */
+  readonly #buffers: readonly MemoryRegion[];
+  /** Octets that one queue pair has for what it sends, and again for what it receives. */
+  readonly #share: number;
+  readonly #srq: SharedReceiveQueue | undefined;
   /** One little-endian u32 for each queue pair: how many of our messages the peer has received. */
   readonly credits: MemoryRegion;
   readonly #tool: Tool;
@@ -40,9 +58,21 @@ export class DataConnections {
   constructor(tool: Tool, s: Settings, system: SystemData, pd: Session) {
     this.#tool = tool;
     this.#s = s;
-    this.share = Math.max(s.size, system.cycleBuffer);
-    this.buffer = pd.register(2 * s.qps * this.share);
-    this.credits = pd.register(4 * s.qps);
+    this.#share = Math.max(s.size, system.cycleBuffer);
+    const [regions, qpsEach] = s.mrPerQp ? [s.qps, 1] : [1, s.qps];
+    this.#buffers = Array.from({ length: regions }, () =>
+      pd.register(2 * qpsEach * this.#share, REMOTE_RIGHTS[s.program.verb]),
+    );
+    if (s.payload !== null) for (const { bytes } of this.#buffers) fillWith(bytes, s.payload);
+    this.credits = pd.register(4 * s.qps, ACCESS.REMOTE_WRITE);
+    // A client of one direction receives nothing.
+    if (s.srq && (s.machine === 'server' || s.bidirectional || s.program.kind === 'lat'))
+      this.#srq = pd.pd.createSrq({ maxWr: s.qps * this.#receiveRoom });
+  }
+
+  /** The receives of one size may still be there when those of the next are posted. */
+  get #receiveRoom(): number {
+    return 2 * firstReceives(this.#s);
   }
 
   #session(pd: Session): Session {
@@ -50,8 +80,8 @@ export class DataConnections {
     const session = this.#tool.session({
       pd: pd.pd,
       maxSendWr: this.#s.txDepth + CREDIT_ROOM,
-      // The receives of one size may still be there when those of the next are posted.
-      maxRecvWr: 2 * this.#s.rxDepth,
+      maxRecvWr: this.#srq === undefined ? this.#receiveRoom : this.#srq.maxWr,
+      ...(this.#srq === undefined ? {} : { srq: this.#srq }),
       maxInline: Math.max(this.#s.inline, 64),
       onCompletion: (wc) => {
         this.onCompletion(index, wc);
@@ -124,23 +154,36 @@ export class DataConnections {
       outReads: this.#s.outstandingReads,
       qpn: this.sessions[i]!.qp.number,
       psn: this.#psn[i]!,
-      rkey: credit ? this.credits.rkey : this.buffer.rkey,
-      vaddr: credit ? this.credits.addr + BigInt(4 * i) : this.buffer.addr + BigInt(this.receiveOffset(i)),
+      rkey: credit ? this.credits.rkey : this.memory(i).rkey,
+      vaddr: credit ? this.credits.addr + BigInt(4 * i) : this.memory(i).addr + BigInt(this.receiveOffset(i)),
       gid: gidOf(this.sessions[i]!.connection.localAddress?.address ?? ''),
       srqn: 0,
       gidIndex: 0,
     };
   }
 
+  /** The buffer of queue pair `i`. */
+  memory(i: number): MemoryRegion {
+    return this.#buffers[this.#s.mrPerQp ? i : 0]!;
+  }
+
   /**
-   * Where queue pair `i` sends from, in the first half of the buffer, and where it receives, in the second.
+   * Where queue pair `i` sends from, in the first half of its buffer, and where it receives, in the second.
    */
   sendOffset(i: number): number {
-    return i * this.share;
+    return this.#s.mrPerQp ? 0 : i * this.#share;
   }
 
   receiveOffset(i: number): number {
-    return (this.#s.qps + i) * this.share;
+    return this.#s.mrPerQp ? this.#share : (this.#s.qps + i) * this.#share;
+  }
+
+  /** Post receives of queue pair `i`, or for all where they share a queue. */
+  postReceives(i: number, list: readonly ReceiveWorkRequest[]): void {
+    const session = this.sessions[i]!;
+    if (session.over) return;
+    if (this.#srq === undefined) session.qp.postRecv(list);
+    else this.#srq.postRecv(list);
   }
 
   /** Our messages of queue pair `i` that the peer has received, as far as it has said. */

@@ -1,18 +1,18 @@
 /**
  * The test phase of the latency programs. write_lat: both sides watch the last octet of their receive area,
  * each Write's last octet is the low part of its number, and the server writes first. send_lat: ping-pong of
- * Sends, the client's first. read_lat: the client reads, one at a time. Stock programs spin on memory; here
- * each arrival of octets is a look.
+ * Sends, the client's first; of Writes with Immediate Data, the server's first. read_lat, atomic_lat: the
+ * client reads, one at a time. Stock programs spin on memory; here each arrival of octets is a look.
  */
-import type { SendWorkRequest } from '../../src/verbs/post.ts';
 import type { WorkCompletion } from '../../src/verbs/cq.ts';
 import type { CloseInfo } from '../../src/api/errors.ts';
 import { OWN_WORK } from '../support/session.ts';
 import type { Tool } from '../support/tool.ts';
-import { TestClock } from './clock.ts';
+import { callAt, TestClock } from './clock.ts';
 import type { DataConnections } from './data.ts';
 import { latencyFigures, type LatencyByTime, type LatencyFigures } from './report.ts';
-import type { Settings } from './settings.ts';
+import { operation } from './operation.ts';
+import { firstReceives, takesReceives, type Settings } from './settings.ts';
 import type { Destination } from './wire.ts';
 
 const OPERATION = OWN_WORK;
@@ -28,7 +28,7 @@ interface LatencyOptions {
 
 export type LatencyResult =
   | { readonly by: 'count'; readonly figures: LatencyFigures; readonly samples: readonly number[] }
-  | { readonly by: 'time'; readonly figures: LatencyByTime };
+  | { readonly by: 'time'; readonly figures: LatencyByTime; readonly utilization: number };
 
 export class LatencyRun {
   readonly #o: LatencyOptions;
@@ -42,12 +42,13 @@ export class LatencyRun {
   #receivesPosted = 0;
   #sampled = 0;
   #over = false;
+  #stopGap: (() => void) | null = null;
   #resolve: (() => void) | null = null;
 
   constructor(options: LatencyOptions) {
     const { s } = options;
     this.#o = options;
-    this.#server = s.host === undefined;
+    this.#server = s.machine === 'server';
     this.#clock = s.duration === null ? null : new TestClock(s, () => this.#finish());
     this.#limit = s.duration === null ? s.iterations : Number.POSITIVE_INFINITY;
   }
@@ -57,7 +58,7 @@ export class LatencyRun {
     const { data, s } = this.#o;
     data.onCompletion = (_qp, wc) => this.#completion(wc);
     data.endsTest = (info) => this.#endedByPeer(info);
-    if (s.program.verb === 'send') for (let n = 0; n < s.rxDepth; n++) this.#postReceive();
+    if (takesReceives(s)) for (let n = 0; n < firstReceives(s); n++) this.#postReceive();
   }
 
   async run(): Promise<LatencyResult> {
@@ -72,6 +73,7 @@ export class LatencyRun {
       await Promise.race([finished, tool.failed]);
     } finally {
       this.#clock?.stop();
+      this.#stopGap?.();
       this.#over = true;
       stop();
     }
@@ -83,40 +85,30 @@ export class LatencyRun {
     return verb === 'write' ? this.#server : !this.#server;
   }
 
-  /** One operation. */
+  /** One operation, after the gap that is asked for. */
   #post(): void {
+    const { latencyGap } = this.#o.s;
+    if (latencyGap === 0) this.#postNow();
+    else this.#stopGap = callAt(performance.now() + latencyGap / 1000, () => this.#postNow());
+  }
+
+  #postNow(): void {
     const { data, s, size, remote } = this.#o;
     const { qp } = data.sessions[0]!;
     if (this.#over || this.#sent >= this.#limit || qp.state !== 'rts') return;
     if (this.#clock === null) this.#times.push(performance.now());
     this.#sent++;
-    const { bytes } = data.buffer;
-    bytes[size - 1] = this.#sent & 0xff;
-    const payload =
-      size <= s.inline
-        ? { inline: bytes.subarray(0, size) }
-        : { sges: [{ mr: data.buffer, offset: 0, length: size }] };
-    const target = { rkey: remote.rkey, remoteAddr: remote.vaddr };
-    const request: SendWorkRequest =
-      s.program.verb === 'send'
-        ? { opcode: 'send', wrId: OPERATION, ...payload }
-        : s.program.verb === 'write'
-          ? { opcode: 'rdma-write', wrId: OPERATION, ...payload, ...target }
-          : {
-              opcode: 'rdma-read',
-              wrId: OPERATION,
-              sges: [{ mr: data.buffer, offset: 0, length: size }],
-              ...target,
-            };
-    qp.postSend(request);
+    if (s.program.verb === 'write') data.memory(0).bytes[size - 1] = this.#sent & 0xff;
+    const place = { qp: 0, remote, size, step: 0 };
+    qp.postSend(operation(s, data, place, { wrId: OPERATION, signaled: true }));
   }
 
   /** Has the peer's next Write come? */
   #look(): void {
     const { data, s, size } = this.#o;
-    if (this.#over || s.program.verb !== 'write' || this.#received >= this.#limit) return;
+    if (this.#over || s.program.verb !== 'write' || s.immediate || this.#received >= this.#limit) return;
     // Nothing of ours is outstanding but what the peer has answered, so one look finds at most one.
-    if (data.buffer.bytes[data.receiveOffset(0) + size - 1] !== ((this.#received + 1) & 0xff)) return;
+    if (data.memory(0).bytes[data.receiveOffset(0) + size - 1] !== ((this.#received + 1) & 0xff)) return;
     this.#received++;
     this.#post();
     this.#checkFinished();
@@ -133,7 +125,7 @@ export class LatencyRun {
     const { verb } = this.#o.s.program;
     this.#completed++;
     if (verb !== 'send') this.#sample();
-    if (verb === 'read') {
+    if (verb === 'read' || verb === 'atomic') {
       this.#received++;
       this.#post();
     }
@@ -141,9 +133,10 @@ export class LatencyRun {
 
   #messageReceived(): void {
     const { s } = this.#o;
-    if (this.#received === 0 && this.#server) this.#clock?.start();
+    const sends = s.program.verb === 'send';
+    if (sends && this.#received === 0 && this.#server) this.#clock?.start();
     this.#received++;
-    this.#sample();
+    if (sends) this.#sample();
     if (s.duration !== null || this.#receivesPosted < s.iterations) this.#postReceive();
     this.#post();
   }
@@ -153,13 +146,9 @@ export class LatencyRun {
   }
 
   #postReceive(): void {
-    const { data, size } = this.#o;
-    const session = data.sessions[0]!;
-    if (session.over) return;
-    session.qp.postRecv({
-      wrId: RECEIVE,
-      sges: [{ mr: data.buffer, offset: data.receiveOffset(0), length: size }],
-    });
+    const { data, size, s } = this.#o;
+    const sges = [{ mr: data.memory(0), offset: data.receiveOffset(0), length: size }];
+    data.postReceives(0, [s.immediate ? { wrId: RECEIVE } : { wrId: RECEIVE, sges }]);
     this.#receivesPosted++;
   }
 
@@ -191,7 +180,7 @@ export class LatencyRun {
 
   #result(): LatencyResult {
     const { s, size } = this.#o;
-    const trips = s.program.verb === 'read' ? 1 : 2;
+    const trips = s.program.verb === 'read' || s.program.verb === 'atomic' ? 1 : 2;
     if (this.#clock !== null) {
       const microseconds = (this.#clock.sampleEnded - this.#clock.sampleBegan) * 1000;
       const average = this.#sampled === 0 ? 0 : microseconds / this.#sampled / trips;
@@ -203,9 +192,11 @@ export class LatencyRun {
           average,
           perSecond: this.#sampled / (microseconds / 1e6),
         },
+        utilization: this.#clock.utilization,
       };
     }
-    const samples = this.#times.slice(1).map((time, i) => ((time - this.#times[i]!) * 1000) / trips);
+    const unit = (1000 * (s.cycles ?? 1)) / trips;
+    const samples = this.#times.slice(1).map((time, i) => (time - this.#times[i]!) * unit);
     return { by: 'count', figures: latencyFigures(size, s.iterations, samples), samples };
   }
 }

@@ -1,33 +1,37 @@
 /** The output of perftest programs: banner, addresses, columns; and the same as JSON. */
-import type { Settings } from './settings.ts';
+import { takesReceives, type Settings } from './settings.ts';
 import type { BandwidthFigures, Destination } from './wire.ts';
 
 export const LINE: string = '-'.repeat(87);
 
-const TITLES = { write: 'RDMA_Write', read: 'RDMA_Read', send: 'Send' } as const;
+const TITLES = { write: 'RDMA_Write', read: 'RDMA_Read', send: 'Send', atomic: 'Atomic' } as const;
 
 /** The name of the test, as its banner has it. */
 function title(s: Settings): string {
   const { verb, kind } = s.program;
-  if (kind === 'lat') return `${TITLES[verb]} Latency Test`;
+  const what =
+    verb === 'atomic' ? `${TITLES[verb]} ${s.atomic}` : s.immediate ? `${TITLES[verb]}_imm` : TITLES[verb];
+  if (kind === 'lat') return `${what} Latency Test`;
   const ways = s.bidirectional ? 'Bidirectional ' : '';
-  return `${TITLES[verb]} ${ways}${s.postList > 1 ? 'Post List ' : ''}BW Test`;
+  return `${what} ${ways}${s.postList > 1 ? 'Post List ' : ''}BW Test`;
 }
 
 /** The facts of a test, for the banner and for JSON. */
 function facts(s: Settings, mtu: number): (readonly [string, string | number])[] {
   const { verb, kind } = s.program;
-  const sends = s.host !== undefined || s.bidirectional;
+  const sends = s.machine === 'client' || s.bidirectional;
+  const reads = verb === 'read' || verb === 'atomic';
   const list: (readonly [string, string | number, boolean])[] = [
     ['TX depth', s.txDepth, sends],
     ['Post List', s.postList, s.postList > 1],
-    ['RX depth', s.rxDepth, verb === 'send' && (s.host === undefined || s.bidirectional)],
+    ['Recv Post List', s.recvPostList, s.recvPostList > 1],
+    ['RX depth', s.rxDepth, takesReceives(s) && (s.machine === 'server' || s.bidirectional)],
     ['CQ Moderation', s.cqMod, kind === 'bw'],
     ['Mtu', `${mtu}[B]`, true],
     ['Link type', 'Ethernet', true],
     ['GID index', 0, true],
-    ['Max inline data', `${s.inline}[B]`, verb !== 'read'],
-    ['Outstand reads', s.outstandingReads, verb === 'read'],
+    ['Max inline data', `${s.inline}[B]`, !reads],
+    ['Outstand reads', s.outstandingReads, reads],
   ];
   return list.filter(([, , when]) => when).map(([name, value]) => [name, value] as const);
 }
@@ -38,15 +42,16 @@ export function banner(s: Settings, mtu: number): string[] {
   return [
     LINE,
     `                    ${title(s)}`,
+    ...(s.vector === null ? [] : [` Test with events. Using ${s.device}_comp${s.vector}`]),
     ` Dual-port       : OFF\t\tDevice         : ${s.device}`,
     ` Number of qps   : ${s.qps}\t\tTransport type : IW`,
-    ' Connection type : RC\t\tUsing SRQ      : OFF',
+    ' Connection type : RC\t\tUsing SRQ      : ' + (s.srq ? 'ON' : 'OFF'),
     ' PCIe relax order: OFF',
     ' ibv_wr* API     : OFF',
     ...facts(s, mtu).map(([name, value]) => row(name, value)),
     ' rdma_cm QPs\t : ON',
-    ' Data ex. method : rdma_cm',
-    ...(s.host === undefined
+    ` Data ex. method : rdma_cm${s.tos === null ? '' : ` \tTOS    : ${s.tos}`}`,
+    ...(s.machine === 'server'
       ? [
           LINE,
           ' Waiting for client rdma_cm QP to connect',
@@ -67,7 +72,10 @@ function hex(value: number | bigint, digits: number): string {
 export function addressLines(s: Settings, side: 'local' | 'remote', d: Destination): string[] {
   const { verb } = s.program;
   const reads = verb === 'read' ? ` OUT ${hex(d.outReads, 2)}` : '';
-  const memory = verb === 'send' ? '' : ` RKey ${hex(d.rkey, 6)} VAddr ${hex(d.vaddr, 14)}`;
+  const memory =
+    verb === 'send' || verb === 'atomic' || s.immediate
+      ? ''
+      : ` RKey ${hex(d.rkey, 6)} VAddr ${hex(d.vaddr, 14)}`;
   const octets = [...d.gid].map((octet) => octet.toString().padStart(2, '0')).join(':');
   return [
     ` ${side} address: LID ${hex(d.lid, 2)} QPN ${hex(d.qpn, 4)} PSN ${hex(d.psn, 6)}${reads}${memory}`,
@@ -77,6 +85,10 @@ export function addressLines(s: Settings, side: 'local' | 'remote', d: Destinati
 
 /** The line above the figures. */
 export function heading(s: Settings): string {
+  return columns(s) + (s.cpuUtil ? '    CPU_Util[%]' : '');
+}
+
+function columns(s: Settings): string {
   if (s.program.kind === 'bw') {
     const unit = s.gbits ? 'Gb/sec' : 'MB/sec';
     return ` #bytes     #iterations    BW peak[${unit}]    BW average[${unit}]   MsgRate[Mpps]`;
@@ -110,7 +122,11 @@ export function inOurUnit(s: Pick<Settings, 'gbits'>, theirs: BandwidthFigures):
 
 const fixed = (value: number, digits: number): string => value.toFixed(digits).padEnd(7);
 
-export function bandwidthLine(s: Settings, f: BandwidthFigures): string {
+/** The last column of a test by time that reports the use of processors, in percent. */
+const cpuColumn = (s: Settings, utilization: number): string =>
+  s.cpuUtil ? `\t    ${utilization.toFixed(2)}` : '';
+
+export function bandwidthLine(s: Settings, f: BandwidthFigures, utilization: number): string {
   if (s.output === 'bandwidth') return f.average.toFixed(6);
   if (s.output === 'message_rate') return f.messageRate.toFixed(6);
   const size = f.size.toString().padEnd(7);
@@ -118,9 +134,10 @@ export function bandwidthLine(s: Settings, f: BandwidthFigures): string {
   const rate = fixed(f.messageRate, 6);
   const small = s.gbits && f.average < 0.1;
   const [peak, average] = [f.peak, f.average].map((value) => fixed(value, small ? 6 : 2));
-  if (small) return ` ${size}    ${f.iterations}           ${peak}${gap}${average}${gap}${rate}`;
+  const cpu = cpuColumn(s, utilization);
+  if (small) return ` ${size}    ${f.iterations}           ${peak}${gap}${average}${gap}${rate}${cpu}`;
   const iterations = f.iterations.toString().padEnd(10);
-  return ` ${size}    ${iterations}       ${peak}${gap}${average}\t\t   ${rate}`;
+  return ` ${size}    ${iterations}       ${peak}${gap}${average}\t\t   ${rate}${cpu}`;
 }
 
 /** Latency of a number of iterations, microseconds. */
@@ -183,10 +200,11 @@ export interface LatencyByTime {
   readonly perSecond: number;
 }
 
-export function latencyByTimeLine(s: Settings, f: LatencyByTime): string {
+export function latencyByTimeLine(s: Settings, f: LatencyByTime, utilization: number): string {
   if (s.output === 'latency') return f.average.toFixed(6);
   const front = ` ${f.size.toString().padEnd(7)}       ${f.iterations}`;
-  return `${front}            ${fixed(f.average, 2)}        ${fixed(f.perSecond, 2)}`;
+  const cpu = cpuColumn(s, utilization);
+  return `${front}            ${fixed(f.average, 2)}        ${fixed(f.perSecond, 2)}${cpu}`;
 }
 
 /** One row of results under the keys of the stock programs' JSON. */
@@ -219,6 +237,10 @@ export const latencyByTimeJson = (f: LatencyByTime): JsonRow => ({
   tps_average: f.perSecond,
 });
 
+/** The use of processors, in the results of a test that reports it. */
+export const cpuJson = (s: Settings, utilization: number): JsonRow =>
+  s.cpuUtil ? { CPU_util: utilization } : {};
+
 /** The report as valid JSON, which that of 6.06 is not. */
 export function jsonText(s: Settings, mtu: number, rows: readonly JsonRow[]): string {
   const info = {
@@ -227,6 +249,9 @@ export function jsonText(s: Settings, mtu: number, rows: readonly JsonRow[]): st
     Number_of_qps: s.qps,
     Transport_type: 'IW',
     Connection_type: 'RC',
+    Using_SRQ: s.srq ? 'ON' : 'OFF',
+    ...(s.vector === null ? {} : { 'Test with events': `Using_${s.device}_comp${s.vector}` }),
+    ...(s.tos === null ? {} : { TOS: s.tos }),
     ...Object.fromEntries(facts(s, mtu).map(([name, value]) => [name.replaceAll(' ', '_'), value])),
   };
   return `${JSON.stringify({ test_info: info, results: rows }, null, 2)}\n`;

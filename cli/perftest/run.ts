@@ -8,6 +8,7 @@ import type { Session } from '../support/session.ts';
 import { withFile } from '../support/system-errors.ts';
 import type { RequestQueue, Tool } from '../support/tool.ts';
 import { BandwidthRun } from './bandwidth.ts';
+import { callAt } from './clock.ts';
 import { Control, type SystemData } from './control.ts';
 import { DataConnections } from './data.ts';
 import { LatencyRun, type LatencyResult } from './latency.ts';
@@ -16,6 +17,7 @@ import {
   bandwidthJson,
   bandwidthLine,
   banner,
+  cpuJson,
   heading,
   inOurUnit,
   latencyByTimeJson,
@@ -26,7 +28,7 @@ import {
   LINE,
   type JsonRow,
 } from './report.ts';
-import type { Settings } from './settings.ts';
+import { takesReceives, type Settings } from './settings.ts';
 import type { BandwidthFigures, Destination } from './wire.ts';
 
 const CONTROL_DEPTH = 2;
@@ -75,20 +77,47 @@ export class PerftestRun {
     for (const line of banner(this.#s, this.#system.mtu)) this.#say(line);
     await this.#exchangeDestinations();
     this.#say(LINE);
-    // The stock server of read_lat, which has no figures, shows no line above them either.
-    if (this.#s.program.name !== 'read_lat' || this.#s.host !== undefined) this.#say(heading(this.#s));
+    // The stock servers of read_lat and atomic_lat, which have no figures, show no line above them either.
+    if (!this.#passiveLatency) this.#say(heading(this.#s));
     if (kind === 'bw') await this.#bandwidth();
     else await this.#latency();
     this.#data.finished = true;
     this.#say(LINE);
     const json = this.#json;
     if (json !== null) withFile(json.path, () => json.write(jsonText(this.#s, this.#system.mtu, this.#rows)));
+    await this.#waitDestroy();
     if (this.#s.host === undefined) {
       await this.#linger();
       await this.#data.close();
     } else await this.#data.ended();
     await session.close();
     return this.#limitsMet ? 0 : 1;
+  }
+
+  /** True for a side of a latency test that only lets the other one work. */
+  get #passiveLatency(): boolean {
+    const { machine, program } = this.#s;
+    return (
+      machine === 'server' && program.kind === 'lat' && (program.verb === 'read' || program.verb === 'atomic')
+    );
+  }
+
+  /** The time of `--wait_destroy`, in which the peer may leave. */
+  async #waitDestroy(): Promise<void> {
+    const { waitDestroy } = this.#s;
+    if (waitDestroy === 0) return;
+    this.#tool.say(` Waiting ${waitDestroy} seconds before releasing resources...`);
+    const resume = this.#tool.rest();
+    let stop = (): void => undefined;
+    const over = new Promise<void>((resolve) => {
+      stop = callAt(performance.now() + waitDestroy * 1000, resolve);
+    });
+    try {
+      await Promise.race([over, this.#tool.failed]);
+    } finally {
+      stop();
+      resume();
+    }
   }
 
   /** Let the client come to its end before the server disconnects. */
@@ -184,8 +213,8 @@ export class PerftestRun {
 
   async #bandwidth(): Promise<void> {
     const s = this.#s;
-    const server = s.host === undefined;
-    if (s.program.verb === 'send') await this.#sendBandwidth(server);
+    const server = s.machine === 'server';
+    if (takesReceives(s)) await this.#receivedBandwidth(server);
     else if (server && !s.bidirectional) await this.#passive();
     else await this.#activeBandwidth(server);
   }
@@ -193,7 +222,7 @@ export class PerftestRun {
   /** The server of a write or read test has nothing to do: it waits for the client's figures. */
   async #passive(): Promise<void> {
     await this.#sync();
-    this.#reportBandwidth(await this.#exchangeFigures(EMPTY_FIGURES), null);
+    this.#reportBandwidth(await this.#exchangeFigures(EMPTY_FIGURES), null, 0);
     await this.#sync();
   }
 
@@ -203,11 +232,12 @@ export class PerftestRun {
     for (const size of this.#sizes()) {
       const run = this.#bandwidthRun(size, true, false, false);
       run.prepare();
+      if (this.#s.warmUp) await run.warmUp();
       if (bidirectional) await this.#sync();
       figures = await run.run();
       if (bidirectional && all) await this.#sync();
-      if (bidirectional) this.#reportBandwidth(figures, await this.#exchangeFigures(figures));
-      else this.#reportBandwidth(figures, null);
+      const theirs = bidirectional ? await this.#exchangeFigures(figures) : null;
+      this.#reportBandwidth(figures, theirs, run.utilization);
     }
     if (!bidirectional && !server) {
       await this.#sync();
@@ -216,8 +246,9 @@ export class PerftestRun {
     await this.#sync();
   }
 
-  async #sendBandwidth(server: boolean): Promise<void> {
-    const { bidirectional, all, duration } = this.#s;
+  /** Sends, and Writes with Immediate Data: the receiver counts messages. */
+  async #receivedBandwidth(server: boolean): Promise<void> {
+    const { bidirectional, all, duration, immediate } = this.#s;
     for (const size of this.#sizes()) {
       const run = this.#bandwidthRun(
         size,
@@ -229,10 +260,10 @@ export class PerftestRun {
       run.clearCredits();
       await this.#sync();
       const figures = await run.run();
-      if (bidirectional && duration === null)
-        this.#reportBandwidth(figures, await this.#exchangeFigures(figures));
-      else this.#reportBandwidth(figures, null);
-      if (all) await this.#sync();
+      if (all && immediate) await this.#sync();
+      const theirs = bidirectional && duration === null ? await this.#exchangeFigures(figures) : null;
+      this.#reportBandwidth(figures, theirs, run.utilization);
+      if (all && !immediate) await this.#sync();
     }
     await this.#sync();
   }
@@ -249,7 +280,7 @@ export class PerftestRun {
       receives,
       waits,
     });
-    run.onLap = (figures) => this.#reportBandwidth(figures, null);
+    run.onLap = (figures) => this.#reportBandwidth(figures, null, 0);
     return run;
   }
 
@@ -257,7 +288,7 @@ export class PerftestRun {
     return inOurUnit(this.#s, await this.#control.exchangeFigures(mine));
   }
 
-  #reportBandwidth(mine: BandwidthFigures, theirs: BandwidthFigures | null): void {
+  #reportBandwidth(mine: BandwidthFigures, theirs: BandwidthFigures | null, cpu: number): void {
     const s = this.#s;
     const figures =
       theirs === null
@@ -269,14 +300,14 @@ export class PerftestRun {
             average: mine.average + theirs.average,
             messageRate: mine.messageRate + theirs.messageRate,
           };
-    this.#rows.push(bandwidthJson(figures));
-    this.#tool.say(bandwidthLine(s, figures));
+    this.#rows.push({ ...bandwidthJson(figures), ...cpuJson(s, cpu) });
+    this.#tool.say(bandwidthLine(s, figures, cpu));
     if (s.reportBoth && theirs !== null) {
       for (const [side, each] of [
         ['Local', mine],
         ['Remote', theirs],
       ] as const) {
-        for (const line of [LINE, `\n ${side} results: `, LINE, heading(s), bandwidthLine(s, each)])
+        for (const line of [LINE, `\n ${side} results: `, LINE, heading(s), bandwidthLine(s, each, cpu)])
           this.#say(line);
       }
     }
@@ -296,7 +327,7 @@ export class PerftestRun {
   async #latency(): Promise<void> {
     const s = this.#s;
     const { verb } = s.program;
-    if (verb === 'read' && s.host === undefined) {
+    if (this.#passiveLatency) {
       await this.#sync();
       return;
     }
@@ -310,7 +341,7 @@ export class PerftestRun {
         size,
       });
       run.prepare();
-      if (verb === 'send') await this.#sync();
+      if (takesReceives(s)) await this.#sync();
       this.#reportLatency(await run.run());
     }
     if (verb !== 'write') await this.#sync();
@@ -319,20 +350,23 @@ export class PerftestRun {
   #reportLatency(result: LatencyResult): void {
     const s = this.#s;
     if (result.by === 'time') {
-      this.#rows.push(latencyByTimeJson(result.figures));
-      this.#tool.say(latencyByTimeLine(s, result.figures));
+      this.#rows.push({ ...latencyByTimeJson(result.figures), ...cpuJson(s, result.utilization) });
+      this.#tool.say(latencyByTimeLine(s, result.figures, result.utilization));
       return;
     }
+    if (s.unsorted) this.#listSamples(result.samples);
+    if (s.histogram) this.#listSamples([...result.samples].sort((a, b) => a - b));
     if (s.unsorted || s.histogram) {
-      const samples = s.unsorted ? result.samples : [...result.samples].sort((a, b) => a - b);
-      this.#tool.say('#, usec');
-      for (const [i, sample] of samples.entries())
-        this.#tool.say(`${i + 1}, ${Number(sample.toPrecision(6))}`);
       this.#say(LINE);
       this.#say(heading(s));
     }
     this.#rows.push(latencyJson(result.figures));
     this.#tool.say(latencyLine(s, result.figures));
+  }
+
+  #listSamples(samples: readonly number[]): void {
+    this.#tool.say(`#, ${this.#s.cycles === null ? 'usec' : 'cycles'}`);
+    for (const [i, sample] of samples.entries()) this.#tool.say(`${i + 1}, ${Number(sample.toPrecision(6))}`);
   }
 }
 

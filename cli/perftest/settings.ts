@@ -1,32 +1,24 @@
 /**
- * The settings of a perftest program: its flags, their limits and defaults, in the manner of
- * linux-rdma/perftest 6.06.
+ * The settings of a perftest program: what its flags (flags.ts) say, their limits and defaults, in the manner
+ * of linux-rdma/perftest 6.06 and 6.29.
  */
-// cspell:ignore histogrm dont nvchu
-import {
-  addressOption,
-  atoi,
-  strtol,
-  textOption,
-  UsageError,
-  type LongOption,
-  type ParsedOptions,
-} from '../support/options.ts';
+// cspell:ignore dont
+import { addressOption, textOption, UsageError, type ParsedOptions } from '../support/options.ts';
+import { cyclesPerMicrosecond } from './cpu.ts';
+import { checkFit, MAX_INT, ranged, readLimit, readSize } from './flags.ts';
+import { readPayload } from './payload.ts';
+import type { Kind, Program } from './program.ts';
+import { readRate, type Rate } from './rate.ts';
 
-export type Verb = 'write' | 'read' | 'send';
-export type Kind = 'bw' | 'lat';
-
-/** One of the six programs. */
-export interface Program {
-  readonly name: string;
-  readonly verb: Verb;
-  readonly kind: Kind;
-}
+const ATOMIC_TYPES = ['FETCH_AND_ADD', 'CMP_AND_SWAP'] as const;
+type AtomicType = (typeof ATOMIC_TYPES)[number];
 
 export interface Settings {
   readonly program: Program;
   /** The server to connect to; a server has none. */
   readonly host: string | undefined;
+  /** The side that sends is the client: with `--reversed` the one that others connect to. */
+  readonly machine: 'client' | 'server';
   readonly port: number;
   readonly device: string;
   readonly sourceAddress: string | undefined;
@@ -46,6 +38,26 @@ export interface Settings {
   readonly inline: number;
   readonly outstandingReads: number;
   readonly bidirectional: boolean;
+  readonly atomic: AtomicType;
+  /** Each Write brings eight bytes of Immediate Data, which take a receive. */
+  readonly immediate: boolean;
+  /** Number of the completion vector of a test with events; null for the others. */
+  readonly vector: number | null;
+  readonly recvPostList: number;
+  readonly srq: boolean;
+  readonly mrPerQp: boolean;
+  readonly warmUp: boolean;
+  /** Microseconds before each operation of a latency test. */
+  readonly latencyGap: number;
+  readonly rate: Rate | null;
+  /** What the buffers hold; null for zeros. */
+  readonly payload: Uint8Array | null;
+  readonly tos: number | null;
+  readonly cpuUtil: boolean;
+  /** Cycles in a microsecond, of a report in cycles. */
+  readonly cycles: number | null;
+  /** Seconds between the report and the end of the connections. */
+  readonly waitDestroy: number;
   readonly peak: boolean;
   readonly mtu: number;
   readonly gbits: boolean;
@@ -61,130 +73,38 @@ export interface Settings {
   readonly notes: readonly string[];
 }
 
-export const SHORT_OPTIONS = 'w:y:p:d:i:m:s:n:t:u:S:x:c:q:I:o:r:Q:l:D:f:T:L:X:aFezRhbNVCHU';
-
-export const LONG_OPTIONS: Readonly<Record<string, LongOption>> = {
-  port: { short: 'p', value: true },
-  'ib-dev': { short: 'd', value: true },
-  'ib-port': { short: 'i', value: true },
-  mtu: { short: 'm', value: true },
-  size: { short: 's', value: true },
-  iters: { short: 'n', value: true },
-  'tx-depth': { short: 't', value: true },
-  'rx-depth': { short: 'r', value: true },
-  'qp-timeout': { short: 'u', value: true },
-  sl: { short: 'S', value: true },
-  'gid-index': { short: 'x', value: true },
-  all: { short: 'a' },
-  'CPU-freq': { short: 'F' },
-  connection: { short: 'c', value: true },
-  qp: { short: 'q', value: true },
-  events: { short: 'e' },
-  vector: { short: 'X', value: true },
-  inline_size: { short: 'I', value: true },
-  outs: { short: 'o', value: true },
-  comm_rdma_cm: { short: 'z' },
-  rdma_cm: { short: 'R' },
-  tos: { short: 'T', value: true },
-  hop_limit: { short: 'L', value: true },
-  help: { short: 'h' },
-  bidirectional: { short: 'b' },
-  'cq-mod': { short: 'Q', value: true },
-  noPeak: { short: 'N' },
-  version: { short: 'V' },
-  'report-cycles': { short: 'C' },
-  'report-histogram': { short: 'H' },
-  // The stock programs spell the long option so, and their help as above.
-  'report-histogrm': { short: 'H' },
-  'report-unsorted': { short: 'U' },
-  post_list: { short: 'l', value: true },
-  duration: { short: 'D', value: true },
-  margin: { short: 'f', value: true },
-  limit_bw: { short: 'w', value: true },
-  limit_msgrate: { short: 'y', value: true },
-  run_infinitely: {},
-  report_gbits: {},
-  'report-both': {},
-  output: { value: true },
-  out_json: {},
-  out_json_file: { value: true },
-  dont_xchg_versions: {},
-  source_ip: { value: true },
-  retry_count: { value: true },
-  use_old_post_send: {},
-  disable_pcie_relaxed: {},
-};
-
 /** The largest size, and the size of the buffers, of a test over all sizes. */
 const MAX_SIZE = 8_388_608;
-const MAX_SIZE_ASKED = 0x7fff_ffff;
 const MTUS = [256, 512, 1024, 2048, 4096];
 /** Above this size every operation gives a completion, or the figures would be coarse. */
 const CQ_MOD_SIZE = 8192;
 const PEAK_LIMIT = 20_000;
 /** The number of Reads that siw offers; this stack could take more. */
-const DEFAULT_READS = 128;
+export const DEFAULT_READS = 128;
+const ATOMIC_SIZE = 8;
+/** Entries of a shared receive queue. */
+const MAX_SRQ = 65_536;
+/**
+ * Receives of a test with immediate data, which has no credits: more than there can be messages in what TCP
+ * brings at once.
+ */
+const IMMEDIATE_RECEIVES = 16_384;
 
 /** Received Sends after which a receiver of `rxDepth` receives Writes its count to the sender. */
 export function creditsEvery(rxDepth: number): number {
   return Math.max(1, Math.floor(rxDepth / 3));
 }
 
-/** The flags that make sense for one program only, with the stock programs' words. */
-function checkFit(options: ParsedOptions, { verb, kind }: Program): void {
-  const { flags } = options;
-  const refuse = (flag: string, when: boolean, words: string): void => {
-    if (flags.has(flag) && when) throw new UsageError(words);
-  };
-  refuse('q', kind !== 'bw', 'Multiple QPs only available on bw tests');
-  refuse('I', verb === 'read', 'Inline feature not available on READ/Atomic verbs');
-  refuse('o', verb !== 'read', 'Setting Outstanding reads only available on READ verb');
-  refuse('e', verb === 'write', 'Events feature not available on WRITE verb');
-  refuse('b', kind === 'lat', 'Bidirectional is only available in BW test');
-  refuse('N', kind === 'lat', 'NoPeak only valid for BW tests');
-  refuse('H', kind === 'bw', 'Available only on Latency tests');
-  refuse('U', kind === 'bw', 'is Available only on Latency tests');
-  refuse('C', kind === 'bw', 'Available only on Latency tests');
-  const connection = textOption(options, 'c');
-  if (connection !== undefined && connection !== 'RC')
-    throw new UsageError('Invalid Connection type. Please choose from {RC}');
+/** True for tests whose messages take a receive. */
+export function takesReceives(s: Pick<Settings, 'program' | 'immediate'>): boolean {
+  return s.program.verb === 'send' || s.immediate;
 }
 
-function ranged(
-  options: ParsedOptions,
-  flag: string,
-  name: string,
-  fallback: number,
-  min: number,
-  max: number,
-): number {
-  const text = textOption(options, flag);
-  if (text === undefined) return fallback;
-  if (!/^-?\d+$/.test(text))
-    throw new UsageError(`Invalid ${name} value. Please check command line and run again.`);
-  const value = atoi(text);
-  if (value < min || value > max) throw new UsageError(`${name} should be between ${min} and ${max}`);
-  return value;
-}
-
-function readSize(options: ParsedOptions, fallback: number): number {
-  const text = textOption(options, 's');
-  if (text === undefined) return fallback;
-  if (!/^-?(\d+|0x[\da-f]+)[KM]?$/i.test(text))
-    throw new UsageError('Invalid Message Size value. Please check command line and run again.');
-  const factor = /k$/i.test(text) ? 1024 : /m$/i.test(text) ? 1024 * 1024 : 1;
-  const size = strtol(text) * factor;
-  if (size < 1 || size > MAX_SIZE_ASKED)
-    throw new UsageError(`Message Size should be between 1 and ${MAX_SIZE_ASKED}`);
-  return size;
-}
-
-/** A limit that figures are compared with. A text that is no number would never be missed. */
-function readLimit(options: ParsedOptions, flag: string, name: string): number | null {
-  const text = textOption(options, flag);
-  if (text === undefined) return null;
-  if (!/^\d+(\.\d+)?$/.test(text)) throw new UsageError(`Invalid ${name} Limit`);
-  return Number(text);
+/** The receives that one queue pair is given at the beginning: in lists, a list more than are asked for. */
+export function firstReceives(s: Settings): number {
+  const { rxDepth, recvPostList: list } = s;
+  if (s.immediate) return Math.max(rxDepth, Math.min(IMMEDIATE_RECEIVES, s.iterations));
+  return list === 1 ? rxDepth : (Math.ceil(rxDepth / list) + 1) * list;
 }
 
 /** Complete and check the settings. @throws UsageError */
@@ -199,11 +119,17 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
   const bandwidth = kind === 'bw';
   const notes: string[] = [];
   const all = flags.has('a');
-  const size = all ? MAX_SIZE : readSize(options, bandwidth ? 65_536 : 2);
+  const size = all ? MAX_SIZE : readSize(options, verb === 'atomic' ? ATOMIC_SIZE : bandwidth ? 65_536 : 2);
+  if (verb === 'atomic' && size !== ATOMIC_SIZE)
+    throw new UsageError('Message size cannot be changed for Atomic tests');
+  const immediate = flags.has('write_with_imm');
+  const receives = takesReceives({ program, immediate });
+  const bidirectional = flags.has('b');
   const timed = flags.has('D');
   const infinitely = flags.has('run_infinitely');
   if (timed && all) throw new UsageError("Duration mode currently doesn't support running on all sizes.");
   if (timed && flags.has('e')) throw new UsageError("Duration mode doesn't work with events.");
+  if (infinitely) checkInfinite(options, kind, receives && bidirectional);
   const duration = ranged(options, 'D', 'Duration period', 5, 1, 100_000_000);
   const margin = ranged(options, 'f', 'Margin', timed ? Math.floor(duration / 4) : 0, 0, 100_000_000);
   if (duration <= 2 * margin) throw new UsageError('please check that DURATION > 2*MARGIN');
@@ -216,13 +142,13 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
     100_000_000,
   );
   let txDepth = ranged(options, 't', 'Tx depth', bandwidth ? 128 : 1, 1, 15_000);
-  let rxDepth = ranged(options, 'r', ' Rx depth', verb === 'send' ? 512 : 1, 1, 16_384);
-  if (verb !== 'send' && rxDepth > 1) throw new UsageError('On RDMA verbs rx depth can be only 1');
+  let rxDepth = ranged(options, 'r', ' Rx depth', receives ? 512 : 1, 1, 16_384);
+  if (!receives && rxDepth > 1) throw new UsageError('On RDMA verbs rx depth can be only 1');
   if (!timed && !infinitely) {
     txDepth = Math.min(txDepth, iterations);
-    if (verb === 'send') rxDepth = Math.min(rxDepth, iterations);
+    if (receives) rxDepth = Math.min(rxDepth, iterations);
   }
-  if (verb === 'send' && rxDepth % 2 === 1 && !all && !infinitely) rxDepth += 1;
+  if (receives && rxDepth % 2 === 1 && !all && !infinitely) rxDepth += 1;
   const postList = ranged(options, 'l', 'Send Post List size', 1, 1, 15_000);
   const cqMod = completionEvery(
     options,
@@ -239,6 +165,29 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
         'the sender would wait for credits for ever',
     );
   }
+  const recvPostList = ranged(options, 'recv_post_list', 'Receive Post List size', 1, 1, 15_000);
+  if (recvPostList > 1) {
+    if (!bandwidth) throw new UsageError('Receive post list is supported in BW tests only');
+    if (!timed && iterations % recvPostList !== 0)
+      throw new UsageError('Number of iterations must be a multiple of receive post list size');
+  }
+  const qps = ranged(options, 'q', 'num of Qps', 1, 1, 16_384);
+  const srq = flags.has('use-srq');
+  if (srq && qps > rxDepth) throw new UsageError('Using SRQ depth should be greater than number of QPs.');
+  if (srq && qps * 2 * (rxDepth + 2 * recvPostList) > MAX_SRQ) {
+    throw new UsageError(
+      `A shared receive queue has ${MAX_SRQ} entries: too few for ${qps} QPs with Rx depth ${rxDepth}`,
+    );
+  }
+  const rate = readRate(options, { program, size, txDepth, bidirectional, infinitely }, notes);
+  const tos = flags.has('T') ? ranged(options, 'T', 'TOS', 0, 0, 255) : null;
+  if (tos !== null) notes.push('Warning: TOS changes nothing: sockets of Node have no such option');
+  const cpuUtil = flags.has('cpu_util');
+  if (cpuUtil && !timed) notes.push(' CPU Utilization works only with Duration mode.');
+  const atomic = textOption(options, 'A') ?? 'FETCH_AND_ADD';
+  if (!ATOMIC_TYPES.includes(atomic as AtomicType))
+    throw new UsageError('Invalid Atomic type! please choose from {CMP_AND_SWAP,FETCH_AND_ADD}');
+  const payloadFile = textOption(options, 'payload_file_path');
   const mtu = ranged(options, 'm', 'MTU', 1024, 256, 4096);
   if (!MTUS.includes(mtu)) throw new UsageError('Invalid MTU : 256,512,1024,2048 and 4096 are valid');
   const output = textOption(options, 'output') ?? 'full';
@@ -246,29 +195,45 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
   return {
     program,
     host,
+    machine: (host === undefined) === flags.has('reversed') ? 'client' : 'server',
     // A server may have the system pick one.
     port: ranged(options, 'p', 'Port', 18_515, host === undefined ? 0 : 1, 65_535),
     device: textOption(options, 'd') ?? 'iwarp0',
-    sourceAddress:
-      host === undefined ? textOption(options, 'source_ip') : addressOption(options, 'source_ip'),
+    sourceAddress: sourceAddress(options, host),
     size,
     all,
     iterations,
     duration: timed ? duration : null,
     margin,
     infinitely,
-    qps: ranged(options, 'q', 'num of Qps', 1, 1, 16_384),
+    qps,
     txDepth,
     rxDepth,
     cqMod,
     postList,
     inline:
-      verb === 'read'
+      verb === 'read' || verb === 'atomic'
         ? 0
         : ranged(options, 'I', 'Max inline', bandwidth ? 0 : verb === 'write' ? 220 : 236, 0, 912),
     outstandingReads:
-      verb === 'read' ? ranged(options, 'o', 'Outstanding Reads', DEFAULT_READS, 1, DEFAULT_READS) : 0,
-    bidirectional: flags.has('b'),
+      verb === 'read' || verb === 'atomic'
+        ? ranged(options, 'o', 'Outstanding Reads', DEFAULT_READS, 1, DEFAULT_READS)
+        : 0,
+    bidirectional,
+    atomic: atomic as AtomicType,
+    immediate,
+    vector: flags.has('e') ? ranged(options, 'X', 'EQN', 0, 0, 2048) : null,
+    recvPostList,
+    srq,
+    mrPerQp: flags.has('mr_per_qp'),
+    warmUp: flags.has('perform_warm_up'),
+    latencyGap: ranged(options, 'latency_gap', 'Latency gap time', 0, 0, MAX_INT),
+    rate,
+    payload: payloadFile === undefined ? null : readPayload(payloadFile, size),
+    tos,
+    cpuUtil: cpuUtil && timed,
+    cycles: flags.has('C') ? cyclesPerMicrosecond() : null,
+    waitDestroy: ranged(options, 'wait_destroy', 'wait_destroy', 0, 0, MAX_INT),
     peak: !flags.has('N') && !timed && !infinitely && iterations <= PEAK_LIMIT,
     mtu,
     gbits: flags.has('report_gbits'),
@@ -285,6 +250,23 @@ export function readSettings(program: Program, options: ParsedOptions): Settings
     minMessageRate: readLimit(options, 'y', 'Minimum msgRate'),
     notes,
   };
+}
+
+/** A test that runs for ever. @throws UsageError */
+function checkInfinite({ flags }: ParsedOptions, kind: Kind, receivesBothWays: boolean): void {
+  if (flags.has('e')) throw new UsageError('run_infinitely does not support events feature yet.');
+  if (kind === 'lat') throw new UsageError('run_infinitely exists only in BW tests for now.');
+  if (receivesBothWays) {
+    throw new UsageError(
+      'run_infinitely mode is not supported in SEND, SEND_IMM or WRITE_IMM Bidirectional BW test',
+    );
+  }
+}
+
+/** Our own address: a name too where we listen. */
+function sourceAddress(options: ParsedOptions, host: string | undefined): string | undefined {
+  const flag = options.flags.has('bind_source_ip') ? 'bind_source_ip' : 'source_ip';
+  return host === undefined ? textOption(options, flag) : addressOption(options, flag);
 }
 
 /**
@@ -311,7 +293,7 @@ function runsDry({
 }
 
 /** Figures that `--output` can print alone. */
-const OUTPUTS: Readonly<Record<Kind, readonly string[]>> = {
+export const OUTPUTS: Readonly<Record<Kind, readonly string[]>> = {
   bw: ['bandwidth', 'message_rate'],
   lat: ['latency'],
 };
@@ -357,61 +339,4 @@ function completionEvery(options: ParsedOptions, facts: CompletionFacts, notes: 
   }
   if (postList % every !== 0) throw new UsageError('Post list size must be a multiple of CQ moderation');
   return every;
-}
-
-/** The usage text of a program. */
-export function usage({ name, verb, kind }: Program, more: string): string {
-  const iterations = verb === 'write' && kind === 'bw' ? 5000 : 1000;
-  const lines: (readonly [boolean, string])[] = [
-    [
-      true,
-      [
-        `Usage:\n  ${name}            start a server and wait for connection`,
-        `  ${name} <host>     connect to server at <host>\n\nOptions:`,
-      ].join('\n'),
-    ],
-    [true, '  -a, --all  Run sizes from 2 till 2^23'],
-    [kind === 'bw', '  -b, --bidirectional  Measure bidirectional bandwidth (default unidirectional)'],
-    [true, '  -c, --connection=<RC>  Connection type (default RC)'],
-    [true, '  -d, --ib-dev=<dev>  Name of the device in the report (default iwarp0)'],
-    [true, '  -D, --duration  Run test for a customized period of seconds'],
-    [verb !== 'write', '  -e, --events  Accepted; completions are events here'],
-    [true, '  -f, --margin  Measure results within margins (default a quarter of the duration)'],
-    [true, '  -F, --CPU-freq  Accepted'],
-    [true, '  -h, --help  Show this help screen'],
-    [kind === 'lat', '  -H, --report-histogram  Print out all results (default print summary only)'],
-    [verb !== 'read', '  -I, --inline_size=<size>  Max size of message to be sent in inline'],
-    [
-      kind === 'bw',
-      '  -l, --post_list=<list size>  Post list of send WQEs of <list size> size (instead of single post)',
-    ],
-    [true, '  -m, --mtu=<mtu>  MTU size to tell the peer: 256 - 4096 (default 1024)'],
-    [true, `  -n, --iters=<iters>  Number of exchanges (at least 5, default ${iterations})`],
-    [kind === 'bw', '  -N, --noPeak  Cancel peak-bw calculation (default with peak up to iters=20000)'],
-    [verb === 'read', `  -o, --outs=<num>  num of outstanding reads (default ${DEFAULT_READS})`],
-    [true, '  -p, --port=<port>  Listen on/connect to port <port> (default 18515)'],
-    [kind === 'bw', "  -q, --qp=<num of qp's>  Num of qp's (default 1)"],
-    [kind === 'bw', '  -Q, --cq-mod  Generate Cqe only after <--cq-mod> completion'],
-    [verb === 'send', '  -r, --rx-depth=<dep>  Rx queue size (default 512)'],
-    [true, '  -R, --rdma_cm  Connect QPs with rdma_cm; there is no other way here'],
-    [true, `  -s, --size=<size>  Size of message to exchange (default ${kind === 'bw' ? 65_536 : 2})`],
-    [kind === 'bw', '  -t, --tx-depth=<dep>  Size of tx queue (default 128)'],
-    [kind === 'lat', '  -U, --report-unsorted  print out unsorted results'],
-    [true, '  -V, --version  Display version number'],
-    [kind === 'bw', '  -w, --limit_bw=<value>  Set verifier limit for bandwidth'],
-    [kind === 'bw', '  -y, --limit_msgrate=<value>  Set verifier limit for Msg Rate'],
-    [true, ''],
-    [true, '      --out_json  Save the report in a json file'],
-    [true, '      --out_json_file=<file>  Name of the report json file (default perftest_out.json)'],
-    [true, '      --dont_xchg_versions  Do not exchange versions and MTU with other side'],
-    [true, `      --output=<units>  Print one figure: ${OUTPUTS[kind].join(', ')}`],
-    [kind === 'bw', '      --report-both  Report RX & TX results separately on Bidirectional BW tests'],
-    [kind === 'bw', '      --report_gbits  Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)'],
-    [true, '      --run_infinitely  Run test forever, print results every <duration> seconds'],
-    [true, '      --source_ip  Source IP of the interface used for connection establishment'],
-  ];
-  return `${lines
-    .filter(([when]) => when)
-    .map(([, line]) => line)
-    .join('\n')}\n${more}`;
 }

@@ -11,6 +11,7 @@ import { createWorkCompletion, type CompletionQueue, type WorkCompletion } from 
 import type { MemoryRegion, ProtectionDomain, Sge } from '../../src/verbs/memory.ts';
 import type { QueuePair } from '../../src/verbs/qp.ts';
 import type { SendWorkRequest } from '../../src/verbs/post.ts';
+import type { SharedReceiveQueue } from '../../src/verbs/srq.ts';
 import type { Rnic } from '../../src/api/environment.ts';
 import { ACCESS } from '../../src/ddp/stag-table.ts';
 
@@ -27,6 +28,8 @@ export interface SessionOptions {
   readonly maxInline?: number;
   /** Share this domain, so that several sessions use the same regions. */
   readonly pd?: ProtectionDomain;
+  /** Take receives from here; `maxRecvWr` counts for the completions then. */
+  readonly srq?: SharedReceiveQueue;
   /**
    * Sees every completion first and returns true for those it has dealt with. The object is used again:
    * nothing of it may be kept. For tools that post many requests and count, instead of waiting for each.
@@ -74,6 +77,7 @@ export class Session {
       maxSendWr,
       maxRecvWr,
       ...(options.maxInline === undefined ? {} : { maxInline: options.maxInline }),
+      ...(options.srq === undefined ? {} : { srq: options.srq }),
     });
     this.closed = new Promise((resolve) => (this.#resolveClosed = resolve));
     this.established = new Promise((resolve, reject) => {
@@ -106,12 +110,9 @@ export class Session {
     return counters === undefined ? 0 : counters.octetsIn + counters.octetsOut;
   }
 
-  /** Register memory with every right, as the stock tools do. */
-  register(octets: number): MemoryRegion {
-    const region = this.pd.registerMemory(
-      this.pd.device.allocateMemory(octets),
-      ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE,
-    );
+  /** Register memory, with every right but that of atomics unless `remote` says which the peer has. */
+  register(octets: number, remote: number = ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE): MemoryRegion {
+    const region = this.pd.registerMemory(this.pd.device.allocateMemory(octets), ACCESS.LOCAL_WRITE | remote);
     this.#regions.push(region);
     return region;
   }

@@ -126,6 +126,7 @@ export class Tool {
   readonly #timeout: number;
   readonly #arrived = new Set<() => void>();
   #watch: NodeJS.Timeout | null = null;
+  #resting = false;
   readonly #together: Watched = {
     sessions: new Set(),
     octets: -1,
@@ -231,6 +232,15 @@ export class Tool {
     return session;
   }
 
+  /** No silence counts from now on until the returned function is called: both sides are to rest. */
+  rest(): () => void {
+    this.#resting = true;
+    return () => {
+      this.#resting = false;
+      for (const watched of this.#watched) watched.quietSince = performance.now();
+    };
+  }
+
   /**
    * As responder, wait for the initiator's RTR message where one was agreed on (RFC 6581 9.2). A close that
    * overtakes it leaves the initiator's zero-length Read without an answer, which is an error there.
@@ -321,6 +331,7 @@ export class Tool {
 
   /** Octets in either direction are progress; so is a state in which no session is open. */
   #lookForProgress(): void {
+    if (this.#resting) return;
     const now = performance.now();
     for (const watched of this.#watched) {
       let octets = 0;

@@ -84,7 +84,7 @@ const cm = (server: readonly string[], client: readonly string[], connections = 
 });
 
 /** The control connection, which both sides end, and those of the test. */
-const perf = (verb: 'write' | 'read' | 'send', kind: 'bw' | 'lat', ...flags: string[]): Row => ({
+const perf = (verb: 'write' | 'read' | 'send' | 'atomic', kind: 'bw' | 'lat', ...flags: string[]): Row => ({
   what: `${verb}_${kind} ${flags.join(' ')}`,
   server: [perftest(verb, kind), flags],
   client: [perftest(verb, kind), (port) => ['-p', port, ...flags, '127.0.0.1']],
@@ -116,6 +116,10 @@ const ROWS: readonly Row[] = [
   perf('send', 'bw', '-n', '20'),
   perf('send', 'bw', '-n', '20', '-b'),
   perf('send', 'lat', '-n', '20'),
+  perf('write', 'lat', '-n', '20', '--write_with_imm'),
+  perf('read', 'bw', '-n', '20', '--reversed'),
+  perf('atomic', 'bw', '-n', '20'),
+  perf('atomic', 'lat', '-n', '20'),
   {
     what: 'rstream -S -C -I',
     server: [rstream, ['-S', '64', '-C', '1', '-I', '10']],

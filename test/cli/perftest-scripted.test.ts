@@ -3,6 +3,9 @@
  * nonsense on the control connection.
  */
 import { afterEach, describe, expect, it } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { openRnic, type Rnic } from '../../src/api/environment.ts';
 import type { PassiveConnection } from '../../src/cm/index.ts';
 import { perftest } from '../../cli/perftest.ts';
@@ -18,6 +21,10 @@ import {
   type DestinationOctets,
 } from '../../cli/perftest/wire.ts';
 import { Session } from '../../cli/support/session.ts';
+import { ACCESS } from '../../src/ddp/stag-table.ts';
+import { traceFrames } from '../../src/index.ts';
+import { DEFAULT_POLICY, type ConnectionPolicy } from '../../src/mpa/policy.ts';
+import { PRESET_NAMES, PRESETS } from '../../src/mpa/presets.ts';
 import { Side } from './pair.ts';
 
 const open: Session[] = [];
@@ -35,14 +42,20 @@ function session(rnic: Rnic, pd?: Session): Session {
   return made;
 }
 
-async function connect(rnic: Rnic, made: Session, port: number): Promise<Session> {
+async function connect(
+  rnic: Rnic,
+  made: Session,
+  port: number,
+  policy: Partial<ConnectionPolicy> = {},
+  depth = 0,
+): Promise<Session> {
   made.use(
     rnic.cm.connect(made.qp, {
       host: '127.0.0.1',
       port,
-      policy: {},
-      responderResources: 0,
-      initiatorDepth: 0,
+      policy,
+      responderResources: depth,
+      initiatorDepth: depth,
     }),
   );
   await made.established;
@@ -54,6 +67,8 @@ async function scriptedClient(
   port: number,
   version: string,
   octets: DestinationOctets,
+  policy: Partial<ConnectionPolicy> = {},
+  depth = 0,
 ): Promise<{
   control: Control;
   data: Session;
@@ -63,7 +78,7 @@ async function scriptedClient(
   const rnic = openRnic();
   const first = session(rnic);
   const control = new Control(first, 'client');
-  await connect(rnic, first, port);
+  await connect(rnic, first, port, policy);
   expect(Buffer.from(await control.exchange(encodeVersion(version))).toString()).toBe(
     `6.06${'\0'.repeat(12)}`,
   );
@@ -77,9 +92,70 @@ async function scriptedClient(
     return decodeDestination(answer);
   };
   await handshake();
-  const data = await connect(rnic, session(rnic, first), port);
+  const data = await connect(rnic, session(rnic, first), port, policy, depth);
   await handshake();
   return { control, data, answers, handshake };
+}
+
+interface Served {
+  readonly memory: Uint8Array;
+  /** Lengths of the client's destinations. */
+  readonly forms: readonly number[];
+  readonly figures: readonly Uint8Array[];
+}
+
+/** A server of a test in one direction, of version 6.29; `serve` goes through it with one client. */
+async function scriptedServer(policy: Partial<ConnectionPolicy> = {}): Promise<{
+  readonly at: string[];
+  readonly serve: (remote: number, before?: (memory: Uint8Array) => void) => Promise<Served>;
+  readonly close: () => Promise<void>;
+}> {
+  const rnic = openRnic();
+  const requests: PassiveConnection[] = [];
+  let wake: (() => void) | null = null;
+  const listener = await rnic.cm.listen(
+    { host: '127.0.0.1', policy: { ...DEFAULT_POLICY, ...policy } },
+    (request) => {
+      requests.push(request);
+      wake?.();
+    },
+  );
+  const accept = async (made: Session): Promise<void> => {
+    while (requests.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+    const request = requests.shift()!;
+    made.use(request);
+    request.accept(made.qp);
+    await made.established;
+  };
+  const serve = async (remote: number, before?: (memory: Uint8Array) => void): Promise<Served> => {
+    const first = session(rnic);
+    const control = new Control(first, 'server');
+    await accept(first);
+    const lengths: number[] = [];
+    for (const answer of [encodeVersion('6.29'), encodeU32(4096), encodeU32(64), encodeMtu(4096)])
+      lengths.push((await control.exchange(answer)).length);
+    expect(lengths).toEqual([16, 4, 4, 2]);
+    const data = session(rnic, first);
+    const memory = data.register(8192, remote);
+    before?.(memory.bytes);
+    const message = encodeDestination({ ...NO_DESTINATION, rkey: memory.rkey, vaddr: memory.addr }, 64);
+    const forms = [(await control.exchange(message)).length];
+    await accept(data);
+    // After the data connection; twice for the queue pair; once more; at the client's end; then five figures
+    // and the last one.
+    for (let i = 0; i < 5; i++) forms.push((await control.exchange(message)).length);
+    const figures: Uint8Array[] = [];
+    for (let i = 0; i < 5; i++) figures.push(await control.exchange(new Uint8Array(8)));
+    await control.exchange(message);
+    // The client leaves the end of the test's connections to the server.
+    await data.close();
+    return { memory: memory.bytes, forms, figures };
+  };
+  return {
+    at: ['-p', String(listener.address.port)],
+    serve,
+    close: () => new Promise((resolve) => listener.close(resolve)),
+  };
 }
 
 describe('perftest opposite a script', () => {
@@ -117,54 +193,108 @@ describe('perftest opposite a script', () => {
   });
 
   it('a client speaks the form of 64 octets to a server of version 6.29', async () => {
-    const rnic = openRnic();
-    const requests: PassiveConnection[] = [];
-    let wake: (() => void) | null = null;
-    const listener = await rnic.cm.listen({ host: '127.0.0.1' }, (request) => {
-      requests.push(request);
-      wake?.();
-    });
-    const accept = async (made: Session): Promise<void> => {
-      while (requests.length === 0) await new Promise<void>((resolve) => (wake = resolve));
-      const request = requests.shift()!;
-      made.use(request);
-      request.accept(made.qp);
-      await made.established;
-    };
-    const side = new Side(perftest('read', 'bw'), [
-      '-p',
-      String(listener.address.port),
-      '-n',
-      '7',
-      '-s',
-      '100',
-      '127.0.0.1',
-    ]);
-    const first = session(rnic);
-    const control = new Control(first, 'server');
-    await accept(first);
-    const lengths: number[] = [];
-    for (const answer of [encodeVersion('6.29'), encodeU32(4096), encodeU32(64), encodeMtu(4096)])
-      lengths.push((await control.exchange(answer)).length);
-    expect(lengths).toEqual([16, 4, 4, 2]);
-    const data = session(rnic, first);
-    const memory = data.register(8192);
-    const mine = { ...NO_DESTINATION, rkey: memory.rkey, vaddr: memory.addr };
-    const message = encodeDestination(mine, 64);
-    const forms = [(await control.exchange(message)).length];
-    await accept(data);
-    // After the data connection; twice for the queue pair; once more; at the client's end; then five figures
-    // and the last one.
-    for (let i = 0; i < 5; i++) forms.push((await control.exchange(message)).length);
+    const server = await scriptedServer();
+    const side = new Side(perftest('read', 'bw'), [...server.at, '-n', '7', '-s', '100', '127.0.0.1']);
+    const { forms, figures } = await server.serve(ACCESS.REMOTE_READ);
     expect(new Set(forms)).toEqual(new Set([64]));
-    const figures: Uint8Array[] = [];
-    for (let i = 0; i < 5; i++) figures.push(await control.exchange(new Uint8Array(8)));
     expect(Buffer.concat(figures.slice(0, 2)).toString('hex')).toBe(`0000000000000064${'0000000000000007'}`);
-    await control.exchange(message);
-    // The client leaves the end of the test's connections to the server.
-    await data.close();
     expect(await side.status).toBe(0);
-    await new Promise<void>((resolve) => listener.close(resolve));
+    await server.close();
+  });
+
+  it('what a client writes is the payload of its file', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'perftest-'));
+    const file = join(folder, 'payload');
+    writeFileSync(file, '0x11223344,0x55667788,0x99aabbcc\n');
+    const server = await scriptedServer();
+    const side = new Side(perftest('write', 'bw'), [
+      ...server.at,
+      ...['-n', '5', '-s', '10', `--payload_file_path=${file}`, '127.0.0.1'],
+    ]);
+    const { memory } = await server.serve(ACCESS.REMOTE_WRITE);
+    // The file's first ten bytes, over and over in the sender's buffer; operations are a cache line apart.
+    const pattern = Buffer.from('4433221188776655ccbb', 'hex');
+    for (let i = 0; i < 5; i++)
+      for (let at = 0; at < 10; at++) expect(memory[64 * i + at]).toBe(pattern[(64 * i + at) % 10]);
+    expect([memory[10], memory[5 * 64]]).toEqual([0, 0]);
+    expect(await side.status).toBe(0);
+    await server.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  // The only one that the default policy does not fit.
+  const softiwarp = ['--mpa-revision', '1', '--crc', 'off', '--no-peer-to-peer'];
+
+  describe.each(PRESET_NAMES)('atomics, with a peer that starts as %s', (name) => {
+    it('the server does them', async () => {
+      const side = new Side(perftest('atomic', 'bw'), ['-p', '0']);
+      const { control, data, handshake } = await scriptedClient(
+        await side.port,
+        '6.06',
+        56,
+        PRESETS[name],
+        16,
+      );
+      await handshake();
+      const { rkey, vaddr } = await handshake();
+      await handshake();
+      const sink = data.register(8);
+      const original = async (
+        request: { readonly add: number } | { readonly compare: number },
+      ): Promise<bigint> => {
+        const target = { sges: [{ mr: sink }], rkey, remoteAddr: vaddr };
+        await data.execute(
+          'add' in request
+            ? { opcode: 'atomic-fetch-add', ...target, ...request }
+            : { opcode: 'atomic-cmp-swap', ...target, ...request, swap: 9 },
+        );
+        return new BigUint64Array(sink.bytes.buffer, sink.bytes.byteOffset, 1)[0]!;
+      };
+      expect(await original({ add: 5 })).toBe(0n);
+      expect(await original({ compare: 5 })).toBe(5n);
+      expect(await original({ compare: 5 })).toBe(9n);
+      await handshake();
+      for (let i = 0; i < 5; i++) await control.exchange(new Uint8Array(8));
+      await handshake();
+      await Promise.all(open.splice(0).map((each) => each.close()));
+      expect(await side.status).toBe(0);
+    });
+
+    it.each([
+      ['FETCH_AND_ADD', /AtomicReq {2}.* FetchAdd 0x1 at /],
+      ['CMP_AND_SWAP', /AtomicReq {2}.* CmpSwap 0x0→0x0 at /],
+    ] as const)('the client asks for %s', async (type, request) => {
+      const frames: string[] = [];
+      const stop = traceFrames(({ direction, text }) => {
+        if (direction === 'in') frames.push(text);
+      });
+      const server = await scriptedServer(PRESETS[name]);
+      const side = new Side(perftest('atomic', 'bw'), [
+        ...server.at,
+        ...(name === 'softiwarp' ? softiwarp : []),
+        ...['-n', '7', '-A', type, '127.0.0.1'],
+      ]);
+      const { memory, figures } = await server.serve(ACCESS.REMOTE_ATOMIC, (bytes) => bytes.fill(3, 64, 72));
+      stop();
+      expect(await side.status).toBe(0);
+      await server.close();
+      expect(frames.filter((text) => request.test(text))).toHaveLength(7);
+      expect(Buffer.concat(figures.slice(0, 2)).toString('hex')).toBe('00000000000000080000000000000007');
+      // Each word is one greater, or as it was: zero is replaced by zero, another value is left alone.
+      const words = new BigUint64Array(memory.buffer, memory.byteOffset, 64);
+      const more = type === 'FETCH_AND_ADD' ? 1n : 0n;
+      const second = 0x0303030303030303n + more;
+      expect([...words].filter((_, i) => i % 8 === 0)).toEqual([
+        more,
+        second,
+        more,
+        more,
+        more,
+        more,
+        more,
+        0n,
+      ]);
+    });
   });
 
   it('the server of send_bw gives credits at every third of its queue, and at each end', async () => {

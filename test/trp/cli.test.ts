@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
 import { perftest } from '../../cli/perftest.ts';
-import type { Kind, Verb } from '../../cli/perftest/settings.ts';
+import type { Kind, Verb } from '../../cli/perftest/program.ts';
 import { run as rping } from '../../cli/rping.ts';
 import { run as ucmatose } from '../../cli/ucmatose.ts';
 import { runAlone, runPair } from '../cli/pair.ts';
