@@ -4,11 +4,13 @@
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { IwarpError, openRnic } from '../../src/index.ts';
 import { run as rcopy } from '../../cli/rcopy.ts';
 import { run as rdmaClient } from '../../cli/rdma-client.ts';
 import { run as rdmaServer } from '../../cli/rdma-server.ts';
 import { run as ucmatose } from '../../cli/ucmatose.ts';
+import { Session } from '../../cli/support/session.ts';
 import { runAlone, runPair } from './pair.ts';
 
 const client =
@@ -203,6 +205,43 @@ describe('rdma_client and rdma_server', () => {
       'rdma_server: start\nrdma_server: end 0\n',
       'rdma_client: start\nrdma_client: end 0\n',
     ]);
+  });
+
+  /** A server like stock rdma_xserver: takes one message, answers with none, and leaves. */
+  const receiver = async (leave: (session: Session) => unknown): Promise<{ port: string; close(): void }> => {
+    const session = new Session(openRnic(), { maxSendWr: 1, maxRecvWr: 1 });
+    session.postRecv({ mr: session.register(16) });
+    const listener = await session.rnic.cm.listen({ host: '127.0.0.1' }, (request) => {
+      session.use(request);
+      request.accept(session.qp, { privateData: new Uint8Array(4) });
+      void session.receive().then(() => leave(session));
+    });
+    return { port: String(listener.address.port), close: () => listener.close() };
+  };
+
+  it.each(['thread', 'worker'] as const)(
+    'rdma_client ends with 0 where the server receives and leaves in order: engine %s',
+    async (engine) => {
+      vi.stubEnv('IWARP_ENGINE', engine);
+      const server = await receiver((session) => session.close());
+      const { out, err, code } = await runAlone(rdmaClient, ['-p', server.port]);
+      expect([out, err, code]).toEqual(['rdma_client: start\nrdma_client: end 0\n', '', 0]);
+      server.close();
+      vi.unstubAllEnvs();
+    },
+  );
+
+  it('rdma_client ends with -1 where the server breaks off', async () => {
+    const server = await receiver((session) =>
+      session.fail(new IwarpError('ERR_CONNECTION_RESET', 'broken off')),
+    );
+    const { out, err, code } = await runAlone(rdmaClient, ['-p', server.port]);
+    expect([out, err, code]).toEqual([
+      'rdma_client: start\nrdma_client: end -1\n',
+      expect.stringMatching(/^rdma_client: .*reset/) as string,
+      255,
+    ]);
+    server.close();
   });
 
   it('end with -1 where there is no server', async () => {
