@@ -147,8 +147,8 @@ const IMPOSSIBLE: Readonly<Record<string, string>> = {
   'mmap-offset': 'Node maps no files into memory',
   pin_cores: 'Node sets no CPU affinity: start the program with taskset',
   send_with_imm: 'iWARP has no Send with immediate data; RFC 7306 has Immediate Data as a message alone',
-  data_validation: '--data_validation is not supported: it counts slots with atomics of another form',
-  data_validation_debug: '--data_validation is not supported: it counts slots with atomics of another form',
+  data_validation: '--data_validation is not supported: it needs the messages of version 6.29',
+  data_validation_debug: '--data_validation is not supported: it needs the messages of version 6.29',
 };
 
 /** The flags that make sense for one program only, and those that make none here. @throws UsageError */

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
-import { describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { IwarpError, openRnic } from '../../src/index.ts';
 import { run as rcopy } from '../../cli/rcopy.ts';
 import { run as rdmaClient } from '../../cli/rdma-client.ts';
@@ -194,6 +194,8 @@ describe('ucmatose', () => {
 });
 
 describe('rdma_client and rdma_server', () => {
+  afterEach(() => void vi.unstubAllEnvs());
+
   it('exchange 16 octets', async () => {
     const {
       server,
@@ -227,7 +229,6 @@ describe('rdma_client and rdma_server', () => {
       const { out, err, code } = await runAlone(rdmaClient, ['-p', server.port]);
       expect([out, err, code]).toEqual(['rdma_client: start\nrdma_client: end 0\n', '', 0]);
       server.close();
-      vi.unstubAllEnvs();
     },
   );
 
