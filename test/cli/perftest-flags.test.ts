@@ -46,8 +46,9 @@ function rows(out: string): number[][] {
     .map((line) => line.trim().split(/\s+/).map(Number));
 }
 
-/** What a pair has said and sent; frames are those of the initiator of each connection, and its peer's. */
+/** What a pair has said, and the frames that either side has sent; those of workers are not seen. */
 async function traced(name: Name, flags: string[]): Promise<PairResult & { readonly frames: string[] }> {
+  vi.stubEnv('IWARP_ENGINE', 'thread');
   const frames: string[] = [];
   const stop = traceFrames(({ direction, text }) => {
     if (direction === 'out') frames.push(text);

@@ -110,7 +110,8 @@ async function scriptedServer(policy: Partial<ConnectionPolicy> = {}): Promise<{
   readonly serve: (remote: number, before?: (memory: Uint8Array) => void) => Promise<Served>;
   readonly close: () => Promise<void>;
 }> {
-  const rnic = openRnic();
+  // Frames of workers are not seen.
+  const rnic = openRnic({ engine: 'thread' });
   const requests: PassiveConnection[] = [];
   let wake: (() => void) | null = null;
   const listener = await rnic.cm.listen(
