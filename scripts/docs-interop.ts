@@ -15,7 +15,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { TOPICS } from '../conformance/siw/bench.ts';
+import { SIDES, TOPICS } from '../conformance/siw/bench.ts';
 import { KERNELS, kernelOf } from '../conformance/siw/kernels.ts';
 import { resultText, type InteropRecord, type RecordedCase } from '../conformance/siw/report.ts';
 import { between, cell } from './marked.ts';
@@ -100,9 +100,6 @@ const DRIVER_WORDS: Readonly<Record<RecordedCase['driver'], string>> = {
   'revision-1': 'siw with MPA revision 1',
 };
 
-const sides = ({ ours }: RecordedCase): string =>
-  ours === 'client' ? 'our client, stock server' : 'stock client, our server';
-
 const said = ({ began, seconds, passed, failed, again }: RunSummary): string =>
   `${began.slice(0, 16).replace('T', ' ')} UTC, ${passed} ` +
   `passed${again === 0 ? '' : ` (${again} in a second try)`} and ${failed} failed, ` +
@@ -137,13 +134,17 @@ export function renderInteropPage(
     const rows = cases.filter((each) => each.topic === topic);
     if (rows.length === 0) continue;
     lines.push('', `## ${title}`);
+    if (topic === 'lacking') {
+      lines.push('', ...renderLacks(rows));
+      continue;
+    }
     for (const tool of new Set(rows.map((each) => each.tool))) {
       lines.push('', `### ${tool}`, '', '| case | sides | result | s |', '|---|---|---|---|');
       for (const each of rows.filter((row) => row.tool === tool)) {
         const driver = DRIVER_WORDS[each.driver];
         const name = topic === 'killed' ? each.name.replace(/^and /, '') : each.name;
         lines.push(
-          `| ${cell(name)}${driver === '' ? '' : ` (${driver})`} | ${sides(each)} | ` +
+          `| ${cell(name)}${driver === '' ? '' : ` (${driver})`} | ${SIDES[each.ours]} | ` +
             `${each.ok ? cell(resultText(each)) : 'FAILED'} | ${each.seconds} |`,
         );
       }
@@ -152,11 +153,22 @@ export function renderInteropPage(
   return `${lines.join('\n')}\n`;
 }
 
+/** What two stock tools say where siw lacks what they need; a case that failed is one that went through. */
+function renderLacks(rows: readonly RecordedCase[]): string[] {
+  const lines = rows.map(
+    (each) => `| \`${each.tool} ${each.name}\` | ${each.ok ? cell(resultText(each)) : 'FAILED'} |`,
+  );
+  return ['| stock client and server | the client says |', '|---|---|', ...lines];
+}
+
 /** How many cases of each tool passed. */
-function renderSums(cases: readonly RecordedCase[]): string {
+function renderSums(all: readonly RecordedCase[]): string {
+  const cases = all.filter(({ topic }) => topic !== 'lacking');
+  const proxied = cases.some(({ ours }) => ours === 'proxy');
   const lines = [
-    '| Tried, with the stock program at the other end | as client | as server | killed in the middle |',
-    '|---|---|---|---|',
+    '| Tried, with the stock program at the other end | as client | as server |' +
+      `${proxied ? ' with our proxy between two |' : ''} killed in the middle |`,
+    `|---|---|---|---|${proxied ? '---|' : ''}`,
   ];
   const tools = [...new Set(cases.filter(({ topic }) => topic !== 'killed').map(({ tool }) => tool))];
   const count = (list: readonly RecordedCase[]): string =>
@@ -176,7 +188,7 @@ function renderSums(cases: readonly RecordedCase[]): string {
               .split(', ')
               .map((name) => `\`${name}\``)
               .join(', ')
-      } | ${role('client')} | ${role('server')} | ${count(killed)} |`,
+      } | ${role('client')} | ${role('server')} |${proxied ? ` ${role('proxy')} |` : ''} ${count(killed)} |`,
     );
   }
   return lines.join('\n');

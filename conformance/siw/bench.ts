@@ -41,6 +41,20 @@ export interface Peer {
   readonly slowness: number;
 }
 
+/**
+ * Our part in a case: one of its sides, what stands between two stock ones, or nothing. A case with nothing
+ * of ours shows what siw cannot do for two stock tools either.
+ */
+export type Part = 'client' | 'server' | 'proxy' | 'nothing';
+
+/** The sides of a case in words, by our part in it. */
+export const SIDES: Readonly<Record<Part, string>> = {
+  client: 'our client, stock server',
+  server: 'stock client, our server',
+  proxy: 'stock client and server, our proxy',
+  nothing: 'stock client and server',
+};
+
 /** A case: settles with a few words on its observations, or rejects with the failure. */
 export interface InteropCase {
   /** The driver settings that the case needs; see {@link DRIVERS}. */
@@ -48,8 +62,8 @@ export interface InteropCase {
   /** The program, or programs, that it is about. */
   readonly tool: string;
   readonly name: string;
-  /** The side that is ours; the stock tool is the other. */
-  readonly ours: 'client' | 'server';
+  /** The part that is ours; stock tools are the rest. */
+  readonly ours: Part;
   /** The topic of the case, in the order of the table. */
   readonly topic: Topic;
   /** The case uses the guest's own addresses, and is left out on another machine. */
@@ -65,13 +79,15 @@ export const TOPICS = {
   perftest: 'perftest over rdma_cm',
   streams: 'Byte streams: rstream, riostream, rcopy, programs under librspreload',
   block: "Linux's block device driver and its file system",
+  proxied: 'Other stock programs at both ends, our proxy between',
   killed: 'One side is killed in the middle',
+  lacking: 'Nothing of ours: what siw does not do for two stock tools',
 } as const;
 export type Topic = keyof typeof TOPICS;
 
 /** The title of a case. */
 export function caseTitle({ tool, name, ours }: Pick<InteropCase, 'tool' | 'name' | 'ours'>): string {
-  return `${tool} ${name}: ${ours === 'client' ? 'our client, stock server' : 'stock client, our server'}`;
+  return `${tool} ${name}: ${SIDES[ours]}`;
 }
 
 /** Builds and settings of the driver under which cases run, in this order, one boot each. */
@@ -248,9 +264,14 @@ export class Bench {
           .on('close', () => to.end())
           .pipe(to);
     });
-    this.#relays.add(relay);
-    await new Promise<void>((resolve, reject) => relay.once('error', reject).listen(0, '::1', resolve));
-    return { host: '::1', port: (relay.address() as AddressInfo).port };
+    return { host: '::1', port: await this.serve(relay, '::1') };
+  }
+
+  /** Let `server` listen here until the end of the case; its port. */
+  async serve(server: Server, host: string = this.peer.bindAddress): Promise<number> {
+    this.#relays.add(server);
+    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, host, resolve));
+    return (server.address() as AddressInfo).port;
   }
 
   /**

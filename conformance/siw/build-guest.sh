@@ -30,14 +30,16 @@ rebuild="SIW_KERNEL=$line conformance/siw/build-guest.sh --rebuild"
 tool_packages=(
   qemu-system-x86 busybox-static cpio kmod iproute2 tcpdump xz-utils make util-linux coreutils dash procps
   rdma-core ibverbs-utils ibverbs-providers rdmacm-utils perftest qperf netcat-traditional iperf
-  nbd-client e2fsprogs
+  nbd-client e2fsprogs libfabric-bin fio
 )
 tools=(
   rping ucmatose rdma_client rdma_server rdma_xclient rdma_xserver rstream riostream rcopy cmtime udaddy
-  ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat qperf
+  ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_atomic_bw qperf
   ibv_devinfo ibv_devices ibv_rc_pingpong rdma tcpdump ip tc ss nc.traditional iperf stdbuf dash pkill
-  nbd-client mke2fs e2fsck
+  nbd-client mke2fs e2fsck fi_pingpong
 )
+# Programs whose libraries would slow every boot down: an archive each, which a case fetches into the guest.
+archived=(fio)
 modules=(siw rdma_ucm e1000 veth sch_netem nbd ext4 crc32c_generic)
 
 as_root() {
@@ -223,6 +225,19 @@ make_root() { # kernel
   install -m 755 "$here/guest-init.sh" "$root/init"
   install -m 755 "$here/agent.sh" "$root/usr/bin/lab-agent"
   add_modules "$1"
+  for tool in "${archived[@]}"; do archive_tool "$tool"; done
+}
+
+archive_tool() { # a program and those of its libraries that the guest lacks
+  local guest=$root path library
+  path=$(readlink -f "$(command -v "$1")") || fail "no $1 on this machine after installing its package"
+  root=$cache/archive-$1
+  rm -rf "$root"
+  add_file "$path"
+  for library in $(ldd "$path" | grep -o '/[^ ]*'); do [ -e "$guest$library" ] || add_file "$library"; done
+  tar -czf "$cache/$1.tar.gz" --owner=0 --group=0 -C "$root" .
+  rm -rf "$root"
+  root=$guest
 }
 
 add_modules() { # kernel

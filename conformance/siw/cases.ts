@@ -1,7 +1,9 @@
 /** All interop cases, those of one driver setting together: in the order in which they run. */
 import { DRIVERS, type InteropCase } from './bench.ts';
+import { LACKING_CASES } from './lacking-cases.ts';
 import { LEAVE_CASES } from './leave-cases.ts';
 import { NBD_CASES } from './nbd-cases.ts';
+import { PROXIED_CASES } from './proxied-cases.ts';
 import { REVISION_CASES } from './revision-cases.ts';
 import { RPING_CASES } from './rping-cases.ts';
 import { TOOLS_CASES } from './tools-cases.ts';
@@ -13,5 +15,7 @@ export const CASES: readonly InteropCase[] = [
   ...REVISION_CASES,
   ...TOOLS_CASES,
   ...NBD_CASES,
+  ...PROXIED_CASES,
   ...LEAVE_CASES,
+  ...LACKING_CASES,
 ].sort((a, b) => order.indexOf(a.driver) - order.indexOf(b.driver));

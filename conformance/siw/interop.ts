@@ -5,7 +5,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { caseTitle, DRIVERS, type DriverName, type InteropCase } from './bench.ts';
+import { caseTitle, DRIVERS, TOPICS, type DriverName, type InteropCase } from './bench.ts';
 import { CASES } from './cases.ts';
 import { kernelWords } from './kernel-words.ts';
 import { kernelOf, runLab } from './kernels.ts';
@@ -18,7 +18,7 @@ const USAGE = `usage: npm run interop -- [--peer HOST] [--only TEXT] [--topic NA
                         [--exact TITLE]... [--json FILE] [--repeat N] [--retries N]
   --peer HOST   a machine with siw that "ssh HOST" reaches, instead of the guest
   --only TEXT   cases whose topic or title contains TEXT
-  --topic NAMES rping, set-up, connections, perftest, streams, block, killed, or some of them
+  --topic NAMES some of ${Object.keys(TOPICS).join(', ')}
   --exact TITLE this case, as in "stock: rping 64 octets, crc on: our client, stock server"; may stand often
   --shard I/N   the I-th of N parts of about equal length
   --json FILE   write the results to FILE

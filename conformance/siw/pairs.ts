@@ -5,7 +5,7 @@
 import { check, pause, within, type Bench, type InteropCase, type Topic } from './bench.ts';
 
 /** The side that is ours. */
-export type Role = InteropCase['ours'];
+export type Role = 'client' | 'server';
 export const ROLES: readonly Role[] = ['client', 'server'];
 
 /** A pair of command lines that must both end with status 0. */

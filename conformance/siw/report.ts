@@ -1,5 +1,5 @@
 /** The files that a run of the interop cases leaves behind. */
-import type { DriverName, Topic } from './bench.ts';
+import type { DriverName, Part, Topic } from './bench.ts';
 import type { LostGuest } from './lab-run.ts';
 import type { OurSettings } from './our-settings.ts';
 
@@ -20,7 +20,7 @@ export interface RecordedCase {
   readonly topic: Topic;
   readonly tool: string;
   readonly name: string;
-  readonly ours: 'client' | 'server';
+  readonly ours: Part;
   readonly ok: boolean;
   readonly detail: string;
   /** How the tries before failed, if there were any. */

@@ -2,7 +2,15 @@
  * rping against rping: our client with the stock server, the stock client with our server; sizes, CRC,
  * peer-to-peer, set-up variants.
  */
-import { check, within, type Bench, type DriverName, type InteropCase } from './bench.ts';
+import {
+  check,
+  pause,
+  within,
+  type Bench,
+  type DriverName,
+  type InteropCase,
+  type ToolProcess,
+} from './bench.ts';
 
 const SIZES = [23, 64, 4096, 65_535];
 const COUNT = 100;
@@ -327,6 +335,109 @@ const SHAPE_CASES: readonly InteropCase[] = [
   },
 ];
 
+/** Clients of one server (`-P`) at the same time, and their pings. */
+const CLIENTS = 4;
+const EACH = 200;
+const SHARED_SIZE = 4096;
+
+/** The pings in this output, which are `count` and in order if all is well. */
+function pingsIn(output: string, line: RegExp): number[] {
+  return output.split('\n').flatMap((each) => {
+    const match = line.exec(each);
+    return match === null ? [] : [Number(match[1])];
+  });
+}
+
+const CLIENT_LINE = /^ping data: rdma-ping-(\d+): /;
+const SERVER_LINE = /^server ping data: rdma-ping-(\d+): /;
+const IN_ORDER = Array.from({ length: EACH }, (_, n) => n).join();
+
+/** Each ping of each client came to the server once. */
+function checkServer(output: string): void {
+  const seen = pingsIn(output, SERVER_LINE);
+  check(seen.length === CLIENTS * EACH, `the server saw ${seen.length} pings of ${CLIENTS * EACH}`);
+  for (let n = 0; n < EACH; n++) {
+    const times = seen.filter((each) => each === n).length;
+    check(times === CLIENTS, `the server saw ping ${n} ${times} times: ${output.slice(-300)}`);
+  }
+  const left = output.split('server DISCONNECT EVENT...').length - 1;
+  check(left === CLIENTS, `the server saw ${left} clients leave: ${output.slice(-300)}`);
+}
+
+/** Wait until `output` shows that all clients have left, or patience has run out. */
+async function allLeft(bench: Bench, output: () => string): Promise<void> {
+  const until = Date.now() + bench.patience;
+  while (output().split('server DISCONNECT EVENT...').length <= CLIENTS && Date.now() < until)
+    await pause(50);
+}
+
+const PERSISTENT_CASES: readonly InteropCase[] = [
+  {
+    driver: 'stock',
+    tool: 'rping',
+    ours: 'server',
+    topic: 'rping',
+    name: `${SHARED_SIZE} octets, ${CLIENTS} clients of one server at once (-P)`,
+    run: async (bench) => {
+      const flags = ['-a', bench.peer.bindAddress, '-p', '0', '--pcap', bench.capture];
+      const server = bench.start(['rping', '-s', '-P', '-v', ...flags]);
+      const port = (await server.shows(/listening on port (\d+)/))[1]!;
+      const clients = await Promise.all(
+        Array.from({ length: CLIENTS }, () =>
+          bench.stock(`rping -c -v -V -C ${EACH} -S ${SHARED_SIZE} -a ${bench.peer.hostAddress} -p ${port}`),
+        ),
+      );
+      for (const { status, output } of clients) {
+        check(status === 0, `stock client: exit status ${status}: ${output.slice(-300)}`);
+        check(pingsIn(output, CLIENT_LINE).join() === IN_ORDER, `stock client: ${output.slice(-300)}`);
+      }
+      await allLeft(bench, () => server.stderr);
+      checkServer(`${server.stdout}${server.stderr}`);
+      check(server.child.exitCode === null, 'our server did not go on');
+      return `${CLIENTS} clients, ${CLIENTS * EACH} pings verified`;
+    },
+  },
+  {
+    driver: 'stock',
+    tool: 'rping',
+    ours: 'client',
+    topic: 'rping',
+    name: `${SHARED_SIZE} octets, ${CLIENTS} clients of one server at once (-P)`,
+    run: async (bench) => {
+      const server = await bench.listening(`rping -s -P -v -S ${SHARED_SIZE} -p ${STOCK_PORT}`, STOCK_PORT);
+      const { host, port } = bench.peer.reach(STOCK_PORT);
+      const flags = ['-C', String(EACH), '-S', String(SHARED_SIZE), '-a', host, '-p', String(port)];
+      // Each connects after the one before has pinged, and rests until all are there: of stock clients that
+      // connect to a stock server in one moment, 2 of 40 failed.
+      const running: ToolProcess[] = [];
+      for (let i = 0; i < CLIENTS; i++) {
+        const capture = i === 0 ? ['--pcap', bench.capture] : [];
+        const client = bench.start(['rping', '-c', '-v', '-V', ...flags, ...capture]);
+        await client.shows(/^ping data: /m);
+        client.child.kill('SIGSTOP');
+        running.push(client);
+      }
+      check(
+        running.every(({ child }) => child.exitCode === null),
+        'a client was over before all were there',
+      );
+      for (const { child } of running) child.kill('SIGCONT');
+      const clients = await within(
+        Promise.all(running.map(({ ended }) => ended)),
+        bench.patience,
+        () => `a client of ours goes on: ${running.map(({ stderr }) => stderr).join('')}`,
+      );
+      for (const { status, stdout, stderr } of clients) {
+        check(status === 0, `our client: exit status ${status}: ${stderr}`);
+        check(pingsIn(stdout, CLIENT_LINE).join() === IN_ORDER, `our client: ${stdout.slice(-300)}`);
+      }
+      await allLeft(bench, () => server.output);
+      checkServer(server.output);
+      return `${CLIENTS} clients, ${CLIENTS * EACH} pings verified`;
+    },
+  },
+];
+
 function lastLine(text: string): string {
   return text.trim().split('\n').at(-1) ?? '';
 }
@@ -337,6 +448,7 @@ export const RPING_CASES: readonly InteropCase[] = [
   ...MARKER_CASES,
   ...REJECT_CASES,
   ...SHAPE_CASES,
+  ...PERSISTENT_CASES,
   ...clientCases('crc-required'),
   ...serverCases('crc-required', 'none'),
   ...serverCases('peer-to-peer', '(read|write)'),

@@ -53,6 +53,71 @@ const CM_PAIRS: readonly Pair[] = [
   },
 ];
 
+/**
+ * rdma_xclient sends 16 octets and leaves; rdma_xserver takes them and leaves. Nothing answers, so each is
+ * the other end of the tool of ours that speaks first or listens.
+ */
+const ONE_WAY_CASES: readonly InteropCase[] = [
+  {
+    driver: 'stock',
+    tool: 'rdma_xclient',
+    name: '16 octets one way, to our rdma_server',
+    ours: 'server',
+    topic: 'connections',
+    run: async (bench) => {
+      const port = await bench.freePort();
+      const tool = await bench.startListening(
+        ['rdma_server', '-p', String(port), '--pcap', bench.capture],
+        port,
+      );
+      const client = await bench.stock(`rdma_xclient -c r -s ${bench.peer.hostAddress} -p ${port}`);
+      check(client.status === 0, `stock client: status ${client.status}: ${client.output}`);
+      check(/^rdma_xclient: end 0$/m.test(client.output), `stock client: ${client.output}`);
+      const result = await within(tool.ended, bench.patience, () => 'our server goes on');
+      // As the stock rdma_server: it has had its 16 octets, and its answer is nobody's business.
+      check(
+        result.status === 0 && /^rdma_server: end 0$/m.test(result.stdout),
+        `our server: status ${result.status}: ${result.stdout}${result.stderr}`,
+      );
+      return 'both end 0, as stock rdma_server does with it';
+    },
+  },
+  {
+    driver: 'stock',
+    tool: 'rdma_xserver',
+    name: '16 octets one way, from our rdma_client',
+    ours: 'client',
+    topic: 'connections',
+    run: async (bench) => {
+      const server = await bench.listening(`rdma_xserver -c r -p ${CM_PORT}`, CM_PORT);
+      const { host, port } = bench.peer.reach(CM_PORT);
+      const result = await bench.iwarp(
+        'rdma_client',
+        '-s',
+        host,
+        '-p',
+        String(port),
+        '--pcap',
+        bench.capture,
+      );
+      const { status, output } = await within(
+        server.ended,
+        bench.patience,
+        () => `the stock server goes on: ${server.output}`,
+      );
+      check(status === 0 && /^rdma_xserver: end 0$/m.test(output), `stock server: ${status} ${output}`);
+      // The stock client ends 0, since it never looks at how its receive has completed. Ours says that no
+      // answer came: a server that is killed before its answer looks no different.
+      check(
+        result.status === 255 && /^rdma_client: end -1$/m.test(result.stdout),
+        `our client: status ${result.status}: ${result.stdout}${result.stderr}`,
+      );
+      check(/^rdma_client: \S/m.test(result.stderr), `our client gives no reason: ${result.stderr}`);
+      return `the server ends 0 with the 16 octets; ours without an answer: ${result.stderr.trim()}`;
+    },
+  },
+];
+
 // -------------------------------------------------------------------------------------------------- perftest
 
 const PERFTEST_PORT = 18_515;
@@ -303,6 +368,7 @@ const STREAM_CASES: readonly InteropCase[] = [
 /** All of these, in the order of the table. */
 export const TOOLS_CASES: readonly InteropCase[] = [
   ...CM_PAIRS.flatMap(pairCases),
+  ...ONE_WAY_CASES,
   ...PERFTEST_PAIRS.flatMap(pairCases),
   ...STREAM_PAIRS.flatMap(pairCases),
   ...STREAM_CASES,
