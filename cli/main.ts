@@ -30,6 +30,11 @@ const COMMANDS: readonly Command[] = [
     async () => (await import('./rdma-server.ts')).run,
   ],
   [
+    'cmtime',
+    'times of many connections, with stock cmtime of rdma-core 44',
+    async () => (await import('./cmtime.ts')).run,
+  ],
+  [
     'write_bw',
     'bandwidth of RDMA Writes, with perftest over rdma_cm',
     async () => (await import('./perftest.ts')).perftest('write', 'bw'),

@@ -118,6 +118,77 @@ const ONE_WAY_CASES: readonly InteropCase[] = [
   },
 ];
 
+// ---------------------------------------------------------------------------------------------------- cmtime
+
+const CM_CONNECTIONS = 20;
+const CM_STEPS = ['create qp', 'connect', 'disconnect'];
+
+/** The times of connecting in a table of cmtime; fails if the table does not show that all went well. */
+function checkTimes(output: string): string {
+  check(!/event:|fail/i.test(output), `not all went well: ${output.slice(-400)}`);
+  const lines = CM_STEPS.map((step) => {
+    const line = new RegExp(`^${step} *: +[\\d.]+ +([\\d.]+) +([\\d.]+) +[\\d.]+$`, 'm').exec(output);
+    check(line !== null, `no times of "${step}": ${output.slice(-400)}`);
+    // Without a connection that was timed, the stock table has 999999999 here.
+    const [, longest, shortest] = line!.map(Number);
+    check(shortest! > 0 && shortest! <= longest! * 1000 + 10, `no times of "${step}": ${line![0]}`);
+    return line![0].replaceAll(/\s+/g, ' ');
+  });
+  return lines[1]!;
+}
+
+const CMTIME_CASES: readonly InteropCase[] = [
+  {
+    driver: 'stock',
+    tool: 'cmtime',
+    name: `-c ${CM_CONNECTIONS}`,
+    ours: 'client',
+    topic: 'connections',
+    run: async (bench) => {
+      const server = await bench.listening(`cmtime -p ${CM_PORT}`, CM_PORT);
+      const opened = "awk '/^Tcp: [0-9]/ { print $7 }' /proc/net/snmp";
+      const before = Number((await bench.stock(opened)).output);
+      const { host, port } = bench.peer.reach(CM_PORT);
+      const flags = ['-c', String(CM_CONNECTIONS), '-p', String(port), '--pcap', bench.capture];
+      const result = await bench.iwarp('cmtime', '-s', host, ...flags);
+      check(result.status === 0, `our client: status ${result.status}: ${result.stderr}`);
+      const times = checkTimes(result.stdout);
+      // The stock server prints nothing; its kernel has taken the connections, and nothing is left of them.
+      const after = Number((await bench.stock(opened)).output);
+      check(after - before >= CM_CONNECTIONS, `the peer took ${after - before} connections`);
+      const until = Date.now() + bench.patience;
+      let left: string;
+      do {
+        left = (await bench.stock('rdma resource show qp')).output;
+      } while (/comm cmtime/.test(left) && Date.now() < until);
+      check(!/comm cmtime/.test(left), `the stock server keeps queue pairs: ${left.slice(0, 300)}`);
+      check(!/fail/.test(server.output), `stock server: ${server.output}`);
+      return times;
+    },
+  },
+  {
+    driver: 'stock',
+    tool: 'cmtime',
+    name: `-c ${CM_CONNECTIONS}`,
+    ours: 'server',
+    topic: 'connections',
+    run: async (bench) => {
+      const port = await bench.freePort();
+      const flags = ['-p', String(port), '--pcap', bench.capture];
+      const server = await bench.startListening(['cmtime', ...flags], port);
+      const command = `cmtime -c ${CM_CONNECTIONS} -s ${bench.peer.hostAddress} -p ${port}`;
+      const client = await bench.stock(command);
+      check(client.status === 0, `stock client: status ${client.status}: ${client.output.slice(-400)}`);
+      const times = checkTimes(client.output);
+      check(
+        server.child.exitCode === null && server.stderr === '',
+        `our server does not go on: ${server.stderr}`,
+      );
+      return times;
+    },
+  },
+];
+
 // -------------------------------------------------------------------------------------------------- perftest
 
 const PERFTEST_PORT = 18_515;
@@ -369,6 +440,7 @@ const STREAM_CASES: readonly InteropCase[] = [
 export const TOOLS_CASES: readonly InteropCase[] = [
   ...CM_PAIRS.flatMap(pairCases),
   ...ONE_WAY_CASES,
+  ...CMTIME_CASES,
   ...PERFTEST_PAIRS.flatMap(pairCases),
   ...STREAM_PAIRS.flatMap(pairCases),
   ...STREAM_CASES,

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { perftest } from '../../cli/perftest.ts';
+import { run as cmtime } from '../../cli/cmtime.ts';
 import { run as rcopy } from '../../cli/rcopy.ts';
 import { run as rdmaClient } from '../../cli/rdma-client.ts';
 import { run as rdmaServer } from '../../cli/rdma-server.ts';
@@ -105,6 +106,13 @@ const ROWS: readonly Row[] = [
     server: [rdmaServer, []],
     client: [rdmaClient, at()],
     first: ['server'],
+  },
+  {
+    what: 'cmtime -c 3',
+    server: [cmtime, []],
+    client: [cmtime, at('-c', '3')],
+    first: ['client', 'client', 'client'],
+    persistent: true,
   },
   perf('write', 'bw', '-n', '20'),
   perf('write', 'bw', '-n', '20', '-b'),

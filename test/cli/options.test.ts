@@ -124,7 +124,7 @@ describe('iwarp', () => {
   };
 
   it.each([
-    ...['rping', 'ucmatose', 'rdma_client', 'rdma_server', 'rcopy', 'rstream', 'riostream'],
+    ...['rping', 'ucmatose', 'rdma_client', 'rdma_server', 'cmtime', 'rcopy', 'rstream', 'riostream'],
     ...['write_bw', 'write_lat', 'read_bw', 'read_lat', 'send_bw', 'send_lat', 'atomic_bw', 'atomic_lat'],
     ...['nbd', 'dissect', 'proxy', 'stat', 'devinfo', 'demo', 'bench'],
   ])('help %s and %s --help end with 0 on standard output', async (name) => {
