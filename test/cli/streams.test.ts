@@ -17,7 +17,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { observedDevices } from '../../src/observe/devices.ts';
 import { connect } from '../../src/sockets/index.ts';
 import {
@@ -164,6 +164,33 @@ describe('rstream', () => {
     sender.put(bytes);
     bytes[10]!++;
     expect(receiver.check(bytes)).toBe(310);
+  });
+});
+
+describe('the server of rstream', () => {
+  afterEach(() => void vi.useRealTimers());
+
+  it('leaves its last transfer alone for a while, since a stock client that polls fails', async () => {
+    const SYNC = 16;
+    const SIZE = 64;
+    vi.useFakeTimers({ toFake: ['setTimeout'] }); // the tool's; the stack has the real one
+    const server = new Side(rstream, ['-p', '0', '-S', String(SIZE), '-C', '1', '-I', '1']);
+    const socket = connect({ host: '127.0.0.1', port: await server.port });
+    let octets = 0;
+    let ended = false;
+    socket.on('data', (chunk: Buffer) => {
+      octets += chunk.length;
+      if (octets === SYNC) socket.write(Buffer.alloc(SIZE));
+    });
+    const end = once(socket, 'end').then(() => (ended = true));
+    socket.write(Buffer.alloc(SYNC));
+    while (!ended && (octets < SYNC + SIZE || vi.getTimerCount() === 0))
+      await new Promise((resolve) => setImmediate(resolve));
+    expect(ended).toBe(false);
+    vi.runAllTimers();
+    await end;
+    socket.end();
+    expect(await server.status, server.err).toBe(0);
   });
 });
 
