@@ -17,12 +17,29 @@ const K4 = `[   40.0] BUG: kernel NULL pointer dereference, address: 00000000000
 [   40.0] RIP: 0010:siw_cm_work_handler+0xb91/0xeb0 [siw]
 [   40.0]  process_one_work+0x1c7/0x380`;
 
+/** As 6.12 says it. */
+const K3_LATER = `[   84.1] BUG: kernel NULL pointer dereference, address: 0000000000000004
+[   84.1] Oops: Oops: 0000 [#1] PREEMPT SMP
+[   84.1] Workqueue: siw_cm_wq siw_cm_work_handler [siw]
+[   84.1] RIP: 0010:memcpy_orig+0x1e/0x140
+[   84.1]  kmemdup_noprof+0x36/0x50
+[   84.1]  cm_event_handler+0x142/0x1b0 [iw_cm]
+[   84.1]  siw_cm_upcall+0x10a/0x1b0 [siw]
+[   84.1]  siw_cm_work_handler+0x76b/0xea0 [siw]`;
+const K4_LATER = `[   84.1] BUG: kernel NULL pointer dereference, address: 0000000000000002
+[   84.1] Oops: Oops: 0000 [#1] PREEMPT SMP
+[   84.1] Workqueue: siw_cm_wq siw_cm_work_handler [siw]
+[   84.1] RIP: 0010:siw_cm_work_handler+0xb83/0xea0 [siw]
+[   84.1]  process_one_work+0x190/0x3a0`;
+
 describe('the words of a kernel', () => {
   it.each([
     ['K1', K1],
     ['K2', K2],
     ['K3', K3],
     ['K4', K4],
+    ['K3', K3_LATER],
+    ['K4', K4_LATER],
   ])('are those of %s', (section, log) => expect(kernelFault(log)).toBe(section));
 
   it.each([
