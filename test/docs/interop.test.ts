@@ -51,6 +51,25 @@ describe('the page of the interop runs', () => {
     expect(page).toContain('| `rping` | 1 of 1 | 1 of 1 | 0 of 1 |');
   });
 
+  it('show what our proxy stood between, and apart what siw lacks', () => {
+    const cases = [
+      one('-S 64', { topic: 'proxied', tool: 'fi_pingpong', ours: 'proxy' }),
+      one('-q', { topic: 'lacking', ours: 'nothing', detail: '"no": why' }),
+    ];
+    const page = renderInteropPage(pairOf([], [run('2026-01-01T10:00:00Z', cases)]), {
+      line: '6.1',
+      name: 'interop',
+    });
+    for (const words of [
+      '| as client | as server | with our proxy between two | killed in the middle |',
+      '| `fi_pingpong` |  |  | 1 of 1 |  |',
+      '| -S 64 | stock client and server, our proxy | well | 1 |',
+      '| `rping -q` | "no": why |',
+    ])
+      expect(page).toContain(words);
+    expect(page).not.toContain('| `rping` |');
+  });
+
   it('are made from the results, and so is the table of peers in the README', () => {
     for (const { file } of RESULTS) expect(existsSync(file)).toBe(true);
     for (const { name, is, shouldBe } of pages())
