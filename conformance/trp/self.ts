@@ -20,8 +20,9 @@ export async function openSelf(profile: Profile): Promise<Target & { close(): vo
     const pd = rnic.device.allocatePd();
     const qp = pd.createQp({ sendCq: cq, recvCq: cq });
     const access = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE;
-    const buffers = Array.from({ length: RECEIVES }, () => pd.registerMemory(new Uint8Array(BUFFER), access));
-    const region = pd.registerMemory(new Uint8Array(BUFFER), access);
+    const register = () => pd.registerMemory(rnic.device.allocateMemory(BUFFER), access);
+    const buffers = Array.from({ length: RECEIVES }, register);
+    const region = register();
     qp.postRecv(buffers.map((mr, wrId) => ({ wrId, sges: [{ mr }] })));
     const poll = (): void => {
       const done: WorkCompletion[] = [];

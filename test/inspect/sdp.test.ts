@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { main } from '../../cli/main.ts';
-import { captureTo } from '../../src/index.ts';
+import { captureTo, openRnic } from '../../src/index.ts';
 import { setupInFront } from '../../src/inspect/decode/sdp.ts';
 import { encodeHello, encodeHelloAck, VERSION } from '../../src/sdp/wire.ts';
 import { connect, createServer, type RdmaSocket, type RdmaSocketOptions } from '../../src/sockets/index.ts';
@@ -19,7 +19,9 @@ async function dissected(
   const folder = mkdtempSync(join(tmpdir(), 'iwarp-sdp-'));
   const file = join(folder, 'sdp.pcap');
   const capture = captureTo(file);
-  const common = { protocol: 'sdp', allowHalfOpen: true, ...options } as const;
+  // Frames of workers are not captured.
+  const rnic = openRnic({ engine: 'thread' });
+  const common = { protocol: 'sdp', allowHalfOpen: true, rnic, ...options } as const;
   const server = createServer(common).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as { port: number };

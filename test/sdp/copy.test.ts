@@ -238,7 +238,8 @@ interface Reading {
 }
 
 async function reading(announce = true): Promise<Reading> {
-  const { port, taken } = await serverOf({ mode: 'source' });
+  // An engine in a worker has copied ordinary memory when it is lent.
+  const { port, taken } = await serverOf({ mode: 'source', rnic: rnicOf('thread') });
   const peer = new ScriptedPeer();
   cleanup.push(() => peer.close());
   await peer.connect(port, HELLO, announce ? AZ01 : undefined);

@@ -70,7 +70,7 @@ describe('a ticket of another copy', () => {
   it('works in every call that takes one', async () => {
     const server = await mine
       .createServer(async (connection) => {
-        const region = connection.register(new Uint8Array(8).fill(3), 'all');
+        const region = connection.allocate(8, 'all');
         await connection.send(connection.share(region).toBytes());
         await connection.closed;
       })
