@@ -232,14 +232,15 @@ function run(command: string, limit: number, log: NodeJS.WritableStream): Promis
   });
 }
 
-/** The lines of an output that a closing note quotes: its sums or its last lines, failures and second tries. */
+/** The lines of an output that a closing note quotes: sums or the last lines, failures, second tries. */
 function tellingLines(output: string): string[] {
   // oxlint-disable-next-line no-control-regex -- colours
   const lines = output.replaceAll(/\u001B\[[0-9;]*m/g, '').split('\n');
   const sums = /\d+ (passed|failed|caught)\b|Mutation score/;
   const trouble = /^ *(FAILED|FAIL|not ok|flaky:|not run:|ended at its limit)|second try/;
   const told = lines.filter((line) => sums.test(line) || trouble.test(line));
-  if (!told.some((line) => sums.test(line))) told.push(...lines.filter((line) => line.trim() !== '').slice(-3));
+  if (!told.some((line) => sums.test(line)))
+    told.push(...lines.filter((line) => line.trim() !== '').slice(-3));
   return told.slice(-40).map((line) => line.trim());
 }
 

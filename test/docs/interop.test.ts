@@ -76,12 +76,10 @@ describe('the page of the interop runs', () => {
       expect(is === shouldBe, `${name} is out of date: npx tsx scripts/docs-interop.ts`).toBe(true);
   });
 
-  it.each(RESULTS)('show every case twice in a row without a failure: $line', ({ file }) => {
+  it.each(RESULTS)('show every case, in each run without a failure: $line', ({ file }) => {
     const { runs, cases } = JSON.parse(readFileSync(file, 'utf8')) as InteropPair;
-    expect(runs.map(({ passed, failed }) => [passed, failed])).toEqual([
-      [CASES.length, 0],
-      [CASES.length, 0],
-    ]);
+    expect(runs.length).toBeGreaterThan(0);
+    for (const { passed, failed } of runs) expect([passed, failed]).toEqual([CASES.length, 0]);
     const title = (each: Pick<RecordedCase, 'driver' | 'tool' | 'name' | 'ours'>): string =>
       `${each.driver} ${caseTitle(each)}`;
     expect(cases.map(title).sort()).toEqual(CASES.map(title).sort());

@@ -17,6 +17,8 @@ const write = (): void => {
   setImmediate(write);
 };
 write();
+// It ends with the process that reads, however that one ends.
+process.stdin.resume().on('end', () => process.exit());
 process.on('SIGTERM', () => {
   console.log(round);
   process.exit();

@@ -30,7 +30,7 @@ interface TornResult {
 
 /** Run until that number of RDMA Reads has been posted. */
 export async function readWhileWritten(reads: number, clients: number): Promise<TornResult> {
-  const owner = spawn(process.execPath, ['--import', 'tsx', OWNER], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const owner = spawn(process.execPath, ['--import', 'tsx', OWNER], { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface({ input: owner.stdout })[Symbol.asyncIterator]();
   try {
     const port = Number((await lines.next()).value);
