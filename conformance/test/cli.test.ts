@@ -440,7 +440,7 @@ describe('an interrupted run', () => {
     rmSync(folder, { recursive: true });
     peer.close();
     target.close();
-  }, 30_000);
+  }, 60_000);
 });
 
 describe('the tester protocol over TCP', () => {

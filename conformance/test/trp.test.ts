@@ -32,5 +32,5 @@ describe('the cases of iWARP over UDP', () => {
     const silent: Target = { host: '127.0.0.1', port: 9, connect: () => undefined };
     const results = await runTrpCases(named('data.delivered'), 'fixed', ['passive'], silent, () => undefined);
     expect(results.map(({ failure }) => failure)).toEqual(['the request is not answered with an accept']);
-  }, 20_000);
+  }, 60_000);
 });

@@ -97,7 +97,7 @@ it('a server and a connection that are unref-ed let the process end', async () =
     console.log('done');`;
   const out = execFileSync(process.execPath, ['--input-type=module', '-e', program], {
     encoding: 'utf8',
-    timeout: 20_000,
+    timeout: 50_000,
     env: { ...process.env, IWARP_ENGINE: '' },
   });
   expect(out).toBe('done\n');

@@ -36,7 +36,7 @@ async function serving(
     signal: abort.signal,
   });
   const isUp = (): boolean => out.split('\n').length > lines;
-  await Promise.race([expect.poll(isUp, { timeout: 10_000 }).toBe(true), status]);
+  await Promise.race([expect.poll(isUp, { timeout: 50_000 }).toBe(true), status]);
   if (!isUp()) throw new Error(`the command has ended: ${out}${err}`);
   const stop = async (): Promise<Said> => {
     abort.abort();

@@ -45,7 +45,7 @@ describe('iwarp proxy --wire trp', () => {
     expect(out).toMatch(/← .*TRP Acc/);
     expect(out).toMatch(/Send +MSN 1/);
     expect(out).toMatch(/Connection 1: .*\n.*over UDP, repeated → \d+ ← \d+/);
-  }, 20_000);
+  }, 60_000);
 
   it('loses, repeats, delays and reorders, and everything arrives', async () => {
     const faults = ['drop,rate=5', 'duplicate,rate=5', 'delay,rate=5,ms=1..20', 'reorder,rate=5,by=2,ms=30'];
@@ -68,7 +68,7 @@ describe('iwarp proxy --wire trp', () => {
     );
     expect(err).toContain('fault drop,opcode=Accept,nth=1 struck 1 time\n');
     expect(err).toContain('fault drop,opcode=Request,nth=1 struck 1 time\n');
-  }, 20_000);
+  }, 60_000);
 
   it('draws the same from the same seed', () => {
     const event = { kind: 'trp', direction: 0, opcode: 'Send' } as DecodedDatagram;

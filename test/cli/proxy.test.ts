@@ -537,5 +537,5 @@ describe('the live page', () => {
     expect((await fetchText(port, '/')).status).toBe(200);
     side.kill();
     expect(await side.status).toBe(0);
-  }, 30_000);
+  }, 60_000);
 });

@@ -41,7 +41,7 @@ function stream(...args: string[]): Running {
 }
 
 async function portOf(running: Running): Promise<string> {
-  await expect.poll(() => /port (\d+)/.exec(running.err())?.[1], { timeout: 20_000 }).toBeDefined();
+  await expect.poll(() => /port (\d+)/.exec(running.err())?.[1], { timeout: 50_000 }).toBeDefined();
   return /port (\d+)/.exec(running.err())![1]!;
 }
 
@@ -96,7 +96,7 @@ describe('iwarp stream', () => {
     socket.end('plain');
     const [piece] = (await once(socket, 'data')) as [Buffer];
     expect(String(piece)).toBe('plain');
-  }, 30_000);
+  }, 60_000);
 
   it.each([
     [['listen'], 2, 'give PORT'],

@@ -136,7 +136,7 @@ describe.each(['thread', 'worker'] as const)('a client, engine %s', (engine) => 
     }
     running = false;
     await Promise.all(loops);
-  }, 30_000);
+  }, 60_000);
 
   it('ends each of 20,000 requests once, with random aborts, over 16 connections', async () => {
     const server = await echo();
@@ -162,7 +162,7 @@ describe.each(['thread', 'worker'] as const)('a client, engine %s', (engine) => 
     expect(ends.every((count) => count === 1)).toBe(true);
     expect(aborted).toBeGreaterThan(100);
     await client.close();
-  }, 30_000);
+  }, 60_000);
 
   it('does not repeat unless it may', async () => {
     let calls = 0;

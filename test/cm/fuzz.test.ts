@@ -149,7 +149,7 @@ describe.each(['thread', 'worker'] as const)('with engine %s', (engine) => {
     await server.close();
     expect([thrown, rnic.device.state]).toEqual([[], 'open']);
     process.off('uncaughtExceptionMonitor', watch);
-  }, 30_000);
+  }, 60_000);
 
   it('a connecting queue pair takes any Reply and any segments', async () => {
     for (let round = 0; round < 40; round++) {
@@ -177,5 +177,5 @@ describe.each(['thread', 'worker'] as const)('with engine %s', (engine) => {
       if (end.event('established') !== undefined) expect(await end.statuses(1)).toHaveLength(1);
     }
     expect(rnic.device.state).toBe('open');
-  }, 30_000);
+  }, 60_000);
 });

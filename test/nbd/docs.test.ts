@@ -43,7 +43,7 @@ async function followed(commands: string): Promise<{ status: unknown; said: stri
   const pids = readFileSync(join(folder, 'pids'), 'utf8').trim().split('\n').map(Number);
   for (const pid of pids) process.kill(pid);
   // The next commands use the same ports.
-  await expect.poll(() => pids.some((pid) => existsSync(`/proc/${pid}`)), { timeout: 10_000 }).toBe(false);
+  await expect.poll(() => pids.some((pid) => existsSync(`/proc/${pid}`)), { timeout: 50_000 }).toBe(false);
   rmSync(folder, { recursive: true });
   return { status, said };
 }

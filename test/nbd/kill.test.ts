@@ -125,7 +125,7 @@ it.each(rounds)(
     const client = start('copy', source, uri, '--request', '4096', '--depth', '4', ...how);
     // The copy is under way once the file has changed.
     await expect
-      .poll(async () => (await readFile(file)).some((byte) => byte !== 0), { interval: 5, timeout: 20_000 })
+      .poll(async () => (await readFile(file)).some((byte) => byte !== 0), { interval: 5, timeout: 50_000 })
       .toBe(true);
     await kill(client);
     const again = start('copy', source, uri, ...how);

@@ -32,7 +32,7 @@ it('the echo server says where it listens', () => {
 
 it.each(send.trim().split('\n'))('%s', (line) => {
   const script = line.replace('iwarp', `${process.execPath} ${COMMAND}`);
-  expect(execFileSync('sh', ['-c', script], { encoding: 'utf8', timeout: 20_000 })).toBe('hello\n');
+  expect(execFileSync('sh', ['-c', script], { encoding: 'utf8', timeout: 50_000 })).toBe('hello\n');
 });
 
 it.each(blocks('ts').map((text, i) => [i, text] as const))('program %i', (_i, text) => {
@@ -43,7 +43,7 @@ it.each(blocks('ts').map((text, i) => [i, text] as const))('program %i', (_i, te
     writeFileSync(join(folder, 'program.mts'), text);
     const out = execFileSync(join(ROOT, 'node_modules/.bin/tsx'), [join(folder, 'program.mts')], {
       encoding: 'utf8',
-      timeout: 20_000,
+      timeout: 50_000,
     });
     expect(out).toMatch(/has 5 bytes: hello|9 bytes from 127\.0\.0\.1, dropped so far: 0/);
   } finally {

@@ -62,7 +62,7 @@ describe.each(['thread', 'worker'] as const)('streaming placement, engine %s', (
     expect(await echoed(port, { ...STREAMING, mode: 'source', zeroCopyFrom: 4096 })).toBe(true);
     expect(await echoed(port, { protocol: 'sdp' })).toBe(true);
     await expect.poll(() => server.connections.size).toBe(0);
-  }, 20_000);
+  }, 60_000);
 });
 
 describe('streaming placement', () => {

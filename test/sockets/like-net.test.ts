@@ -224,7 +224,7 @@ describe('a process', () => {
       {
         cwd: fileURLToPath(new URL('../..', import.meta.url)),
         env: { ...process.env, IWARP_ENGINE: engine },
-        timeout: 20_000,
+        timeout: 50_000,
       },
     );
 

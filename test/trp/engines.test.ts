@@ -36,7 +36,7 @@ const KINDS: readonly [string, RnicOptions, string][] = [
 ];
 
 describe.each(KINDS)('%s', (_name, options, host) => {
-  it('messages, Writes and Reads of the promise layer arrive as they are', { timeout: 20_000 }, async () => {
+  it('messages, Writes and Reads of the promise layer arrive as they are', { timeout: 50_000 }, async () => {
     const bytes = pattern(200_000);
     const server = createServer({ rnic: open(options) }, async (connection) => {
       const region = connection.allocate(bytes.length, 'read-write');
@@ -66,7 +66,7 @@ describe.each(KINDS)('%s', (_name, options, host) => {
     await server.close();
   });
 
-  it('a byte stream carries a megabyte each way and ends in order', { timeout: 20_000 }, async () => {
+  it('a byte stream carries a megabyte each way and ends in order', { timeout: 50_000 }, async () => {
     const bytes = Buffer.from(pattern(1 << 20));
     const server = createStreamServer({ rnic: open(options) }, (socket) => socket.pipe(socket));
     server.listen({ host, port: 0 });
@@ -83,7 +83,7 @@ describe.each(KINDS)('%s', (_name, options, host) => {
 });
 
 describe.each(['thread', 'worker'] as const)('Reads placed, engine %s', (engine) => {
-  it('those behind a lost response complete before it', { timeout: 20_000 }, async () => {
+  it('those behind a lost response complete before it', { timeout: 50_000 }, async () => {
     const [server, client] = [open({ engine, trp: PLACED }), open({ engine, trp: PLACED })];
     const COUNT = 6;
     const source = server.device.allocatePd();

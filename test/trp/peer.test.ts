@@ -195,7 +195,7 @@ describe.each(['fixed', 'urdma'] as const)('profile %s', (profile) => {
     expect((await other.next('closed').catch((error: Error) => ({ why: error.message })))['why']).toMatch(
       /fin/,
     );
-  }, 20_000);
+  }, 60_000);
 
   it('names a rejection by the peer with its private data', async () => {
     const ours = new Ours(profile, 'thread');
@@ -206,7 +206,7 @@ describe.each(['fixed', 'urdma'] as const)('profile %s', (profile) => {
     const event = await new Promise<CmEvent>((resolve) => connection.setHandler(resolve));
     if (event.type !== 'rejected') throw new Error(event.type);
     expect(Buffer.from(event.parameters.privateData).toString()).toBe('no');
-  }, 20_000);
+  }, 60_000);
 
   it('rejects the peer with private data', async () => {
     const ours = new Ours(profile, 'thread');
@@ -217,7 +217,7 @@ describe.each(['fixed', 'urdma'] as const)('profile %s', (profile) => {
     const { port } = listener.address;
     const other = (peer = new PythonPeer(['connect', '127.0.0.1', String(port), '--profile', profile]));
     expect((await other.next('rejected'))['privateData']).toBe(hex(Buffer.from('not you')));
-  }, 20_000);
+  }, 60_000);
 
   it('takes a Terminate for an STag that does not exist', async () => {
     const meeting = await meet('active', profile);
@@ -227,7 +227,7 @@ describe.each(['fixed', 'urdma'] as const)('profile %s', (profile) => {
     const sent = await other.next('sent-terminate');
     expect([sent['layerType'], sent['code']]).toEqual([0x11, 0]);
     if (profile === 'fixed') await meeting.ended;
-  }, 20_000);
+  }, 60_000);
 });
 
 describe('what only the profile fixed has', () => {
@@ -273,7 +273,7 @@ describe('what only the profile fixed has', () => {
     ]);
     expect(target.valid).toBe(false);
     expect(inbox.bytes.subarray(0, 40)).toEqual(Uint8Array.of(...pattern(5, 20), ...pattern(6, 20)));
-  }, 20_000);
+  }, 60_000);
 
   it.each(['active', 'passive'] as const)(
     'Reads that are placed, which the peer answers by their aliases before their turn, our side %s',

@@ -317,5 +317,5 @@ describe.each(Object.entries(PROGRAMS))('the program %s', (_name, program) => {
       outputs.push(await program(new End(kind, opened), new End(kind, opened)));
     expect(outputs[1]).toEqual(outputs[0]);
     expect(outputs[0]).toMatchSnapshot();
-  }, 30_000);
+  }, 60_000);
 });
