@@ -37,9 +37,10 @@ interface Proxy {
   readonly port: number;
   /**
    * Its summary, once the connection is over; fails unless all of it was iWARP and in order. A program that
-   * stops by the clock leaves an FPDU unfinished: at most `unfinished` octets of either direction.
+   * stops by the clock leaves an FPDU unfinished: at most `unfinished` octets of either direction. One rule
+   * may be `broken` once, by the programs and not by what stands between them.
    */
-  seen(unfinished?: number): Promise<Seen>;
+  seen(unfinished?: number, broken?: string): Promise<Seen>;
 }
 
 async function proxyTo(bench: Bench, port: number): Promise<Proxy> {
@@ -57,7 +58,7 @@ async function proxyTo(bench: Bench, port: number): Promise<Proxy> {
   const listening = await tool.shows(/listening on \S+ port (\d+)/);
   return {
     port: Number(listening[1]),
-    seen: async (unfinished = 0) => {
+    seen: async (unfinished = 0, broken = '') => {
       const { status, stdout, stderr } = await within(
         tool.ended,
         bench.patience,
@@ -67,7 +68,11 @@ async function proxyTo(bench: Bench, port: number): Promise<Proxy> {
       const seen = JSON.parse(stdout) as Seen;
       const { iwarp, problems, terminates, directions } = seen;
       check(iwarp, `our proxy saw no iWARP: ${stdout}`);
-      check(Object.keys(problems).length === 0, `our proxy saw what is broken: ${JSON.stringify(problems)}`);
+      const known = problems[broken] === 1 ? 1 : 0;
+      check(
+        Object.keys(problems).length === known,
+        `our proxy saw what is broken: ${JSON.stringify(problems)}`,
+      );
       check(terminates.length === 0, `a Terminate crossed: ${JSON.stringify(terminates)}`);
       for (const { skipped, missing } of directions)
         check(skipped <= unfinished && missing === 0, `our proxy did not decode all: ${stdout}`);
@@ -230,14 +235,17 @@ interface QperfTest {
   readonly figure: RegExp;
   /** The least number of Sends that cross in either direction. */
   readonly sends: number;
+  /** A rule that the two may break where they happen to begin so. */
+  readonly broken?: string;
 }
 
 const QPERF_TESTS: readonly QperfTest[] = [
   { name: 'rc_lat', figure: /latency += +([\d.]+) (ns|us|ms)/, sends: 10 },
-  { name: 'rc_bi_bw', figure: /bw += +([\d.]+) ([KMG]?B)\/sec/, sends: 10 },
+  // Both ends begin at once, and siw holds no server back that has not heard its client yet.
+  { name: 'rc_bi_bw', figure: /bw += +([\d.]+) ([KMG]?B)\/sec/, sends: 10, broken: 'MPA-028' },
 ];
 
-async function qperf(bench: Bench, { name, figure, sends }: QperfTest): Promise<string> {
+async function qperf(bench: Bench, { name, figure, sends, broken }: QperfTest): Promise<string> {
   await bench.listening(`qperf -lp ${SERVER_PORT}`, SERVER_PORT);
   const between = await proxyToPicked(bench, QPERF_NOTICE);
   const client = await bench.stock(
@@ -246,7 +254,7 @@ async function qperf(bench: Bench, { name, figure, sends }: QperfTest): Promise<
   check(client.status === 0, `stock client: status ${client.status}: ${client.output.slice(-400)}`);
   const [shown, value] = figure.exec(client.output) ?? [];
   check(Number(value) > 0, `no figure: ${client.output.slice(-400)}`);
-  const seen = await between.seen(FPDU_OCTETS);
+  const seen = await between.seen(FPDU_OCTETS, broken);
   for (const direction of [0, 1] as const)
     check(
       (seen.directions[direction].opcodes['Send'] ?? 0) >= sends,
