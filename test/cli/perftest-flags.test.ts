@@ -10,41 +10,12 @@ import { cpuTimes, cyclesPerMicrosecond, utilization } from '../../cli/perftest/
 import { callAt } from '../../cli/perftest/clock.ts';
 import { fillWith, readPayload } from '../../cli/perftest/payload.ts';
 import { RateLimiter } from '../../cli/perftest/rate.ts';
-import { perftest } from '../../cli/perftest.ts';
 import { traceFrames } from '../../src/index.ts';
 import { runAlone, runPair, type PairResult } from './pair.ts';
+import { PROGRAMS, rows, run, type Name } from './perftest-pair.ts';
 
-const PROGRAMS = {
-  write_bw: perftest('write', 'bw'),
-  read_bw: perftest('read', 'bw'),
-  send_bw: perftest('send', 'bw'),
-  atomic_bw: perftest('atomic', 'bw'),
-  write_lat: perftest('write', 'lat'),
-  read_lat: perftest('read', 'lat'),
-  send_lat: perftest('send', 'lat'),
-  atomic_lat: perftest('atomic', 'lat'),
-} as const;
-type Name = keyof typeof PROGRAMS;
 const ALL = Object.keys(PROGRAMS) as Name[];
 const BANDWIDTH = ALL.filter((name) => name.endsWith('bw'));
-
-async function run(name: Name, flags: string[], more: string[] = []): Promise<PairResult> {
-  return await runPair(PROGRAMS[name], flags, PROGRAMS[name], (port) => [
-    '-p',
-    port,
-    ...flags,
-    ...more,
-    '127.0.0.1',
-  ]);
-}
-
-/** The rows of figures: lines that begin with a blank and a digit. */
-function rows(out: string): number[][] {
-  return out
-    .split('\n')
-    .filter((line) => /^ \d/.test(line))
-    .map((line) => line.trim().split(/\s+/).map(Number));
-}
 
 /** What a pair has said, and the frames that either side has sent; those of workers are not seen. */
 async function traced(name: Name, flags: string[]): Promise<PairResult & { readonly frames: string[] }> {

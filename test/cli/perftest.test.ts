@@ -8,39 +8,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { gidOf } from '../../cli/perftest/data.ts';
-import { perftest } from '../../cli/perftest.ts';
-import { runAlone, runPair, type PairResult } from './pair.ts';
-
-const PROGRAMS = {
-  write_bw: perftest('write', 'bw'),
-  read_bw: perftest('read', 'bw'),
-  send_bw: perftest('send', 'bw'),
-  write_lat: perftest('write', 'lat'),
-  read_lat: perftest('read', 'lat'),
-  send_lat: perftest('send', 'lat'),
-} as const;
-type Name = keyof typeof PROGRAMS;
-
-async function run(name: Name, flags: string[], more: string[] = []): Promise<PairResult> {
-  return await runPair(PROGRAMS[name], flags, PROGRAMS[name], (port) => [
-    '-p',
-    port,
-    ...flags,
-    ...more,
-    '127.0.0.1',
-  ]);
-}
-
-/** The rows of figures: lines that begin with a blank and a digit. */
-function rows(out: string): number[][] {
-  return out
-    .split('\n')
-    .filter((line) => /^ \d/.test(line))
-    .map((line) => line.trim().split(/\s+/).map(Number));
-}
+import { runAlone, runPair } from './pair.ts';
+import { PROGRAMS, rows, run, type Name } from './perftest-pair.ts';
 
 const BANDWIDTH: readonly Name[] = ['write_bw', 'read_bw', 'send_bw'];
-const ALL = Object.keys(PROGRAMS) as Name[];
+const ALL: readonly Name[] = [...BANDWIDTH, 'write_lat', 'read_lat', 'send_lat'];
 
 describe('perftest programs', () => {
   it.each(ALL)('%s runs', async (name) => {
