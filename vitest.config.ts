@@ -89,7 +89,7 @@ export default defineConfig({
     retry: process.env['CI'] === undefined ? 0 : 2,
     // Programs that a test starts carry its name, for whoever finds them left behind (.ci/run).
     globalSetup: ['test/support/plain-setup.ts'],
-    setupFiles: ['test/support/name-of-file.ts'],
+    setupFiles: ['test/support/name-of-file.ts', 'test/support/equal-bytes.ts'],
     reporters: ['default', new SecondAttempts()],
   },
 }) as object;

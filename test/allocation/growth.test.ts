@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import type { Growth } from '../../bench/micro/growth.ts';
+import { depth } from '../support/depth.ts';
 import { plain } from '../support/plain.ts';
 
 const CHILD = plain('bench/micro/growth.ts');
@@ -21,7 +22,7 @@ const ascending = (values: readonly number[]): number[] => values.toSorted((a, b
 describe('heap growth over loopback TCP', () => {
   // A stretch has 2000 FPDUs or more: one object of the smallest size kept for each would be twice this.
   const LEAK = 16_384;
-  const STRETCHES = 9;
+  const STRETCHES = depth(5, 9);
   it.each([
     ['64-octet Writes', 64, 4000, 'plain', 2000],
     ['4 KiB Writes', 4096, 2000, 'plain', 3000],

@@ -1,5 +1,5 @@
 /**
- * Kill -9 of either side in mid-transfer, 6 or 20 times each (`depth.ts`). Needs the compiled command
+ * Kill -9 of either side in mid-transfer, 3 or 20 times each (`depth.ts`). Needs the compiled command
  * (`npm run build`). A client ends with a typed error or goes on after the reconnection; a file written
  * through it is never silently wrong.
  */
@@ -57,7 +57,7 @@ function kill(child: ChildProcess): Promise<void> {
 const later = (milliseconds: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-const rounds = Array.from({ length: depth(6, 20) }, (_, round) => ({
+const rounds = Array.from({ length: depth(3, 20) }, (_, round) => ({
   round,
   scheme: round % 3 === 0 ? 'nbd' : 'rdma',
   mode: round % 3 === 1 ? ('message' as const) : ('direct' as const),
