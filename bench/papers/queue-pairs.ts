@@ -17,6 +17,8 @@ export interface PairSpec {
   readonly engine?: EngineKind;
   readonly crc?: boolean;
   readonly markers?: boolean;
+  /** Writes go into this number of places in turn, as a stream into those its reader posts. Default 1. */
+  readonly places?: number;
   /** TCP payload that an FPDU has to fit; the stack's choice without it. */
   readonly fpdu?: number;
 }
@@ -42,7 +44,7 @@ class End {
     const pd = device.allocatePd();
     const cq = device.createCq(1024);
     this.qp = pd.createQp({ sendCq: cq, recvCq: cq, maxRecvWr: receives, maxSendWr: 256 });
-    this.mr = pd.registerMemory(device.allocateMemory(MEMORY), RIGHTS);
+    this.mr = pd.registerMemory(device.allocateMemory(MEMORY * (spec.places ?? 1)), RIGHTS);
     this.#receiveOctets = Math.max(spec.size, 64);
     for (let i = 0; i < receives; i++) this.#receive();
     const out: WorkCompletion[] = [];
@@ -161,12 +163,14 @@ export class PairClient {
   /** Milliseconds of `count` Writes, 16 under way, until the peer has answered the Send behind them. */
   async writes(count: number): Promise<number> {
     const { qp, mr } = this.#end;
-    const { rkey, addr: remoteAddr } = this.#place;
-    const sges = [{ mr, length: this.spec.size }];
+    const { rkey, addr } = this.#place;
+    const { size, places = 1 } = this.spec;
+    const sges = [{ mr, length: size }];
     let posted = 0;
     const began = performance.now();
     await new Promise<void>((resolve) => {
       const post = (): void => {
+        const remoteAddr = addr + BigInt((posted % places) * size);
         if (posted < count) qp.postSend({ opcode: 'rdma-write', sges, rkey, remoteAddr });
         else if (posted === count) this.#end.send(1);
         posted++;

@@ -15,7 +15,7 @@ import {
 const HOST = '127.0.0.1';
 const READ_OCTETS = 65_536;
 /** Places that a reader keeps posted. */
-const POSTED = 4;
+export const POSTED = 4;
 const HEAD = 8;
 /** The same as bare TCP, which adds no checksum. */
 export const NO_CRC = { crc: 'off' } as const;

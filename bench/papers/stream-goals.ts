@@ -6,7 +6,7 @@ import { ASYNCHRONOUS, AZ, SYNCHRONOUS, ZSDP } from './az-sdp.ts';
 import type { Group, Paper, Part, Subject } from './paper.ts';
 import { PaperPeer } from './peer.ts';
 import { KIB, MIB } from './sizes.ts';
-import { NO_CRC, rnicOf, type StreamSpec } from './stream-ends.ts';
+import { NO_CRC, POSTED, rnicOf, type StreamSpec } from './stream-ends.ts';
 import { bulk, fitting, lazily, pairs, peer } from './subjects.ts';
 
 const HOST = '127.0.0.1';
@@ -18,7 +18,7 @@ const MEGABYTE = 1e6;
 
 function verbsWrites(size: number): Subject {
   let count = 64;
-  return pairs('verbs Write', 'writes', { size }, async (client) => {
+  return pairs('verbs Write', 'writes', { size, places: POSTED }, async (client) => {
     const took = await client.writes(count);
     const rate = (count * size) / MEGABYTE / (took / 1000);
     count = fitting(count, took, LONG_MS);
