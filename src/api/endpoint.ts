@@ -5,7 +5,13 @@ import { checkBoolean, checkBytes, checkInteger, IwarpError, show, type Names } 
 import type { WireName } from '../base/wires.ts';
 import { PRESET_NAMES, PRESETS, type PresetName } from '../mpa/presets.ts';
 import { checkKeepAlive, type KeepAliveOptions } from '../cm/connection.ts';
-import { DEFAULT_POLICY, MAX_CLOSE_LIMIT, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import {
+  DEFAULT_POLICY,
+  MAX_CLOSE_LIMIT,
+  resolvePolicy,
+  UNANSWERED_RTR_FIRST,
+  type ConnectionPolicy,
+} from '../mpa/policy.ts';
 import { LEAST_BATCH } from '../rpc/wire.ts';
 import { functionsIn, type TlsOptions } from '../transport/tls-options.ts';
 import type { CompletionQueue } from '../verbs/cq.ts';
@@ -392,8 +398,10 @@ function checkPeerExtensions({ peerExtensions, preset }: EndpointOptions): boole
   return preset !== undefined && WITHOUT_EXTENSIONS.has(preset) ? false : undefined;
 }
 
+const PROMISE_POLICY: ConnectionPolicy = { ...DEFAULT_POLICY, rtrAccepted: UNANSWERED_RTR_FIRST };
+
 function presetPolicy(preset: PresetName | undefined): ConnectionPolicy {
-  if (preset === undefined) return DEFAULT_POLICY;
+  if (preset === undefined) return PROMISE_POLICY;
   if (!PRESET_NAMES.includes(preset)) {
     throw new IwarpError(
       'ERR_INVALID_ARGUMENT',

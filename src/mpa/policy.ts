@@ -134,6 +134,12 @@ export interface ConnectionPolicy {
   readonly interleave: boolean;
 }
 
+/**
+ * RTR kinds in the order of a responder that makes many connections: a Read has to be answered, which is a
+ * write, and a turn of each side, for every new one.
+ */
+export const UNANSWERED_RTR_FIRST: readonly RtrKind[] = ['write', 'read', 'send'];
+
 /** Defaults, with which Linux siw and hardware can be reached without further settings. */
 export const DEFAULT_POLICY: ConnectionPolicy = {
   mpaRevision: 2,

@@ -14,7 +14,7 @@ import type {
   PassiveConnection,
 } from '../cm/index.ts';
 import { checkBind, type BindOptions } from '../cm/target.ts';
-import { DEFAULT_POLICY, resolvePolicy, type ConnectionPolicy } from '../mpa/policy.ts';
+import { DEFAULT_POLICY, resolvePolicy, UNANSWERED_RTR_FIRST, type ConnectionPolicy } from '../mpa/policy.ts';
 import type { Port, PortAddress } from '../transport/port.ts';
 import { checkTls, type TlsOptions } from '../transport/tls-options.ts';
 import { isPath } from './connect.ts';
@@ -187,8 +187,7 @@ export class RdmaServer extends EventEmitter<ServerEvents> {
     this.#policy = resolvePolicy(options.policy, {
       ...DEFAULT_POLICY,
       responder: 'relaxed',
-      // A Read would have to be answered: a write and a turn of each side for every new stream.
-      ...(options.protocol === 'sdp' && { rtrAccepted: ['write', 'read', 'send'] }),
+      ...(options.protocol === 'sdp' && { rtrAccepted: UNANSWERED_RTR_FIRST }),
     });
     checkSignal(options.signal);
     if (listener !== undefined) this.on('connection', listener);

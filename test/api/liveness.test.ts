@@ -161,8 +161,7 @@ describe.each(WORLDS)('liveness, %s', (world) => {
     const sends = Array.from({ length: 50 }, (_, i) => client.send(String(i)));
     await pause(100);
     expect(client.pending).toBeGreaterThan(0);
-    // One may have been the ready-to-receive message, which a wire without MPA does not have.
-    expect(client.counters().messagesOut.reads).toBeGreaterThan(world === 'trp' ? 0 : 1);
+    expect(client.counters().messagesOut.reads).toBeGreaterThan(0);
     expect(await client.rtt()).toBeLessThan(10_000);
     for (let i = 0; i < 50; i++) (await server.receive())!.release();
     await Promise.all(sends);
