@@ -18,8 +18,10 @@ import { parseArgs } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { seededRandom } from '../src/base/random.ts';
 import { connect, createServer, type Connection, type EngineKind } from '../src/index.ts';
+import { loaderFor } from './loader.ts';
 
 const HOST = '127.0.0.1';
+const FILE = fileURLToPath(import.meta.url);
 /** Bytes of large messages that one connection of a reader may hold. */
 const ROOM = 64 << 20;
 const MEBI = 1 << 20;
@@ -35,6 +37,8 @@ interface Options {
   readonly readers: number;
   readonly rounds: number;
   readonly engine: EngineKind;
+  /** This file, or the same in plain JavaScript. */
+  readonly file?: string;
 }
 
 async function attend(connection: Connection): Promise<void> {
@@ -102,10 +106,9 @@ async function sendAll(connection: Connection, source: Buffer, most: number, see
 }
 
 /** Resolves with the peak of the readers' memory in each round, in bytes. */
-export async function endureMessages({ most, pool, readers, rounds, engine }: Options): Promise<number[]> {
-  const child = fork(fileURLToPath(import.meta.url), ['read', engine, String(most)], {
-    execArgv: ['--import', 'tsx'],
-  });
+export async function endureMessages(options: Options): Promise<number[]> {
+  const { most, pool, readers, rounds, engine, file = FILE } = options;
+  const child = fork(file, ['read', engine, String(most)], { execArgv: loaderFor(file) });
   try {
     const [port] = (await once(child, 'message')) as [number];
     const source = Buffer.alloc(most);
@@ -165,7 +168,7 @@ async function main(): Promise<number> {
   return isFlat(peaks) ? 0 : 1;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (process.argv[1] === FILE) {
   if (process.argv[2] === 'read') await read(process.argv[3] as EngineKind, Number(process.argv[4]));
   else process.exit(await main());
 }

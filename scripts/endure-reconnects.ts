@@ -16,8 +16,10 @@ import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { connect, createServer, openRnic, type EngineKind } from '../src/index.ts';
+import { loaderFor } from './loader.ts';
 
 const HOST = '127.0.0.1';
+const FILE = fileURLToPath(import.meta.url);
 /** Where the hostile peer connects from. */
 const ELSEWHERE = '127.0.0.2';
 const MEBI = 1 << 20;
@@ -35,6 +37,8 @@ interface Options {
   readonly engine: EngineKind;
   /** Connections that the server takes of one address; 0: any number. */
   readonly limit: number;
+  /** This file, or the same in plain JavaScript. */
+  readonly file?: string;
 }
 
 /** What the server holds. */
@@ -126,16 +130,19 @@ async function storm(engine: EngineKind, port: number, rate: number, seconds: nu
   return { attempts, accepted, seconds: passed() };
 }
 
-async function started(args: readonly string[]): Promise<[child: ChildProcess, first: unknown]> {
-  const child = fork(fileURLToPath(import.meta.url), args, { execArgv: ['--import', 'tsx'] });
+async function started(
+  file: string,
+  args: readonly string[],
+): Promise<[child: ChildProcess, first: unknown]> {
+  const child = fork(file, args, { execArgv: loaderFor(file) });
   const [first] = (await once(child, 'message')) as [unknown];
   return [child, first];
 }
 
 export async function endureReconnects(options: Options): Promise<Endured> {
-  const { rate, seconds, spans, engine, limit } = options;
-  const [server, port] = await started(['serve', engine, String(limit)]);
-  const [hostile] = await started(['attack', engine]);
+  const { rate, seconds, spans, engine, limit, file = FILE } = options;
+  const [server, port] = await started(file, ['serve', engine, String(limit)]);
+  const [hostile] = await started(file, ['attack', engine]);
   try {
     const honest = await connect({ host: HOST, port: port as number, engine });
     const held = async (): Promise<Held> => JSON.parse(String(await honest.request(''))) as Held;
@@ -209,7 +216,7 @@ async function main(): Promise<number> {
   return fine ? 0 : 1;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (process.argv[1] === FILE) {
   const [, , role, engine, limit] = process.argv;
   if (role === 'serve') await serve(engine as EngineKind, Number(limit));
   else if (role === 'attack') attack(engine as EngineKind);

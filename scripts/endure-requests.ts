@@ -14,8 +14,10 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { seededRandom, type RandomU32 } from '../src/base/random.ts';
 import { connect, createServer, type Connection, type EngineKind, type IwarpError } from '../src/index.ts';
+import { loaderFor } from './loader.ts';
 
 const HOST = '127.0.0.1';
+const FILE = fileURLToPath(import.meta.url);
 /** One in this number is aborted, and one in this number of replies takes its time. */
 const ABORTED = 10;
 const SLOW = 20;
@@ -28,6 +30,8 @@ interface Options {
   readonly under: number;
   readonly engine: EngineKind;
   readonly seed: number;
+  /** This file, or the same in plain JavaScript. */
+  readonly file?: string;
 }
 
 /** The server: counts how often each number is carried out. */
@@ -95,10 +99,8 @@ async function one(
 }
 
 export async function endureRequests(options: Options): Promise<Ends> {
-  const { requests, connections, under, engine, seed } = options;
-  const child = fork(fileURLToPath(import.meta.url), ['serve', engine, String(requests)], {
-    execArgv: ['--import', 'tsx'],
-  });
+  const { requests, connections, under, engine, seed, file = FILE } = options;
+  const child = fork(file, ['serve', engine, String(requests)], { execArgv: loaderFor(file) });
   try {
     const [port] = (await once(child, 'message')) as [number];
     const all = await Promise.all(
@@ -153,7 +155,7 @@ async function main(): Promise<number> {
   return fine ? 0 : 1;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (process.argv[1] === FILE) {
   if (process.argv[2] === 'serve') await serve(process.argv[3] as EngineKind, Number(process.argv[4]));
   else process.exit(await main());
 }

@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { seededRandom, type RandomU32 } from '../../src/base/random.ts';
 import { FAULTS, Path, type Break, type Fault } from './path.ts';
+import { loaderFor } from '../loader.ts';
 import { freePort } from '../ports.ts';
 import { clientOf, HEAD_OCTETS, LIMIT, type App, type Subject } from './subjects.ts';
 
@@ -56,20 +57,23 @@ interface ServerProcess {
   readonly port: number;
 }
 
-/** With `port` 0 at one that no other socket gets while it is dead; `around` is a program that starts it. */
+/**
+ * With `port` 0 at one that no other socket gets while it is dead; `around` is a program that starts it, and
+ * `file` the server's, which may be plain JavaScript.
+ */
 export async function startServer(
   subject: Subject,
   host: string,
   port: number,
   ledger: string,
   around: readonly string[] = [],
+  file: string = SERVER,
 ): Promise<ServerProcess> {
   const [command, ...args] = [
     ...around,
     process.execPath,
-    '--import',
-    'tsx',
-    SERVER,
+    ...loaderFor(file),
+    file,
     subject,
     host,
     String(port || (await freePort())),
@@ -207,6 +211,8 @@ interface Stage {
   readonly subject: Subject;
   readonly ledger: string;
   readonly random: RandomU32;
+  /** The server's program. */
+  readonly file: string;
   server: ServerProcess;
   readonly path: Path;
   program: Program;
@@ -301,7 +307,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     child.kill('SIGKILL');
     await once(child, 'exit');
     await pause(between(stage.random, 0, 1000));
-    stage.server = await startServer(stage.subject, HOST, port, stage.ledger);
+    stage.server = await startServer(stage.subject, HOST, port, stage.ledger, [], stage.file);
     return performance.now();
   },
 };
@@ -355,12 +361,17 @@ export function ledgerFile(): { readonly ledger: string; readonly remove: () => 
   return { ledger: join(folder, 'ledger'), remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-export async function run(subject: Subject, scenario: string, seed: number): Promise<Outcome> {
+export async function run(
+  subject: Subject,
+  scenario: string,
+  seed: number,
+  file: string = SERVER,
+): Promise<Outcome> {
   const random = seededRandom(seed);
   const { ledger, remove } = ledgerFile();
-  const server = await startServer(subject, HOST, 0, ledger);
+  const server = await startServer(subject, HOST, 0, ledger, [], file);
   const path = await new Path(server.port, HOST).listen(HOST);
-  const stage = { subject, ledger, random, server, path } as Stage;
+  const stage = { subject, ledger, random, server, path, file } as Stage;
   try {
     const whole = await SCENARIOS[scenario]!(stage);
     const again = await stage.program.again(whole);

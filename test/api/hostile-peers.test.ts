@@ -14,6 +14,8 @@ const HOST = '127.0.0.1';
 const MEBI = 1 << 20;
 /** Rounds whose memory is counted. */
 const ROUNDS = depth(6, 15);
+/** Connections of a storm. */
+const STORM = depth(400, 1000);
 const MARK = Buffer.from('IWRPfrms');
 const [REQUEST, ANNOUNCE] = [1, 6] as const;
 
@@ -115,7 +117,7 @@ describe.each(['thread', 'worker'] as const)('engine %s', (engine) => {
     expect(await client.rtt({ timeout: 10_000 })).toBeGreaterThan(0);
   });
 
-  it('a peer that connects a thousand times: others are served, and nothing of it is left', async () => {
+  it(`a peer that connects ${STORM} times: others are served, and nothing of it is left`, async () => {
     const failures: ServerFailure[] = [];
     const server = await createServer(
       { rnic, maxConnectionsPerAddress: 8, onFailure: (failure) => void failures.push(failure) },
@@ -139,7 +141,7 @@ describe.each(['thread', 'worker'] as const)('engine %s', (engine) => {
     await storm(200);
     const before = await heap();
     const objects = rnic.device.query().inUse.qp;
-    const over = storm(1000);
+    const over = storm(STORM);
     let running = true;
     void over.then(() => (running = false));
     while (running) {

@@ -12,6 +12,7 @@ import { Path } from '../../scripts/faults/path.ts';
 import { Program, run, SCENARIOS, type Outcome } from '../../scripts/faults/run.ts';
 import { LIMIT, type App } from '../../scripts/faults/subjects.ts';
 import { FULL } from '../support/depth.ts';
+import { plain } from '../support/plain.ts';
 
 /** One phase for each fault of a path, beside the faults of a server. */
 const CHOSEN = [
@@ -30,6 +31,7 @@ const sums = ({ late, lost, doubled, wrong, again }: Outcome): object => ({
   wrong,
   back: again !== null,
 });
+const SERVER = plain('scripts/faults/server.ts');
 const FINE = { late: 0, lost: 0, doubled: 0, wrong: 0, back: true };
 
 describe.each(['iwarp, thread', 'iwarp, worker'] as const)('%s', (subject) => {
@@ -37,7 +39,7 @@ describe.each(['iwarp, thread', 'iwarp, worker'] as const)('%s', (subject) => {
     'goes on after %s; each operation ends in time and once',
     async (scenario) => {
       expect(SCENARIOS).toHaveProperty([scenario]);
-      const outcome = await run(subject, scenario, 11);
+      const outcome = await run(subject, scenario, 11, SERVER);
       expect(sums(outcome)).toEqual(FINE);
       expect(outcome.succeeded).toBeGreaterThan(20);
     },
@@ -56,7 +58,7 @@ describe.each(['iwarp, thread', 'iwarp, worker'] as const)('%s', (subject) => {
 
 if (FULL)
   it('the same program over ws does not come back when its path falls silent', async () => {
-    const outcome = await run('ws', 'stall, requests under way', 13);
+    const outcome = await run('ws', 'stall, requests under way', 13, SERVER);
     expect(isFine(outcome)).toBe(false);
     expect(outcome.again).toBeNull();
     const row = /^\| stall, requests under way \| – \| – \| never in 1 of 1 \| – \|$/m;

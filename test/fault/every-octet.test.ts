@@ -170,7 +170,7 @@ function check(outcome: Outcome): void {
   } of placed) {
     const got = memory.subarray(16, 16 + content.length);
     // Placed octets equal the sent ones; a reported success is there entirely.
-    for (const [i, octet] of got.entries()) if (octet !== 0) expect(octet).toBe(content[i]);
+    expect(got.findIndex((octet, i) => octet !== 0 && octet !== content[i])).toBe(-1);
     if (success !== undefined) expect(got).toEqual(content);
   }
   for (const side of [pair.client, pair.server]) {

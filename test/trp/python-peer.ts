@@ -1,10 +1,18 @@
 /** A peer in Python (peer.py, or another program) as a child process: commands in, events out, JSON lines. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 export const PEER: string = fileURLToPath(new URL('peer.py', import.meta.url));
+
+/**
+ * The interpreter itself. What PATH has may be a script that looks for one, and with the packages of the
+ * system (`-S`) it takes three times as long to begin.
+ */
+const ASK = ['-S', '-c', 'import sys; print(sys.executable)'];
+let interpreter = '';
+const python = (): string => (interpreter ||= execFileSync('python3', ASK, { encoding: 'utf8' }).trim());
 
 /** An event of the peer; which fields there are depends on `event`. */
 export interface PeerEvent {
@@ -17,7 +25,7 @@ export class PythonPeer {
   readonly #lines: AsyncIterator<string>;
 
   constructor(args: readonly string[], program: string = PEER) {
-    this.#child = spawn('python3', [program, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child = spawn(python(), ['-S', program, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
   }
 
