@@ -107,7 +107,7 @@ describe.each(NETWORK_WORLDS)('a heartbeat, %s', (world) => {
       const { reads } = client.counters().messagesOut;
       // Until the peer is asked.
       while (client.state === 'open' && client.counters().messagesOut.reads === reads) await turn();
-      for (const until = performance.now() + 400; performance.now() < until; );
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
     }
     await pause(100);
     expect([client.state, server.state]).toEqual(['open', 'open']);

@@ -30,6 +30,10 @@ function stream(...args: string[]): Running {
   const code = `import(${JSON.stringify(plain('cli/main.ts'))})
     .then(({ main }) => main(${JSON.stringify(['stream', ...args])}))
     .then((status) => (process.exitCode = status))`;
+  return run(code);
+}
+
+function run(code: string): Running {
   const child = spawn(process.execPath, ['-e', code], { cwd: ROOT, stdio: 'pipe' });
   children.push(child);
   const pieces: Buffer[] = [];
@@ -100,19 +104,6 @@ describe('iwarp stream', () => {
 
   it.each([
     [['listen'], 2, 'give PORT'],
-    [['connect', 'h'], 2, 'give HOST and PORT'],
-    [['listen', '70000'], 2, 'PORT must be an integer from 0 to 65535'],
-    [['listen', '0', '--mode', 'source'], 2, 'need --protocol sdp'],
-    [['listen', '0', '--placement', 'streaming'], 2, 'need --protocol sdp'],
-    [['listen', '0', '--protocol', 'sdp', '--placement', 'nowhere'], 2, '--placement must be one of'],
-    [['listen', '0', '--protocol', 'sdp', '--max-adverts', '65'], 2, '--max-adverts must be an integer'],
-    [['listen', '0', '--protocol', 'sdp', '--mode', 'fast'], 2, '--mode must be one of'],
-    [['listen', '0', '--engine', 'fast'], 2, '--engine must be one of'],
-    [['listen', '0', '--protocol', 'udp'], 2, '--protocol must be one of'],
-    [['listen', '0', '--tls'], 2, 'listen --tls needs --cert and --key'],
-    [['listen', '0', '--cert', 'a.pem'], 2, '--cert needs --tls'],
-    [['listen', '0', '--tls', '--cert', 'no.pem', '--key', 'no.pem'], 2, '--cert no.pem: ENOENT'],
-    [['connect', 'h', '1', '--tls', '--cert', 'package.json'], 2, 'give --cert and --key together'],
     [['connect', '127.0.0.1', '1', '--protocol', 'sdp'], 1, 'ECONNREFUSED'],
   ] as const)(
     '%j ends with status %i',
@@ -124,6 +115,41 @@ describe('iwarp stream', () => {
     },
     30_000,
   );
+
+  it('says what is wrong with its arguments', async () => {
+    const wrong = [
+      [['connect', 'h'], 2, 'give HOST and PORT'],
+      [['listen', '70000'], 2, 'PORT must be an integer from 0 to 65535'],
+      [['listen', '0', '--mode', 'source'], 2, 'need --protocol sdp'],
+      [['listen', '0', '--placement', 'streaming'], 2, 'need --protocol sdp'],
+      [['listen', '0', '--protocol', 'sdp', '--placement', 'nowhere'], 2, '--placement must be one of'],
+      [['listen', '0', '--protocol', 'sdp', '--max-adverts', '65'], 2, '--max-adverts must be an integer'],
+      [['listen', '0', '--protocol', 'sdp', '--mode', 'fast'], 2, '--mode must be one of'],
+      [['listen', '0', '--engine', 'fast'], 2, '--engine must be one of'],
+      [['listen', '0', '--protocol', 'udp'], 2, '--protocol must be one of'],
+      [['listen', '0', '--tls'], 2, 'listen --tls needs --cert and --key'],
+      [['listen', '0', '--cert', 'a.pem'], 2, '--cert needs --tls'],
+      [['listen', '0', '--tls', '--cert', 'no.pem', '--key', 'no.pem'], 2, '--cert no.pem: ENOENT'],
+      [['connect', 'h', '1', '--tls', '--cert', 'package.json'], 2, 'give --cert and --key together'],
+    ] as const;
+    // One process for all, since a process takes longer than the rest.
+    const code = `import(${JSON.stringify(plain('cli/main.ts'))}).then(async ({ main }) => {
+      const write = process.stderr.write.bind(process.stderr);
+      for (const args of ${JSON.stringify(wrong.map(([args]) => args))}) {
+        let text = '';
+        process.stderr.write = (part) => ((text += part), true);
+        const status = await main(['stream', ...args]);
+        write(JSON.stringify([status, text]) + '\\n');
+      }
+    })`;
+    const running = run(code);
+    running.child.stdin!.end();
+    expect(await running.status).toBe(0);
+    const said = running.err().trim().split('\n');
+    expect(said.map((line) => JSON.parse(line) as unknown)).toEqual(
+      wrong.map(([, status, words]) => [status, expect.stringContaining(words)]),
+    );
+  }, 30_000);
 });
 
 describe('iwarp stream --tls', () => {

@@ -11,6 +11,7 @@ import { openRnic, type EngineKind } from '../../src/api/environment.ts';
 import { RemoteBuffer } from '../../src/api/remote-buffer.ts';
 import { connect, connectUrdma, createStore } from '../../src/kv/index.ts';
 import { decodeUrdma, encodeUrdma } from '../../src/kv/urdma-wire.ts';
+import { python } from '../trp/python-peer.ts';
 
 const PEER = fileURLToPath(new URL('urdma-peer.py', import.meta.url));
 const text = (value: Uint8Array | null): string | null =>
@@ -27,7 +28,7 @@ class PythonPeer {
   readonly #lines: AsyncIterator<string>;
 
   constructor(args: readonly string[]) {
-    this.child = spawn('python3', [PEER, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.child = spawn(python(), ['-S', PEER, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.child.stdout! })[Symbol.asyncIterator]();
     ends.push(() => this.child.kill());
   }

@@ -10,6 +10,8 @@ const SEED = 0x5eed_0001;
 
 /** More than socket buffers and the memory network hold together, also after the system has grown them. */
 const FLOOD = 48 * 1024 * 1024;
+/** For each world the same. */
+const LARGE = pattern(6 << 20, seededRandom(SEED));
 
 describe.each(worlds())('port contract: $name', ({ make }) => {
   let world: World;
@@ -60,8 +62,8 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     const wanted = { active: Buffer.concat(sent.passive), passive: Buffer.concat(sent.active) };
     await world.until(
       () =>
-        active.received.length >= wanted.active.length &&
-        passive.received.length >= wanted.passive.length &&
+        active.count >= wanted.active.length &&
+        passive.count >= wanted.passive.length &&
         active.dones.length === 40,
       `all octets (seed ${SEED})`,
     );
@@ -80,14 +82,14 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     active.call(() => active.port.write(chunks, 2, () => undefined));
     chunks.fill(Uint8Array.of(9));
     active.write(Uint8Array.of(4));
-    await world.until(() => passive.received.length === 3, 'three octets');
+    await world.until(() => passive.count === 3, 'three octets');
     expect(passive.received).toEqual([1, 2, 4]);
   });
 
   it('keeps octets until they are taken or done', async () => {
     const { active, passive } = await attached();
     passive.call(() => passive.port.pause());
-    const octets = pattern(6 << 20, seededRandom(SEED));
+    const octets = LARGE;
     const given = octets.slice();
     let done = false;
     // More than the systems between two ports hold: at some point the rest has to wait for the peer.
@@ -101,7 +103,7 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     if (taken) given.fill(0);
     await world.settle();
     passive.call(() => passive.port.resume());
-    await world.until(() => done && passive.received.length === octets.length, 'all octets');
+    await world.until(() => done && passive.count === octets.length, 'all octets');
     expect(Buffer.from(passive.bytes).equals(octets)).toBe(true);
   });
 
@@ -111,7 +113,7 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     active.write(new Uint8Array(0));
     active.write(Uint8Array.of(5), new Uint8Array(0));
     active.write();
-    await world.until(() => active.dones.length === 4 && passive.received.length === 1, 'four dones');
+    await world.until(() => active.dones.length === 4 && passive.count === 1, 'four dones');
     expect(active.dones).toEqual(['0:true', '1:true', '2:true', '3:true']);
     expect(passive.log).toEqual([]);
   });
@@ -137,10 +139,10 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     active.call(() => active.port.end());
     active.call(() => active.port.end());
     await world.until(() => passive.log.length > 0, 'the end');
-    expect(passive.received.length).toBe(bytes.length);
+    expect(passive.count).toBe(bytes.length);
     expect(active.log).toEqual([]);
     passive.write(Uint8Array.of(7));
-    await world.until(() => active.received.length === 1, 'the answer');
+    await world.until(() => active.count === 1, 'the answer');
     passive.call(() => passive.port.end());
     await closed(active, passive);
     await world.settle();
@@ -197,9 +199,9 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     };
     active.write(bytes);
     active.call(() => active.port.end());
-    while (passive.received.length < bytes.length) {
-      const before = passive.received.length;
-      await world.until(() => passive.received.length > before, 'more octets');
+    while (passive.count < bytes.length) {
+      const before = passive.count;
+      await world.until(() => passive.count > before, 'more octets');
       const stopped = passive.pieces.length;
       if (pauses < 5) {
         await world.settle();
@@ -353,7 +355,7 @@ describe.each(worlds())('port contract: $name', ({ make }) => {
     });
     await world.close(listener);
     active.write(Uint8Array.of(1));
-    await world.until(() => passive.received.length === 1, 'an octet');
+    await world.until(() => passive.count === 1, 'an octet');
     expect(active.log).toEqual([]);
     active.call(() => active.port.end());
     passive.call(() => passive.port.end());

@@ -76,9 +76,7 @@ describe('TcpTransport', () => {
     const peers = ends.map((end) => accepted.get(end.port.localAddress.port));
     for (const peer of peers) peer?.write(Uint8Array.of(peer.port.remoteAddress.port & 0xff));
     await here.until(
-      () =>
-        peers.every((peer, i) => peer?.received.length === sent[i]?.length) &&
-        ends.every((end) => end.received.length === 1),
+      () => peers.every((peer, i) => peer?.count === sent[i]?.length) && ends.every((end) => end.count === 1),
       'all octets',
     );
     expect(allocated.map((bytes) => bytes.length)).toEqual([65_536]);
@@ -105,7 +103,7 @@ describe('TcpTransport', () => {
     active.attach();
     passive.attach();
     active.write(Uint8Array.of(1));
-    await world.until(() => passive.received.length === 1, 'an octet');
+    await world.until(() => passive.count === 1, 'an octet');
     expect(asked).toBe(0);
   });
 

@@ -12,7 +12,8 @@ export const PEER: string = fileURLToPath(new URL('peer.py', import.meta.url));
  */
 const ASK = ['-S', '-c', 'import sys; print(sys.executable)'];
 let interpreter = '';
-const python = (): string => (interpreter ||= execFileSync('python3', ASK, { encoding: 'utf8' }).trim());
+export const python = (): string =>
+  (interpreter ||= execFileSync('python3', ASK, { encoding: 'utf8' }).trim());
 
 /** An event of the peer; which fields there are depends on `event`. */
 export interface PeerEvent {
