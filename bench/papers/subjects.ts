@@ -41,10 +41,10 @@ export function lazily<T>(
   };
 }
 
-async function openStream(role: 'echo' | 'sink', spec: StreamSpec): Promise<StreamClient> {
+async function openStream(role: 'echo' | 'sink', spec: StreamSpec, at = peer()): Promise<StreamClient> {
   // An extended socket in plain mode has a bare socket as its peer.
   const theirs = spec.wire === 'extended' ? { ...spec, wire: 'net' as const } : spec;
-  return await StreamClient.connect(spec, await peer().ask({ do: 'streams', role, spec: theirs }));
+  return await StreamClient.connect(spec, await at.ask({ do: 'streams', role, spec: theirs }));
 }
 
 /** Microseconds of a round trip. */
@@ -68,11 +68,12 @@ export function bulk(
   spec: StreamSpec,
   plan: Omit<SendPlan, 'count'>,
   ms: number = SLICE_MS,
+  at: PaperPeer = peer(),
 ): Subject {
   let count = FIRST_MESSAGES;
   return lazily(
     name,
-    () => openStream('sink', spec),
+    () => openStream('sink', spec, at),
     async (client) => {
       const took = await client.send({ ...plan, count });
       const rate = (count * spec.size) / MEGABYTE / (took / 1000);
@@ -81,6 +82,22 @@ export function bulk(
     },
     (client) => client.close(),
   );
+}
+
+/**
+ * The same with a separate process for the receiver. What a process receives in new memory depends on what
+ * its other streams leave on the heap: a bare socket beside one of ours finds memory that is kept for it.
+ */
+export function bulkApart(...[name, spec, plan, ms]: Parameters<typeof bulk>): Subject {
+  const own = new PaperPeer();
+  const subject = bulk(name, spec, plan, ms, own);
+  return {
+    ...subject,
+    close: async () => {
+      await subject.close?.();
+      own.end();
+    },
+  };
 }
 
 /** Subjects that are figures of one measurement, by name: each turn of the first makes it anew. */
