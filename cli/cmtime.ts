@@ -6,21 +6,18 @@
  * The stock steps "create id", "resolve addr" and "resolve route" have no counterpart here, so their lines
  * are not printed. Newer versions of the stock tool (from rdma-core 52 on) speak over a second connection.
  */
-import { IwarpError } from '../src/base/errors.ts';
 import {
   addressOption,
   atoi,
-  COMMON_USAGE,
   hostOption,
-  parseOptions,
   portOption,
   textOption,
   UsageError,
   type ParsedOptions,
 } from './support/options.ts';
-import { POLICY_USAGE } from './support/policy-flags.ts';
+import { runTool } from './support/run-tool.ts';
 import type { Session } from './support/session.ts';
-import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage: cmtime
 \t[-s server_address]
@@ -56,34 +53,19 @@ function readSettings(options: ParsedOptions): Settings {
 }
 
 /** Entry point; the result is the exit status. */
-export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
-  let settings: Settings;
-  let tool: Tool;
-  try {
-    const options = parseOptions(args, 's:b:c:p:r:t:', { help: {} });
-    if (options.flags.has('help')) {
-      io.out(`${USAGE}${COMMON_USAGE}${POLICY_USAGE}`);
-      return 0;
-    }
-    settings = readSettings(options);
-    tool = new Tool(io, options);
-  } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(`cmtime: ${error.message}\n`);
-    io.out(USAGE);
-    return 1;
-  }
-  try {
-    return settings.server === undefined
-      ? await serve(tool, settings)
-      : await measure(tool, settings, settings.server);
-  } catch (error) {
-    if (!(error instanceof IwarpError)) throw error;
-    tool.complain(`cmtime: ${error.message}`);
-    return 1;
-  } finally {
-    await tool.close();
-  }
+export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
+  return runTool(
+    {
+      name: 'cmtime',
+      usage: USAGE,
+      shorts: 's:b:c:p:r:t:',
+      settings: readSettings,
+      run: (tool, settings) =>
+        settings.server === undefined ? serve(tool, settings) : measure(tool, settings, settings.server),
+    },
+    args,
+    io,
+  );
 }
 
 /** For ever: the wait for the next connection ends when the tool does. */

@@ -9,20 +9,12 @@ import { open, realpath, stat, type FileHandle } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import { IwarpError } from '../src/base/errors.ts';
-import {
-  COMMON_USAGE,
-  parseOptions,
-  patience,
-  portOption,
-  textOption,
-  UsageError,
-  type ParsedOptions,
-} from './support/options.ts';
-import { POLICY_USAGE } from './support/policy-flags.ts';
+import { patience, portOption, textOption, UsageError } from './support/options.ts';
+import { runTool } from './support/run-tool.ts';
 import { quoted } from './support/printable.ts';
 import { openStream, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
 import { isSystemError, reasonOf } from './support/system-errors.ts';
-import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage 1: rcopy [options]
 \t     starts the server application
@@ -117,40 +109,39 @@ export function encodeWrite(size: number): Buffer {
 }
 
 /** Entry point; the result is the exit status. */
-export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
-  let options: ParsedOptions;
-  let port: number;
-  let tool: Tool;
-  try {
-    options = parseOptions(args, 'p:', { help: { short: 'h' }, dir: { value: true } });
-    if (options.flags.has('h')) {
-      io.out(`${USAGE}${COMMON_USAGE}${OUR_USAGE}${POLICY_USAGE}`);
-      return 0;
-    }
-    port = portOption(options, 7427, options.rest.length === 0 ? 'listen' : 'connect');
-    if (options.rest.length === 1 || options.rest.length > 2)
-      throw new UsageError('give a source and a server, or neither');
-    if (options.rest.length === 2) checkTarget(options.rest[1]!);
-    tool = new Tool(io, options, { responder: 'relaxed' });
-  } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(`rcopy: ${error.message}\n`);
-    io.out(USAGE);
-    return 1;
-  }
-  try {
-    const stream: StreamOptions = { patience: patience(options) };
-    const [source, target] = options.rest;
-    if (source === undefined) await serve(tool, port, stream, textOption(options, 'dir') ?? '.');
-    else await copy(tool, source, target!, port, stream);
-    return 0;
-  } catch (error) {
-    if (!(error instanceof IwarpError)) throw error;
-    tool.complain(`rcopy: ${error.message}`);
-    return 1;
-  } finally {
-    await tool.close();
-  }
+export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
+  return runTool(
+    {
+      name: 'rcopy',
+      usage: USAGE,
+      moreUsage: OUR_USAGE,
+      shorts: 'p:',
+      longs: { help: { short: 'h' }, dir: { value: true } },
+      help: 'h',
+      policy: { responder: 'relaxed' },
+      settings: (options) => {
+        const { rest } = options;
+        if (rest.length === 1 || rest.length > 2)
+          throw new UsageError('give a source and a server, or neither');
+        const [source, target] = rest;
+        if (target !== undefined) checkTarget(target);
+        return {
+          port: portOption(options, 7427, source === undefined ? 'listen' : 'connect'),
+          stream: { patience: patience(options) },
+          folder: textOption(options, 'dir') ?? '.',
+          source,
+          target,
+        };
+      },
+      run: async (tool, { port, stream, folder, source, target }) => {
+        if (source === undefined) await serve(tool, port, stream, folder);
+        else await copy(tool, source, target!, port, stream);
+        return 0;
+      },
+    },
+    args,
+    io,
+  );
 }
 
 // ---------------------------------------------------------------------------------------------------- client

@@ -2,10 +2,9 @@
  * `iwarp rdma_server`: librdmacm's smallest server. Takes one connection, receives 16 octets, sends 16, says
  * how it ended.
  */
-import { IwarpError } from '../src/base/errors.ts';
-import { COMMON_USAGE, hostOption, parseOptions, portOption, UsageError } from './support/options.ts';
-import { POLICY_USAGE } from './support/policy-flags.ts';
-import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+import { hostOption, portOption } from './support/options.ts';
+import { runTool } from './support/run-tool.ts';
+import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 export const SMALL_MESSAGE = 16;
 
@@ -28,7 +27,7 @@ async function exchange(tool: Tool, host: string | undefined, port: number): Pro
 }
 
 /** Runs either of the two tools: flags, first and last line, exit status. */
-export async function runSmallTool(
+export function runSmallTool(
   name: string,
   role: 'connect' | 'listen',
   defaultHost: string | undefined,
@@ -36,35 +35,27 @@ export async function runSmallTool(
   io: ToolIo,
   exchange: (tool: Tool, host: string | undefined, port: number) => Promise<void>,
 ): Promise<number> {
-  const usage = `usage: ${name}\n\t[-s server_address]\n\t[-p port_number]\n`;
-  let host: string | undefined;
-  let port: number;
-  let tool: Tool;
-  try {
-    const options = parseOptions(args, 's:p:', { help: {} });
-    if (options.flags.has('help')) {
-      io.out(`${usage}${COMMON_USAGE}${POLICY_USAGE}`);
-      return 0;
-    }
-    host = hostOption(options, 's') ?? defaultHost;
-    port = portOption(options, 7471, role);
-    tool = new Tool(io, options);
-  } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(`${name}: ${error.message}\n`);
-    io.out(usage);
-    return 1;
-  }
-  tool.say(`${name}: start`);
-  let status = 0;
-  try {
-    await exchange(tool, host, port);
-  } catch (error) {
-    if (!(error instanceof IwarpError)) throw error;
-    tool.complain(`${name}: ${error.message}`);
-    status = -1;
-  }
-  await tool.close();
-  tool.say(`${name}: end ${status}`);
-  return status & 0xff;
+  return runTool(
+    {
+      name,
+      usage: `usage: ${name}\n\t[-s server_address]\n\t[-p port_number]\n`,
+      shorts: 's:p:',
+      settings: (options) => ({
+        host: hostOption(options, 's') ?? defaultHost,
+        port: portOption(options, 7471, role),
+      }),
+      run: async (tool, { host, port }) => {
+        tool.say(`${name}: start`);
+        await exchange(tool, host, port);
+        return 0;
+      },
+      failed: (tool, _settings, error) => {
+        tool.complain(`${name}: ${error.message}`);
+        return -1;
+      },
+      farewell: (tool, status) => tool.say(`${name}: end ${status}`),
+    },
+    args,
+    io,
+  );
 }

@@ -11,18 +11,16 @@ import type { MemoryRegion } from '../src/verbs/memory.ts';
 import {
   addressOption,
   atoi,
-  COMMON_USAGE,
   hostOption,
-  parseOptions,
   portOption,
   textOption,
   UsageError,
   type ParsedOptions,
 } from './support/options.ts';
-import { POLICY_USAGE } from './support/policy-flags.ts';
+import { runTool, ValueError } from './support/run-tool.ts';
 import { printable } from './support/printable.ts';
 import type { Session } from './support/session.ts';
-import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 const DEFAULT_PORT = 7174;
 const DEFAULT_SIZE = 64;
@@ -65,37 +63,22 @@ interface Settings {
   readonly persistent: boolean;
 }
 
-/** A value out of its range: reported in the stock words, without the usage. */
-class ValueError extends Error {}
-
 /** Entry point; the result is the exit status. */
-export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
-  let settings: Settings;
-  let tool: Tool;
-  try {
-    const options = parseOptions(args, 'a:I:Pp:C:S:t:scvVdqh', { help: { short: 'h' } });
-    if (options.flags.has('h')) {
-      io.out(`${USAGE}${COMMON_USAGE}${POLICY_USAGE}`);
-      return 0;
-    }
-    settings = readSettings(options);
-    tool = new Tool(io, options);
-  } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof IwarpError) && !(error instanceof ValueError))
-      throw error;
-    io.err(error instanceof ValueError ? `${error.message}\n` : `rping: ${error.message}\n`);
-    if (!(error instanceof ValueError)) io.out(USAGE);
-    return EINVAL;
-  }
-  try {
-    return settings.server ? await serve(tool, settings) : await runClient(tool, settings);
-  } catch (error) {
-    if (!(error instanceof IwarpError)) throw error;
-    tool.complain(`rping: ${error.message}`);
-    return 1;
-  } finally {
-    await tool.close();
-  }
+export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
+  return runTool(
+    {
+      name: 'rping',
+      usage: USAGE,
+      shorts: 'a:I:Pp:C:S:t:scvVdqh',
+      longs: { help: { short: 'h' } },
+      help: 'h',
+      wrongOptions: EINVAL,
+      settings: readSettings,
+      run: (tool, settings) => (settings.server ? serve(tool, settings) : runClient(tool, settings)),
+    },
+    args,
+    io,
+  );
 }
 
 function readSettings(options: ParsedOptions): Settings {

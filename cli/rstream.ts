@@ -9,9 +9,7 @@ import { SOCKET_RANGES } from '../src/sockets/options.ts';
 import {
   addressOption,
   atoi,
-  COMMON_USAGE,
   hostOption,
-  parseOptions,
   patience,
   portOption,
   textOption,
@@ -19,7 +17,7 @@ import {
   type ParsedOptions,
 } from './support/options.ts';
 import { checkAddressFormat } from './support/address-format.ts';
-import { POLICY_USAGE } from './support/policy-flags.ts';
+import { runTool } from './support/run-tool.ts';
 import {
   bandwidthTest,
   latencyTest,
@@ -30,7 +28,7 @@ import {
   type StreamTest,
 } from './support/stream-test.ts';
 import { openStream, StreamListener, type Pieces, type StreamOptions } from './support/stream-tool.ts';
-import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage: rstream
 \t[-s server_address]
@@ -156,7 +154,7 @@ export interface StreamExchange {
 }
 
 /** Flags, connections and order of tests, for both stream tools. */
-export async function runStreamTool(
+export function runStreamTool(
   name: string,
   usage: string,
   shorts: string,
@@ -166,34 +164,25 @@ export async function runStreamTool(
   make: (settings: StreamSettings, pieces: Pieces, tool: Tool) => StreamExchange,
   more: Partial<StreamOptions> = {},
 ): Promise<number> {
-  let settings: StreamSettings;
-  let tool: Tool;
-  try {
-    const options = parseOptions(args, shorts, { help: {} });
-    if (options.flags.has('help')) {
-      io.out(`${usage}${COMMON_USAGE}${POLICY_USAGE}`);
-      return 0;
-    }
-    settings = readStreamSettings(options, testOptions);
-    checkAddressFormat(options, (line) => io.err(`${line}\n`));
-    settings = { ...settings, stream: { ...settings.stream, ...more } };
-    tool = new Tool(io, options, { responder: 'relaxed' });
-  } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(`${name}: ${error.message}\n`);
-    io.out(usage);
-    return 1;
-  }
-  try {
-    await runTests(tool, settings, make);
-    return 0;
-  } catch (error) {
-    if (!(error instanceof IwarpError)) throw error;
-    tool.complain(`${name}: ${error.message}`);
-    return 1;
-  } finally {
-    await tool.close();
-  }
+  return runTool(
+    {
+      name,
+      usage,
+      shorts,
+      policy: { responder: 'relaxed' },
+      settings: (options) => {
+        const settings = readStreamSettings(options, testOptions);
+        checkAddressFormat(options, (line) => io.err(`${line}\n`));
+        return { ...settings, stream: { ...settings.stream, ...more } };
+      },
+      run: async (tool, settings) => {
+        await runTests(tool, settings, make);
+        return 0;
+      },
+    },
+    args,
+    io,
+  );
 }
 
 async function runTests(

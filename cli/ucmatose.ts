@@ -13,18 +13,16 @@ import type { MemoryRegion } from '../src/verbs/memory.ts';
 import {
   addressOption,
   atoi,
-  COMMON_USAGE,
   hostOption,
-  parseOptions,
   portOption,
   textOption,
   UsageError,
   type ParsedOptions,
 } from './support/options.ts';
 import { checkAddressFormat } from './support/address-format.ts';
-import { POLICY_USAGE } from './support/policy-flags.ts';
+import { runTool } from './support/run-tool.ts';
 import { OWN_WORK, type Session } from './support/session.ts';
-import { PROCESS_IO, Tool, type ToolIo } from './support/tool.ts';
+import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage: ucmatose
 \t[-s server_address]
@@ -103,39 +101,37 @@ function checkPortSpace(options: ParsedOptions, warn: (line: string) => void): v
 }
 
 /** Entry point; the result is the exit status. */
-export async function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
-  let settings: Settings;
-  let tool: Tool;
-  try {
-    const options = parseOptions(args, 's:b:f:P:c:C:S:t:p:a:m', { help: {} });
-    if (options.flags.has('help')) {
-      io.out(`${USAGE}${COMMON_USAGE}${POLICY_USAGE}`);
-      return 0;
-    }
-    settings = readSettings(options);
-    checkAddressFormat(options, (line) => io.err(`${line}\n`));
-    checkPortSpace(options, (line) => io.err(`${line}\n`));
-    tool = new Tool(io, options, { responder: 'relaxed' });
-  } catch (error) {
-    if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;
-    io.err(`ucmatose: ${error.message}\n`);
-    io.out(USAGE);
-    return 1;
-  }
-  let status: number;
-  try {
-    status =
-      settings.server === undefined
-        ? await runServer(tool, settings)
-        : await runClient(tool, settings, settings.server);
-  } catch (error) {
-    if (!(error instanceof IwarpError)) throw error;
-    status = tellFailure(tool, error, settings.server === undefined ? 'passive' : 'active');
-  }
-  tool.say('test complete');
-  await tool.close();
-  tool.say(`return status ${status}`);
-  return status & 0xff;
+export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
+  const complete = (tool: Tool, status: number): number => {
+    tool.say('test complete');
+    return status;
+  };
+  return runTool(
+    {
+      name: 'ucmatose',
+      usage: USAGE,
+      shorts: 's:b:f:P:c:C:S:t:p:a:m',
+      policy: { responder: 'relaxed' },
+      settings: (options) => {
+        const settings = readSettings(options);
+        checkAddressFormat(options, (line) => io.err(`${line}\n`));
+        checkPortSpace(options, (line) => io.err(`${line}\n`));
+        return settings;
+      },
+      run: async (tool, settings) =>
+        complete(
+          tool,
+          settings.server === undefined
+            ? await runServer(tool, settings)
+            : await runClient(tool, settings, settings.server),
+        ),
+      failed: (tool, { server }, error) =>
+        complete(tool, tellFailure(tool, error, server === undefined ? 'passive' : 'active')),
+      farewell: (tool, status) => tool.say(`return status ${status}`),
+    },
+    args,
+    io,
+  );
 }
 
 /** Calls of the system that fail before there is anything to raise an event for. */
