@@ -24,7 +24,7 @@ interface ToolEntry<Settings> {
   readonly settings: (options: ParsedOptions, io: ToolIo) => Settings;
   /** Returns the exit status. */
   readonly run: (tool: Tool, settings: Settings) => Promise<number>;
-  /** Tells of a run that has failed; the exit status. Default: a line with the tool's name, and 1. */
+  /** Reports a failed run, and returns the exit status. Default: a line with the name of the tool, and 1. */
   readonly failed?: (tool: Tool, settings: Settings, error: IwarpError) => number;
   /** The last words, after the device is closed; they get the exit status as a signed number. */
   readonly farewell?: (tool: Tool, status: number) => void;

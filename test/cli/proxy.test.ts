@@ -252,7 +252,7 @@ describe('between two of our own ends', () => {
     ['-x'],
     ['--opcode', 'Send'],
     ['--fault', 'flip,opcode=Send,fpdu=2,byte=20'],
-    ['--fault', 'reset,opcode=Write,byte=40'],
+    ['--fault', 'reset,opcode=Write,fpdu=2,byte=40'],
   ])('shows what iwarp dissect shows of the capture: %s %s', async (...flags) => {
     const file = join(folder, 'run.pcap');
     const both = await ends('--pcap', file, ...flags);
@@ -284,8 +284,8 @@ describe('between two of our own ends', () => {
     ['flip,opcode=Send,fpdu=2,byte=11,crc=fix', '1/2/01'],
     ['flip,opcode=Send,fpdu=2,byte=15,crc=fix', '1/2/03'],
     ['flip,opcode=Send,fpdu=2,byte=19,crc=fix', '1/2/04'],
-    ['flip,opcode=Write,byte=4,crc=fix', '1/1/00'],
-    ['flip,opcode=Write,byte=8,bit=7,crc=fix', '1/1/01'],
+    ['flip,opcode=Write,fpdu=2,byte=4,crc=fix', '1/1/00'],
+    ['flip,opcode=Write,fpdu=2,byte=8,bit=7,crc=fix', '1/1/01'],
     ['drop,opcode=Send,fpdu=2', '1/2/03'],
     ['duplicate,opcode=Send,fpdu=2', '1/2/03'],
     ['reorder,opcode=Send,fpdu=2', '1/2/03'],
@@ -315,14 +315,14 @@ describe('between two of our own ends', () => {
   });
 
   it('places nothing of an FPDU whose CRC a fault broke (MPA-073)', async () => {
-    const both = await ends('--fault', 'flip,opcode=Write,byte=100');
+    const both = await ends('--fault', 'flip,opcode=Write,fpdu=2,byte=100');
     const { memory } = await talk(both);
     expect(memory.every((octet) => octet === 0)).toBe(true);
   });
 
   it.each([
-    'cut,opcode=Write,byte=50',
-    'reset,opcode=Write,byte=50',
+    'cut,opcode=Write,fpdu=2,byte=50',
+    'reset,opcode=Write,fpdu=2,byte=50',
     'cut,from=server,opcode=ReadResp,byte=30',
     'reset,from=server,opcode=ReadResp',
   ])('%s ends the connection at both ends, without a Terminate of ours that lies', async (fault) => {
@@ -336,9 +336,9 @@ describe('between two of our own ends', () => {
 
   it('a delay and an overtaken Write change nothing but time', async () => {
     for (const fault of [
-      'delay,opcode=Write,byte=50,ms=200',
+      'delay,opcode=Write,fpdu=2,byte=50,ms=200',
       'delay,from=server,opcode=ReadResp,ms=200',
-      'reorder,opcode=Write,ms=200',
+      'reorder,opcode=Write,fpdu=2,ms=200',
     ]) {
       const { client, peer, memory, status } = await talk(await ends('--fault', fault));
       expect([client.cause, peer.cause, status]).toEqual(['graceful', 'graceful', 0]);

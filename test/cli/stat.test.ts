@@ -82,7 +82,7 @@ describe('iwarp stat', () => {
     await busyPair();
     const line = (await lines(stat)).at(-1)!;
     expect(line).toMatch(/^link iwarp0\/1 in_fpdus \d+ out_fpdus \d+ /);
-    expect(line).toMatch(/ out_rdma_writes 1 out_rdma_reads 2 /); // the second Read is the RTR message
+    expect(line).toMatch(/ out_rdma_writes 2 out_rdma_reads 1 /); // the first Write is the RTR message
     expect(line).toMatch(/ in_rdma_sends 1 /);
     expect(line).toContain(' crc_errors 0 marker_errors 0 ');
     const ends = ['rejected', 'refused', 'failed', 'closed', 'broken'].map((end) => `connections_${end} 0 `);
