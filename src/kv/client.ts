@@ -13,6 +13,7 @@ import { CONNECT_NAMES, type KvConnectOptions } from './client-options.ts';
 import { BUCKET_OCTETS, hashKey, KIND, MAX_KEY, RECORD_HEADER, UNIT, type Hashed } from './layout.ts';
 import { latin1 } from './keyspace.ts';
 import { OP, STATUS } from './memcached-binary.ts';
+import { OwnerClock } from './owner-clock.ts';
 import { decodeSetup, KV_OP, MESSAGE_OCTETS, MESSAGE_VALUE, STORE_MODE, type Setup } from './rdma-wire.ts';
 import { readBucket, readRecord, type Location, type WholeRecord } from './reader.ts';
 import { RemoteCounter, RemoteLock, type LockOptions } from './remote-words.ts';
@@ -81,8 +82,7 @@ export class KvClient {
   readonly #connection: Connection;
   readonly #rpc: Rpc;
   readonly #setup: Setup;
-  /** The owner's clock less ours. */
-  readonly #skew: number;
+  readonly #clock: OwnerClock;
   readonly #most: number;
   /** Places by the bytes of their keys, as a string with a character for each. */
   readonly #locations = new Map<string, Known>();
@@ -90,11 +90,11 @@ export class KvClient {
   readonly #stats: KvClientStats = { reads: 0, remembered: 0, torn: 0, asked: 0, messages: 0 };
 
   /** @internal */
-  constructor(connection: Connection, rpc: Rpc, setup: Setup, locations: number) {
+  constructor(connection: Connection, rpc: Rpc, setup: Setup, clock: OwnerClock, locations: number) {
     this.#connection = connection;
     this.#rpc = rpc;
     this.#setup = setup;
-    this.#skew = setup.now - Date.now();
+    this.#clock = clock;
     this.#most = locations;
     const mr = connection.allocate(SLOTS * SLOT_OCTETS, 'none');
     for (let i = 0; i < SLOTS; i++) {
@@ -222,13 +222,7 @@ export class KvClient {
   /** A lock of the store, taken by CmpSwap; a holder that dies loses it when its lease is over. */
   async lock(key: string | Uint8Array, options: LockOptions = {}): Promise<RemoteLock> {
     const word = await this.#word(key);
-    return new RemoteLock(
-      this.#connection,
-      this.#setup.counters,
-      word,
-      () => Date.now() + this.#skew,
-      options,
-    );
+    return new RemoteLock(this.#connection, this.#setup.counters, word, this.#clock, options);
   }
 
   /** The numbers of the store, as its owner counts them. */
@@ -308,7 +302,7 @@ export class KvClient {
       this.#give(slot);
       throw new IwarpError('ERR_INVALID_STATE', 'the key holds a hash, which clients of Redis read');
     }
-    if (record.expiry === 0 || record.expiry > Date.now() + this.#skew) return found;
+    if (record.expiry === 0 || record.expiry > this.#clock.earliest) return found;
     this.#give(slot);
     this.#locations.delete(name);
     return null;
@@ -477,8 +471,10 @@ export async function connect(options: KvConnectOptions): Promise<KvClient> {
   const connection = await connectRdma({ host, port, rnic: device, maxMessageSize: MESSAGE_OCTETS });
   const rpc = new Rpc(connection);
   try {
+    const asked = Date.now();
     const hello = checkAnswer(await rpc.call({ opcode: KV_OP.HELLO }));
-    return new KvClient(connection, rpc, decodeSetup(hello.value), locations);
+    const setup = decodeSetup(hello.value);
+    return new KvClient(connection, rpc, setup, new OwnerClock(setup.now, asked, Date.now()), locations);
   } catch (error) {
     connection.destroy();
     throw error;

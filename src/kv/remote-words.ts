@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '../api/connection.ts';
 import type { RemoteBuffer } from '../api/remote-buffer.ts';
 import { checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
+import type { OwnerClock } from './owner-clock.ts';
 
 /** A signed 64-bit counter; made by {@link KvClient.counter}. */
 export class RemoteCounter {
@@ -48,7 +49,7 @@ const HOLDER_BITS = 20n;
 export class RemoteLock {
   readonly #connection: Connection;
   readonly #word: RemoteBuffer;
-  readonly #now: () => number;
+  readonly #clock: OwnerClock;
   readonly #lease: number;
   readonly #holder: bigint = BigInt(1 + Math.floor(Math.random() * (2 ** 20 - 1)));
   /** The word as it stands while we hold the lock; 0 if we do not. */
@@ -59,19 +60,19 @@ export class RemoteLock {
     connection: Connection,
     words: RemoteBuffer,
     index: number,
-    now: () => number,
+    clock: OwnerClock,
     options: LockOptions,
   ) {
     checkOptions('options', options, OPTIONS);
     this.#lease = checkInteger('options.lease', options.lease ?? 10_000, 1, 86_400_000);
     this.#connection = connection;
     this.#word = words.slice(8 * index, 8);
-    this.#now = now;
+    this.#clock = clock;
   }
 
-  /** Whether this object holds the lock, and its lease is not over. */
+  /** Whether this object holds the lock, and its lease is not over: nobody else can have taken it by now. */
   get isHeld(): boolean {
-    return this.#held !== 0n && Number(this.#held >> HOLDER_BITS) > this.#now();
+    return this.#held !== 0n && Number(this.#held >> HOLDER_BITS) > this.#clock.latest;
   }
 
   /** Take the lock if it is free, or if its holder's lease is over; true if it is ours now. */
@@ -79,7 +80,7 @@ export class RemoteLock {
     if (this.isHeld) throw new IwarpError('ERR_INVALID_STATE', 'this object holds the lock already');
     const mine = this.#fresh();
     let seen = await this.#connection.compareSwap(this.#word, 0n, mine);
-    if (seen !== 0n && Number(seen >> HOLDER_BITS) <= this.#now()) {
+    if (seen !== 0n && Number(seen >> HOLDER_BITS) <= this.#clock.earliest) {
       const stale = seen;
       seen = await this.#connection.compareSwap(this.#word, stale, mine);
       if (seen === stale) seen = 0n;
@@ -110,7 +111,7 @@ export class RemoteLock {
   }
 
   #fresh(): bigint {
-    return (BigInt(Math.ceil(this.#now() + this.#lease)) << HOLDER_BITS) | this.#holder;
+    return (BigInt(Math.ceil(this.#clock.latest + this.#lease)) << HOLDER_BITS) | this.#holder;
   }
 
   async #change(to: bigint): Promise<boolean> {

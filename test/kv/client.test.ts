@@ -1,4 +1,6 @@
 // RDMA clients of a store: reads without the owner, changes by message, counters, locks, with both engines.
+import { once } from 'node:events';
+import { connect as connectTcp, createServer, type AddressInfo } from 'node:net';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { connect as connectRdma } from '../../src/api/connect.ts';
 import { openRnic, type EngineKind, type Rnic } from '../../src/api/environment.ts';
@@ -30,7 +32,41 @@ async function pair(
   return { store, kv, port: rdma!, rnic };
 }
 
+/** A path to the store whose answers take 300 ms until `quicken`. */
+async function slowPath(port: number): Promise<{ readonly port: number; quicken(): void }> {
+  let isSlow = true;
+  const relay = createServer((near) => {
+    const far = connectTcp(port, '127.0.0.1');
+    near.pipe(far);
+    far.on('data', (bytes: Buffer) =>
+      isSlow ? void setTimeout(() => near.write(bytes), 300) : near.write(bytes),
+    );
+    for (const socket of [near, far]) {
+      socket.on('error', () => undefined);
+      socket.once('close', () => [near, far].forEach((each) => void each.destroy()));
+    }
+  }).listen(0, '127.0.0.1');
+  await once(relay, 'listening');
+  ends.push(() => void relay.close());
+  return { port: (relay.address() as AddressInfo).port, quicken: () => (isSlow = false) };
+}
+
 describe.each<EngineKind>(['thread', 'worker'])('engine %s', (engine) => {
+  it('a holder whose first answer was late does not hold its lock longer than others believe', async () => {
+    const { kv, port, rnic } = await pair(engine);
+    const path = await slowPath(port);
+    const late = await connect({ port: path.port, rnic });
+    path.quicken();
+    const [a, b] = [await late.lock('door', { lease: 200 }), await kv.lock('door')];
+    for (let times = 0; times < 3; times++) {
+      await a.acquire();
+      await b.acquire(20_000);
+      expect(a.isHeld).toBe(false);
+      expect(await b.release()).toBe(true);
+    }
+    await late.close();
+  });
+
   it('a get is two Reads, then one, and no message', async () => {
     const { store, kv } = await pair(engine);
     store.set('colour', 'blue');
