@@ -9,7 +9,7 @@ import { IwarpError } from '../src/base/errors.ts';
 import type { RdmaSocket } from '../src/sockets/index.ts';
 import { runStreamTool, type StreamExchange, type StreamSettings } from './rstream.ts';
 import { Pattern, sayFigures, type StreamTest } from './support/stream-test.ts';
-import type { Pieces } from './support/stream-tool.ts';
+import { streamError, type Pieces } from './support/stream-tool.ts';
 import { PROCESS_IO, type Tool, type ToolIo } from './support/tool.ts';
 
 const USAGE = `usage: riostream
@@ -95,8 +95,9 @@ class MappedExchange implements StreamExchange {
         const onClose = (): void => {
           done();
           reject(
-            (stream.errored as IwarpError | null) ??
-              new IwarpError('ERR_CONNECTION_CLOSED', 'the peer ended the connection'),
+            stream.errored === null
+              ? new IwarpError('ERR_CONNECTION_CLOSED', 'the peer ended the connection')
+              : streamError(stream.errored),
           );
         };
         const done = (): void => {

@@ -245,6 +245,6 @@ export class StreamListener {
 }
 
 /** An error of a byte stream has the system's code; its cause, one of ours, says more. */
-function streamError(error: Error): Error {
+export function streamError(error: Error): Error {
   return error.cause instanceof IwarpError ? error.cause : error;
 }

@@ -4,6 +4,10 @@ import type { InteropCase } from './bench.ts';
 import type { OpenPeer } from './interop-types.ts';
 import { LabRun } from './lab-run.ts';
 
+/** Faults that captures prove, one for each failure. */
+const proofs: string[] = [];
+vi.mock('./last-octet-first.ts', () => ({ lastOctetFirstIn: () => proofs.shift() ?? null }));
+
 const K2 =
   'kernel BUG at drivers/infiniband/core/iwcm.c:969!\nRIP: 0010:cm_work_handler+0xa8f/0xe20 [iw_cm]\n';
 const OTHER = 'BUG: kernel NULL pointer dereference, address: 0000000000000004\nRIP: 0010:tcp_ack+0x1/0x2\n';
@@ -83,5 +87,18 @@ describe('a guest that dies while a case runs', () => {
     const run = await LabRun.begin(open);
     expect(await run.run(failing(1), 1)).toMatchObject({ ok: true, before: ['no answer'] });
     expect(run.lost).toEqual([]);
+  });
+});
+
+describe('a fault that the capture proves', () => {
+  it.each([
+    [3, ['first', 'second', 'third'], { ok: true, excused: 'first; then second; then third' }],
+    [4, ['first', 'second', 'third', 'fourth'], { ok: false, excused: 'first; then second; then third' }],
+    [2, ['first'], { ok: false, excused: 'first' }],
+  ])('allows another try each time, three in all: %i failures, proofs %j', async (times, proved, ends) => {
+    proofs.splice(0, Infinity, ...proved);
+    const run = await LabRun.begin(guests([]).open);
+    expect(await run.run(failing(times), 0)).toMatchObject(ends);
+    await run.close();
   });
 });

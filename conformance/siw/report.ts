@@ -40,6 +40,6 @@ export function resultText({
 }: Pick<RecordedCase, 'detail' | 'before' | 'excused'>): string {
   return (
     `${detail}${before.map((words) => ` (a try before failed: ${words})`).join('')}` +
-    `${excused === undefined ? '' : ` (tried once more, since ${excused})`}`
+    `${excused === undefined ? '' : ` (tried again, since ${excused})`}`
   );
 }

@@ -21,6 +21,8 @@ import type { CloseInfo } from '../../src/api/errors.ts';
 import { seededRandom } from '../../src/base/random.ts';
 import { dissect } from '../../cli/dissect.ts';
 import { proxy } from '../../cli/proxy.ts';
+import { run as riostream } from '../../cli/riostream.ts';
+import { run as rstream } from '../../cli/rstream.ts';
 import { Side } from './pair.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'proxy-'));
@@ -538,4 +540,21 @@ describe('the live page', () => {
     side.kill();
     expect(await side.status).toBe(0);
   }, 60_000);
+});
+
+describe('a tool of byte streams beside a broken wire', () => {
+  it.each([
+    ['rstream', rstream],
+    ['riostream', riostream],
+  ])('%s says in a line at either end why it has ended', async (name, run) => {
+    const flags = ['-S', '4096', '-C', '20', '-I', '10'];
+    const server = new Side(run, ['-p', '0', ...flags]);
+    const proxy = start(await server.port, '--once', '-q', '--fault', 'flip,opcode=Write,fpdu=9,byte=100');
+    const client = new Side(run, ['-s', '127.0.0.1', '-p', String(await proxy.port), ...flags]);
+    expect(await Promise.all([server.status, client.status])).toEqual([1, 1]);
+    for (const { err } of [server, client])
+      expect(err).toMatch(new RegExp(`^(listening .*\\n)?${name}: .+\\n$`));
+    expect(server.err + client.err).toContain('CRC');
+    await proxy.status;
+  });
 });
