@@ -117,7 +117,6 @@ export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
       moreUsage: OUR_USAGE,
       shorts: 'p:',
       longs: { help: { short: 'h' }, dir: { value: true } },
-      help: 'h',
       policy: { responder: 'relaxed' },
       settings: (options) => {
         const { rest } = options;

@@ -71,7 +71,6 @@ export function run(args: string[], io: ToolIo = PROCESS_IO): Promise<number> {
       usage: USAGE,
       shorts: 'a:I:Pp:C:S:t:scvVdqh',
       longs: { help: { short: 'h' } },
-      help: 'h',
       wrongOptions: EINVAL,
       settings: readSettings,
       run: (tool, settings) => (settings.server ? serve(tool, settings) : runClient(tool, settings)),

@@ -41,7 +41,11 @@ export function lazily<T>(
   };
 }
 
-async function openStream(role: 'echo' | 'sink', spec: StreamSpec, at = peer()): Promise<StreamClient> {
+async function openStream(
+  role: 'echo' | 'sink',
+  spec: StreamSpec,
+  at: PaperPeer = peer(),
+): Promise<StreamClient> {
   // An extended socket in plain mode has a bare socket as its peer.
   const theirs = spec.wire === 'extended' ? { ...spec, wire: 'net' as const } : spec;
   return await StreamClient.connect(spec, await at.ask({ do: 'streams', role, spec: theirs }));
@@ -68,7 +72,7 @@ export function bulk(
   spec: StreamSpec,
   plan: Omit<SendPlan, 'count'>,
   ms: number = SLICE_MS,
-  at: PaperPeer = peer(),
+  at?: PaperPeer,
 ): Subject {
   let count = FIRST_MESSAGES;
   return lazily(

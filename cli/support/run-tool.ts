@@ -14,14 +14,12 @@ interface ToolEntry<Settings> {
   /** Short options, as getopt has them, and long ones beside those of all tools. */
   readonly shorts: string;
   readonly longs?: Readonly<Record<string, LongOption>>;
-  /** The flag that asks for help. Default `help`. */
-  readonly help?: string;
   /** The policy that the tool needs. */
   readonly policy?: Partial<ConnectionPolicy>;
   /** Exit status of wrong options. Default 1. */
   readonly wrongOptions?: number;
   /** @throws UsageError, IwarpError */
-  readonly settings: (options: ParsedOptions, io: ToolIo) => Settings;
+  readonly settings: (options: ParsedOptions) => Settings;
   /** Returns the exit status. */
   readonly run: (tool: Tool, settings: Settings) => Promise<number>;
   /** Reports a failed run, and returns the exit status. Default: a line with the name of the tool, and 1. */
@@ -39,16 +37,16 @@ export async function runTool<Settings>(
   args: readonly string[],
   io: ToolIo,
 ): Promise<number> {
-  const { name, usage, moreUsage = '', shorts, longs = { help: {} }, help = 'help' } = entry;
+  const { name, usage, moreUsage = '', shorts, longs = { help: {} } } = entry;
   let settings: Settings;
   let tool: Tool;
   try {
     const options = parseOptions(args, shorts, longs);
-    if (options.flags.has(help)) {
+    if (options.flags.has(longs['help']?.short ?? 'help')) {
       io.out(`${usage}${COMMON_USAGE}${moreUsage}${POLICY_USAGE}`);
       return 0;
     }
-    settings = entry.settings(options, io);
+    settings = entry.settings(options);
     tool = new Tool(io, options, entry.policy);
   } catch (error) {
     if (!(error instanceof UsageError) && !(error instanceof IwarpError)) throw error;

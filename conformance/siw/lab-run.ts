@@ -32,9 +32,9 @@ export interface LostGuest {
   readonly words: string;
 }
 
-/** Length of a failure in a table: enough for the last words of both sides. */
-/** Faults of siw for which a case is tried again, each with its proof: one shows in a third of the tries. */
+/** Faults of siw for which a case is tried again, each with its proof: M1 shows in a fourth of the tries. */
 const PROVED_FAULTS = 3;
+/** Length of a failure in a table: enough for the last words of both sides. */
 const MAX_TOLD = 400;
 
 export class LabRun {
