@@ -86,6 +86,13 @@ export class Channel implements ByteChannel, MappedMemory {
   #connection: CmConnection | null = null;
   #state: ChannelState = CHANNEL_TABLE.initial;
   #failure: IwarpError | null = null;
+  /** The connection has refused a request. */
+  #broken: IwarpError | null = null;
+  /**
+   * At the end of the connection: the peer had ended its direction, and of ours at most our own end had still
+   * to go. A peer may leave without that: nothing is lost, and it is no error, as in node:net.
+   */
+  #quiet = false;
   /** This side has dropped the connection, whose end is still to come. */
   #aborted = false;
   /** `onClosed` has been called and has returned. */
@@ -153,8 +160,12 @@ export class Channel implements ByteChannel, MappedMemory {
     this.#posting = new Posting(
       resources.qp,
       () => resources.send,
-      (cause) =>
-        this.abort(new IwarpError('ERR_CONNECTION_RESET', 'the connection takes no more work', { cause })),
+      (cause) => {
+        this.#broken ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection takes no more work', {
+          cause,
+        });
+        this.abort();
+      },
     );
     this.#places = new ReceiveSlots(resources.words, MESSAGE_OCTETS);
     for (let place = 0; place < receives; place++) this.#postReceive(place);
@@ -602,11 +613,12 @@ export class Channel implements ByteChannel, MappedMemory {
         if (event.by === 'peer') this.#poll(() => this.#transportEnded());
         break;
       case 'disconnected': {
-        const orderly =
-          event.cause === 'graceful' || (this.#state === 'closing' && event.terminate === undefined);
-        this.#closed(
-          this.#failure ?? (orderly ? undefined : closeError(event.cause, event.error, event.terminate)),
-        );
+        const { cause, error, terminate } = event;
+        const leaves = this.#state === 'closing' && this.#broken === null;
+        this.#closed(() => {
+          const orderly = cause === 'graceful' || ((leaves || this.#quiet) && terminate === undefined);
+          return orderly ? undefined : (this.#broken ?? closeError(cause, error, terminate));
+        });
         break;
       }
       default:
@@ -667,7 +679,7 @@ export class Channel implements ByteChannel, MappedMemory {
     if (this.#state === 'closed') return;
     this.#step('leave');
     this.#lingering.stop();
-    if (this.#connection === null) this.#closed(undefined);
+    if (this.#connection === null) this.#closed();
     else this.#connection.disconnect();
   }
 
@@ -676,18 +688,20 @@ export class Channel implements ByteChannel, MappedMemory {
     if (this.#state === 'closed') return;
     this.#aborted = true;
     if (error !== undefined) this.#failure ??= error;
-    if (this.#connection === null) this.#closed(this.#failure ?? undefined);
+    if (this.#connection === null) this.#closed();
     else this.#connection.abort();
   }
 
-  #closed(error: IwarpError | undefined): void {
-    this.#poll(() => this.#end(error));
+  /** `why` is asked after the last completions, where this side has not failed the connection. */
+  #closed(why?: () => IwarpError | undefined): void {
+    this.#poll(() => this.#end(why));
   }
 
-  #end(error: IwarpError | undefined): void {
+  #end(why?: () => IwarpError | undefined): void {
     if (this.#state !== 'closed') {
       this.#step('gone');
       this.#lingering.stop();
+      this.#quiet = this.#ended !== 'flowing' && this.#outbound.isEmpty;
       if (this.#ended === 'flowing')
         this.#ended = nextState(DIRECTION_TABLE, this.#ended, 'disconnect', this);
       this.#giveBack();
@@ -696,7 +710,7 @@ export class Channel implements ByteChannel, MappedMemory {
     this.#onLastControl = null;
     done?.();
     if (this.#over) return;
-    this.#handler.onClosed(error);
+    this.#handler.onClosed(this.#failure ?? why?.());
     this.#over = true;
   }
 

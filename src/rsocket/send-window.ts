@@ -80,6 +80,11 @@ export class SendWindow {
     return ((this.#limit - this.#sequence) & 0xffff) > this.#slack && this.#inFlight.length < MAX_TRANSFERS;
   }
 
+  /** No transfer is on its way. */
+  get isEmpty(): boolean {
+    return this.#inFlight.length === 0;
+  }
+
   /** A message that the peer counts. */
   countMessage(): void {
     this.#sequence = (this.#sequence + 1) & 0xffff;

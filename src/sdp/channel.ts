@@ -65,6 +65,13 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
   #peer: Hello | HelloAck | null = null;
   #state: SdpState = SDP_TABLE.initial;
   #failure: IwarpError | null = null;
+  /** The peer has aborted the connection, or that has refused a request. */
+  #broken: IwarpError | null = null;
+  /**
+   * At the end of the connection: the peer had ended its direction, and of ours at most our own end had still
+   * to go. A peer may leave without that: nothing is lost, and it is no error, as in node:net.
+   */
+  #quiet = false;
   #aborted = false;
   /** AbortConn waits for a credit. */
   #abortWaits = false;
@@ -277,7 +284,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
     if (this.#state === 'closed' || this.#left) return;
     this.#left = true;
     this.#alarm.stop();
-    if (this.#connection === null) this.#closed(undefined);
+    if (this.#connection === null) this.#closed();
     else this.#connection.disconnect();
   }
 
@@ -311,7 +318,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
     this.#aborted = true;
     if (error !== undefined) this.#failure ??= error;
     if (this.#connection === null) {
-      this.#scheduler.defer(inThisContext(() => this.#closed(this.#failure ?? undefined)));
+      this.#scheduler.defer(inThisContext(() => this.#closed()));
       return;
     }
     const connection = this.#connection;
@@ -428,7 +435,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
 
   broken(cause: unknown): void {
     this.#aborted = true;
-    this.#failure ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection takes no more work', { cause });
+    this.#broken ??= new IwarpError('ERR_CONNECTION_RESET', 'the connection takes no more work', { cause });
     this.#connection?.abort();
   }
 
@@ -520,7 +527,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
 
   abortArrived(): void {
     this.#aborted = true;
-    this.#failure ??= new IwarpError('ERR_CONNECTION_RESET', 'the peer has aborted the connection');
+    this.#broken ??= new IwarpError('ERR_CONNECTION_RESET', 'the peer has aborted the connection');
     this.#connection!.abort();
   }
 
@@ -555,11 +562,13 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
         if (event.by === 'peer') this.#poll(() => this.#transportEnded());
         break;
       case 'disconnected': {
-        // A Terminate of ours says that the peer, which had everything, left before our last update had gone.
-        const orderly =
-          event.terminate?.origin !== 'remote' && this.#state === 'closing' && this.#disconn?.done === true;
-        this.#closed(
-          this.#failure ?? (orderly ? undefined : closeError(event.cause, event.error, event.terminate)),
+        const { cause, error, terminate } = event;
+        // A Terminate of ours says that the peer, which had everything, left before our last update had gone;
+        // in front of our end, that it sends what it must not.
+        const lawful =
+          terminate === undefined || (terminate.origin === 'local' && this.#disconn?.done === true);
+        this.#closed(() =>
+          lawful && this.#quiet ? undefined : (this.#broken ?? closeError(cause, error, terminate)),
         );
         break;
       }
@@ -575,22 +584,26 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
       this.abort(new IwarpError('ERR_CONNECTION_RESET', 'the peer has ended the connection without DisConn'));
   }
 
-  #closed(error: IwarpError | undefined): void {
-    this.#poll(() => this.#end(error));
+  /** `why` is asked after the last completions, where this side has not failed the connection. */
+  #closed(why?: () => IwarpError | undefined): void {
+    this.#poll(() => this.#end(why));
   }
 
-  #end(error: IwarpError | undefined): void {
+  #end(why?: () => IwarpError | undefined): void {
     if (this.#state !== 'closed') {
       this.#step('gone');
       this.#alarm.stop();
       this.#sink.keep();
       this.#sink.close();
+      const { idle } = this.#source;
       this.#source.end(true);
       this.#out.end();
+      this.#quiet = this.#ended && idle && !this.#out.dataLost;
       this.#out.giveBack((this.#connection?.counters().fpdusIn ?? 0) === 0);
     }
     for (const done of this.#onDisconn.splice(0)) done();
     if (this.#over) return;
+    const error = this.#failure ?? why?.();
     this.#calls.call(() => this.#handler.onClosed(error));
     this.#over = true;
   }

@@ -88,6 +88,7 @@ export class Transmitter implements SdpLink {
   credits: Credits = new Credits(FIRST_BUFFERS, 0);
   readonly #controls: Control[] = [];
   readonly #pending = new Map<number, (ok: boolean) => void>();
+  #dataLost = false;
   #updateWanted = false;
   /** The memory that requests use is the program's again, or its stack's no longer. */
   #over = false;
@@ -198,6 +199,11 @@ export class Transmitter implements SdpLink {
     return this.credits.posted;
   }
 
+  /** Bytes that were copied for their way have not all left. */
+  get dataLost(): boolean {
+    return this.#dataLost;
+  }
+
   /** There is room for this many requests beside those that every message leaves. */
   hasRoom(requests: number): boolean {
     return this.#pending.size <= SENDS - requests;
@@ -247,13 +253,19 @@ export class Transmitter implements SdpLink {
     const view = new DataView(bytes.buffer, bytes.byteOffset - BSDH_OCTETS, BSDH_OCTETS);
     this.#putHeader(view, 0, MID.DATA, BSDH_OCTETS + octets);
     const sges = [{ mr: slot.region, offset: slot.offset, length: BSDH_OCTETS + octets }];
-    this.#post({ opcode: 'send', wrId: this.#before(() => this.buffers.freeSend(slot)), sges });
+    this.#post({ opcode: 'send', wrId: this.#beforeFree(slot), sges });
+  }
+
+  #beforeFree(slot: RegionSlot): number {
+    return this.#before((ok) => {
+      if (!ok) this.#dataLost = true;
+      this.buffers.freeSend(slot);
+    });
   }
 
   writeSlot(slot: RegionSlot, octets: number, stag: number, to: bigint): void {
     const sges = [{ mr: slot.region, offset: slot.offset + BSDH_OCTETS, length: octets }];
-    const wrId = this.#before(() => this.buffers.freeSend(slot));
-    this.#post({ opcode: 'rdma-write', wrId, sges, rkey: stag, remoteAddr: to });
+    this.#post({ opcode: 'rdma-write', wrId: this.#beforeFree(slot), sges, rkey: stag, remoteAddr: to });
   }
 
   sendAdvert(mid: number, advert: Advertised, tail: Uint8Array): void {

@@ -62,6 +62,18 @@ describe.each(['thread', 'worker'] as const)('SDP with the engine in a %s', (eng
     b.end();
   });
 
+  it('takes no offence at a peer that is gone once it has ended', async () => {
+    const [a, b] = await pairOf(await options());
+    const closed = once(b, 'close');
+    a.end('all');
+    b.resume();
+    await once(b, 'end');
+    a.resetAndDestroy();
+    await once(a, 'close');
+    b.end();
+    expect([await closed, b.errored]).toEqual([[false], null]);
+  });
+
   it('gives buffers away and gets them back', async () => {
     const [a, b] = await pairOf({ ...(await options()), mode: 'source' });
     const got = all(b);

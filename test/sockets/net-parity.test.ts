@@ -769,6 +769,37 @@ same('a reset by the peer while data waits', (lib) =>
     return ['ECONNRESET', 'EPIPE'].includes((await failed).code!);
   }),
 );
+/** The peer has ended and is gone, and this side has read its end and no more to say but its own. */
+const abandoned = <T>(lib: Lib, use: (there: net.Socket) => T | Promise<T>): Promise<T> =>
+  paired(
+    lib,
+    async (client, there) => {
+      client.end('all');
+      const seen = texts(there);
+      await once(there, 'end');
+      client.resetAndDestroy();
+      await pause(50);
+      expect(seen).toEqual(['all']);
+      return await use(there);
+    },
+    { allowHalfOpen: true },
+  );
+same('a reset behind the end of the peer is no error', (lib) =>
+  abandoned(lib, async (there) => {
+    const closed = once(there, 'close');
+    there.end();
+    return [await closed, there.errored];
+  }),
+);
+same('a write behind it has an error', (lib) =>
+  abandoned(lib, async (there) => {
+    const written = new Promise<NodeJS.ErrnoException>((resolve) =>
+      there.write('late', (error) => resolve(error as NodeJS.ErrnoException)),
+    );
+    const { code, syscall } = await written;
+    return [code === 'EPIPE' || code === 'ECONNRESET', syscall];
+  }),
+);
 same('ENOTFOUND of a `lookup`', async (lib) => {
   const lookup = ((_host: string, _options: unknown, done: (error: Error) => void) =>
     process.nextTick(() =>
