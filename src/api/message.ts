@@ -1,4 +1,5 @@
 /** A received message, on loan from the connection's receive buffers. */
+import { lengthNow } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { displayAs } from './display.ts';
 import { zeroedBuffer } from './local-memory.ts';
@@ -106,7 +107,7 @@ export class Message {
 
   /** @internal Its memory has been transferred, with this message or another one. */
   get isLost(): boolean {
-    return this.data.length !== this.#octets;
+    return lengthNow(this.data) !== this.#octets;
   }
 
   #held(): Uint8Array {

@@ -8,7 +8,7 @@
  * worker an accepted one has 64 buffers, and gets all others with its first message; one that has been asked
  * for, whose peer is not known before, has them all at once.
  */
-import { NO_BYTES } from '../base/copy.ts';
+import { lengthNow, NO_BYTES } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { ACCESS, type ProtectionDomain } from '../verbs/index.ts';
 import type { MemoryRegion } from '../verbs/memory.ts';
@@ -179,7 +179,7 @@ export class ReceiveBuffers {
   }
 
   #isLost({ bytes }: Piece): boolean {
-    return bytes.length === 0 && this.#octets > 0;
+    return lengthNow(bytes) === 0 && this.#octets > 0;
   }
 
   /** The program no longer uses the lent bytes. */

@@ -3,7 +3,7 @@
  * for the next operation: making one costs more than all the rest of a small Read (`read 64` of
  * bench/micro/layers.ts), and where the device works in other threads a hand-shake.
  */
-import { isShared, putBytes } from '../base/copy.ts';
+import { isShared, lengthNow, putBytes } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import { FreeList, SizedPool } from '../base/pool.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
@@ -85,7 +85,7 @@ class DirectRegistrar implements TransientRegistrar {
  * resized: such a view has no bytes, or fewer.
  */
 function copyBack(source: Uint8Array, target: Uint8Array, octets: number): IwarpError | null {
-  if (target.length < octets)
+  if (lengthNow(target) < octets)
     return new IwarpError(
       'ERR_INVALID_REGION',
       'local: the memory has been transferred away or resized since it was given',

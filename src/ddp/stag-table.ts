@@ -6,7 +6,7 @@
  * invalidation. Every access from the network comes through {@link StagTable.check}; local work requests hold
  * the entry itself and look at its validity.
  */
-import { ChangingOctets, NO_BYTES } from '../base/copy.ts';
+import { ChangingOctets, NO_BYTES, reaches } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 import type { RandomU32 } from '../base/random.ts';
 import type { LentMemory } from '../llp/lower-layer.ts';
@@ -383,7 +383,8 @@ export class StagTable {
     if ((entry.access & right) !== right) return FAULT.ACCESS; // DDP-047
     if (addWraps(toHi, toLo, length)) return FAULT.WRAP; // DDP-050
     const offset = distance(toHi, toLo, entry.baseHi, entry.baseLo);
-    if (offset < 0 || offset + length > entry.bytes.length) return FAULT.BOUNDS; // DDP-048, DDP-049, SEC-004
+    // DDP-048, DDP-049, SEC-004
+    if (offset < 0 || !reaches(entry.bytes, offset + length)) return FAULT.BOUNDS;
     this.entry = entry;
     this.offset = offset;
     return FAULT.NONE;

@@ -3,6 +3,7 @@
  * 7.8, 7.10.2. They are done when their turn in the send queue comes, in the thread that works the queue off,
  * on the STag table that the streams there are checked against.
  */
+import { lengthNow } from '../base/copy.ts';
 import type { StagEntry, StagTable, WindowBinder } from '../ddp/stag-table.ts';
 import { ACCESS } from '../ddp/stag-table.ts';
 import type { WcStatus } from './completion.ts';
@@ -112,7 +113,7 @@ function canBind(region: StagEntry, { regionStag, access, offset, length }: Loca
     !region.valid ||
     region.stag !== regionStag ||
     region.zeroBased ||
-    offset + length > region.bytes.length
+    offset + length > lengthNow(region.bytes)
   )
     return false;
   if ((region.access & ACCESS.MW_BIND) === 0) return false;

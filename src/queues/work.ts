@@ -5,7 +5,7 @@
  *
  * Read the verbs draft 8.1, 8.2 first.
  */
-import { NO_BYTES } from '../base/copy.ts';
+import { NO_BYTES, reaches } from '../base/copy.ts';
 import { Ring } from '../base/ring.ts';
 import type { StagEntry } from '../ddp/stag-table.ts';
 import type { WcOpcode, WcStatus } from './completion.ts';
@@ -61,7 +61,7 @@ class SgeElement {
   holds(right: number): boolean {
     const { entry, length } = this;
     if (length === 0) return true; // VERBS-085: zero length is not looked at
-    if (this.offset + length > this.bytes.length) return false;
+    if (!reaches(this.bytes, this.offset + length)) return false;
     return (
       entry === null ||
       (entry.valid &&

@@ -5,7 +5,7 @@
  */
 import { FINE, TERM } from '../base/terminate-codes.ts';
 import { VERDICT } from '../base/verdict.ts';
-import { copyOctets } from '../base/copy.ts';
+import { copyOctets, lengthNow } from '../base/copy.ts';
 import { addHi, addLo, hi32, lo32, toBigInt } from '../base/u64.ts';
 import { DOUBLE_ZERO } from '../base/double-zero.ts';
 import type { TaggedSink } from '../ddp/placement.ts';
@@ -134,7 +134,7 @@ export class Receiver implements EarlyUlp {
     const offset = segment.toLo - baseLo + (segment.toLo < baseLo ? 0x1_0000_0000 : 0);
     if (segment.toHi !== addHi(baseHi, baseLo, offset) || segment.toLo !== addLo(baseLo, offset))
       return false;
-    if (!this.#wanted(segment.stag, offset, segment.payloadLength) || offset > bytes.length) return false;
+    if (!this.#wanted(segment.stag, offset, segment.payloadLength) || offset > lengthNow(bytes)) return false;
     SINK.entry = entry;
     SINK.offset = offset;
     return true;

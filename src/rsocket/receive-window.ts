@@ -11,7 +11,7 @@
  * then on windows lie in the large buffer, and the small one is filled and read to its end.
  */
 import { Buffer } from '../base/host.ts';
-import { putBytes } from '../base/copy.ts';
+import { lengthNow, putBytes } from '../base/copy.ts';
 
 /** A change that is worth a message to the peer. */
 interface Grant {
@@ -138,7 +138,7 @@ export class ReceiveWindow {
 
   /** Copy received octets to the start of `place`; returns their number. */
   readInto(place: Uint8Array): number {
-    const octets = this.#next(place.length);
+    const octets = this.#next(lengthNow(place));
     putBytes(this.#bytes.subarray(this.#readAt, this.#readAt + octets), place, 0);
     this.#readAt = (this.#readAt + octets) % this.#bytes.length;
     this.#pending -= octets;

@@ -428,7 +428,7 @@ export class SdpChannel implements ByteChannel, OwnedMemory, TransmitterOwner {
     this.abort(
       new IwarpError(
         'ERR_INVALID_REGION',
-        'memory has been transferred away or resized before all of it was sent',
+        'memory has been transferred away or resized while the stream used it',
       ),
     );
   }

@@ -89,6 +89,6 @@ export interface SdpLink {
   update(): void;
   after(ms: number, task: () => void): () => void;
   fail(reason: string): void;
-  /** The program has detached memory that was to be sent: the stream cannot go on. */
+  /** The program has detached memory that bytes were to leave or to come to: the stream cannot go on. */
   lost(): void;
 }

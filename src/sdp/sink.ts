@@ -3,7 +3,7 @@
  * places that the program has posted, which the peer may write into.
  */
 import { Buffer } from '../base/host.ts';
-import { putBytes } from '../base/copy.ts';
+import { lengthNow, putBytes } from '../base/copy.ts';
 import { nextState } from '../base/fsm.ts';
 import { ahead } from './credits.ts';
 import type { Exposure, LocalUse, SdpLink } from './link.ts';
@@ -116,9 +116,10 @@ export class Sink {
   }
 
   readInto(place: Uint8Array): number {
+    const room = lengthNow(place);
     let at = 0;
-    for (let chunk = this.#chunks[0]; chunk !== undefined && at < place.length; chunk = this.#chunks[0]) {
-      const octets = Math.min(place.length - at, chunk.bytes.length);
+    for (let chunk = this.#chunks[0]; chunk !== undefined && at < room; chunk = this.#chunks[0]) {
+      const octets = Math.min(room - at, chunk.bytes.length);
       putBytes(chunk.bytes.subarray(0, octets), place, at);
       at += octets;
       this.#taken(chunk, octets);
@@ -199,6 +200,9 @@ export class Sink {
     const out = this.#places.find(({ state }) => state === 'advertised');
     if (out !== undefined) {
       if (!this.#drops(out, 'Data')) return;
+      const room = lengthNow(out.bytes);
+      if (room === 0) return this.#link.lost();
+      if (room < bytes.length) return this.#link.fail(`Data of ${bytes.length} bytes for a place of ${room}`);
       this.#end(out);
       putBytes(bytes, out.bytes, 0);
       buffer.release();
@@ -311,8 +315,8 @@ export class Sink {
   writeCompleted(octets: number): void {
     const place = this.#places.find(({ state }) => state === 'advertised');
     if (place === undefined) return this.#link.fail('RdmaWrCompl without a SinkAvail');
-    if (octets === 0 || octets > place.bytes.length)
-      return this.#link.fail(`RdmaWrCompl of ${octets} bytes where ${place.bytes.length} are advertised`);
+    if (octets === 0 || octets > lengthNow(place.bytes))
+      return this.#link.fail(`RdmaWrCompl of ${octets} bytes where ${lengthNow(place.bytes)} are advertised`);
     const written = place.exposure!.written ?? octets;
     if (octets !== written)
       return this.#link.fail(`RdmaWrCompl of ${octets} bytes where ${written} have been written`);
@@ -413,7 +417,7 @@ export class Sink {
     // Straight to its place, unless bytes wait or are on their way that come before.
     const direct = place?.state === 'waiting' && this.#chunks.length === 0 && this.#ahead === 0;
     const { readAhead } = this.#link;
-    const room = direct ? place.bytes.length : readAhead - this.#ahead;
+    const room = direct ? lengthNow(place.bytes) : readAhead - this.#ahead;
     // A reader of small pieces would else make a Read for each of them.
     const least = direct ? 1 : Math.min(left, readAhead >> 1);
     if (room < least || !this.#link.canRead || !this.#lock(source)) return false;
@@ -465,7 +469,7 @@ export class Sink {
     let out = 0;
     for (const place of this.#places) {
       if (place.state === 'advertised') out++;
-      else if (place.state !== 'waiting' || place.bytes.length < this.#link.leastPlace.ours) return;
+      else if (place.state !== 'waiting' || lengthNow(place.bytes) < this.#link.leastPlace.ours) return;
       else if (out >= this.#link.peerMaxAdverts || out > 250 || !this.#link.ready(false)) return;
       else {
         place.exposure = this.#link.expose(place.bytes, 'write');
@@ -473,7 +477,7 @@ export class Sink {
         const tail = new Uint8Array(4);
         new DataView(tail.buffer).setUint32(0, this.#nonDiscards);
         const { stag, to } = place.exposure;
-        this.#link.sendAdvert(MID.SINK_AVAIL, { length: place.bytes.length, stag, to }, tail);
+        this.#link.sendAdvert(MID.SINK_AVAIL, { length: lengthNow(place.bytes), stag, to }, tail);
         place.mseq = this.#link.sent;
         out++;
       }

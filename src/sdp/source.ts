@@ -3,7 +3,7 @@
  * Writes into memory that the peer has advertised. A block is memory that stays the program's until it has
  * been moved.
  */
-import { putBytes } from '../base/copy.ts';
+import { lengthNow, putBytes } from '../base/copy.ts';
 import { nextState } from '../base/fsm.ts';
 import type { Pieces } from '../sockets/pieces.ts';
 import { ahead } from './credits.ts';
@@ -149,7 +149,7 @@ export class Source {
     while (this.#cancel === null && !this.#ended) {
       const block = this.#blocks.find(({ state }) => state === 'queued' || state === 'copying');
       if (block === undefined) break;
-      if (block.bytes.length !== block.octets) return this.#link.lost();
+      if (lengthNow(block.bytes) !== block.octets) return this.#link.lost();
       if (block.state === 'copying') {
         if (!this.#copy(block)) break;
       } else if (!this.#start(block)) break;
@@ -326,7 +326,7 @@ export class Source {
 
   /** A copy takes the place of the memory; null if the program has detached it. */
   #replace(block: Block): Uint8Array | null {
-    if (block.bytes.length !== block.octets) {
+    if (lengthNow(block.bytes) !== block.octets) {
       this.#link.lost();
       return null;
     }

@@ -4,6 +4,7 @@
  */
 import { types } from 'node:util';
 import type { OwnedMemory } from './byte-channel.ts';
+import { lengthNow } from '../base/copy.ts';
 import { checkFunction, checkObject, IwarpError, show } from '../base/errors.ts';
 
 /**
@@ -33,7 +34,7 @@ export function checkOnRead(name: string, onread: OnReadOptions): OnReadOptions 
 }
 
 function checkPlace(name: string, place: unknown): Uint8Array {
-  if (types.isUint8Array(place) && place.length > 0) return place;
+  if (types.isUint8Array(place) && lengthNow(place) > 0) return place;
   throw new IwarpError(
     'ERR_INVALID_ARGUMENT',
     `${name} must be a Uint8Array of one byte at least, got ${show(place)}`,

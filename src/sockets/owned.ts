@@ -1,7 +1,7 @@
 /** Memory that a program lends to a stream, or gives away, until the peer has it. */
 import { structuredClone } from '../base/host.ts';
 import { defaultCrc32cEngine } from '../crc32c/engine.ts';
-import { isShared } from '../base/copy.ts';
+import { isShared, lengthNow } from '../base/copy.ts';
 import {
   checkBoolean,
   checkInteger,
@@ -167,7 +167,7 @@ export class Lease {
 
   /** @internal The program has detached the memory: nothing can be sent in its place. */
   get gone(): boolean {
-    return this.bytes.length !== this.#octets;
+    return lengthNow(this.bytes) !== this.#octets;
   }
 
   /** @internal The stream has begun to send these bytes. */
@@ -193,7 +193,7 @@ export class Lease {
 
   /** A copy that was made of memory that had been changed differs as well. */
   #errorOf(bytes: Uint8Array, moved: boolean): IwarpError | null {
-    if (bytes.length !== this.#octets)
+    if (lengthNow(bytes) !== this.#octets)
       return new IwarpError(
         'ERR_INVALID_REGION',
         'the memory was transferred away or resized while it was lent',

@@ -1,5 +1,5 @@
 /** Bytes that wait to be sent, in the pieces that the program wrote them in. */
-import { putBytes } from '../base/copy.ts';
+import { lengthNow, putBytes } from '../base/copy.ts';
 import { IwarpError } from '../base/errors.ts';
 
 export class Pieces {
@@ -37,7 +37,7 @@ export class Pieces {
     this.#taken += octets;
     for (const end = at + octets; at < end; ) {
       const piece = this.#list[this.#index]!;
-      if (piece.length !== this.#lengths[this.#index]) throw goneError('chunk');
+      if (lengthNow(piece) !== this.#lengths[this.#index]) throw goneError('chunk');
       const run = Math.min(end - at, piece.length - this.#at);
       putBytes(run === piece.length ? piece : piece.subarray(this.#at, this.#at + run), target, at);
       at += run;

@@ -7,6 +7,7 @@ import { nextTick } from 'node:process';
 import { Buffer } from 'node:buffer';
 import { addAbortSignal, Duplex } from 'node:stream';
 import type { Rnic } from '../api/environment.ts';
+import { lengthNow } from '../base/copy.ts';
 import { inThisContext, withCallbackHere } from '../base/async-context.ts';
 import { abortError, signalOf, whenAborted, type WaitOptions } from '../base/abort.ts';
 import { Alarm } from '../base/alarm.ts';
@@ -568,7 +569,7 @@ export class RdmaSocket extends Duplex {
     const mapped = this.#mapped();
     let at = 0;
     while (at < length) {
-      if (bytes.length !== length) throw goneError('data');
+      if (lengthNow(bytes) !== length) throw goneError('data');
       if (this.destroyed || this.#channel.state !== 'open')
         throw new IwarpError('ERR_CONNECTION_CLOSED', 'the connection is closed');
       const taken = mapped.writeMapped(bytes.subarray(at), from + BigInt(at));

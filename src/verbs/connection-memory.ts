@@ -8,7 +8,7 @@
  * itself: its pages become resident when they are first written, and all of it goes back when it is
  * collected.
  */
-import { clearBytes } from '../base/copy.ts';
+import { clearBytes, lengthNow } from '../base/copy.ts';
 
 /** Smaller pieces are allocated one by one: they cost little, and would take the places of large ones. */
 const LEAST_PIECE = 1 << 16;
@@ -74,7 +74,7 @@ export class ConnectionMemory {
     let pieces = 0;
     for (const slab of [...(this.#shelves.get(size) ?? [])]) {
       // A program can detach the buffer of a view that it has.
-      if (slab.bytes.length === 0) this.#forget(slab);
+      if (lengthNow(slab.bytes) === 0) this.#forget(slab);
       else if (slab.free.length > 0) return slab;
       else pieces += slab.count;
     }

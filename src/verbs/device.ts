@@ -3,7 +3,7 @@
  */
 import { queueMicrotask } from '../base/host.ts';
 import { captureContext, type AsyncContext } from '../base/async-context.ts';
-import { isShared } from '../base/copy.ts';
+import { isShared, lengthNow } from '../base/copy.ts';
 import {
   checkInteger,
   checkOneOf,
@@ -438,7 +438,7 @@ export class Device {
 
   /** @internal Threads can only share memory that was made for it. */
   checkMemory(name: string, bytes: Uint8Array): void {
-    if (!this.mirror.offloaded || bytes.length === 0 || isShared(bytes)) return;
+    if (!this.mirror.offloaded || lengthNow(bytes) === 0 || isShared(bytes)) return;
     throw new IwarpError(
       'ERR_NOT_SHARED',
       `${name} must be over a SharedArrayBuffer, because the streams of the device run in another thread: ` +

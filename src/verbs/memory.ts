@@ -3,7 +3,7 @@
  * elements. Verbs draft 7.2 to 7.9; RFC 5042 6.
  */
 import { brand } from '../base/brand.ts';
-import { fixedView, NO_BYTES } from '../base/copy.ts';
+import { fixedView, lengthNow, NO_BYTES, reaches } from '../base/copy.ts';
 import {
   checkBoolean,
   checkBytes,
@@ -184,7 +184,7 @@ export class MemoryRegion {
 
   /** Bytes registered. */
   get length(): number {
-    return this.bytes.length;
+    return lengthNow(this.bytes);
   }
 
   /** @internal Tagged offsets count from 0 and no windows can be bound. */
@@ -226,7 +226,7 @@ export class MemoryRegion {
       pd: entry.pd,
       zeroBased: this.zeroBased,
       addr: toBigInt(entry.baseHi, entry.baseLo),
-      length: entry.bytes.length,
+      length: lengthNow(entry.bytes),
       maxLength: this.maxLength,
       windows: entry.windows,
       queuePair: entry.qp === 0 ? undefined : entry.qp,
@@ -279,7 +279,7 @@ export class MemoryRegion {
     fillEntry(entry, bytes, access, iova ?? toBigInt(entry.baseHi, entry.baseLo));
     entry.shared = false;
     if (iova !== undefined) entry.zeroBased = false;
-    this.maxLength = bytes.length;
+    this.maxLength = lengthNow(bytes);
     this.remote = (access & REMOTE_ACCESS) !== 0;
     pd.device.mirror.change(entry);
     return returned;
@@ -362,7 +362,7 @@ export class MemoryRegion {
   lend(bytes: Uint8Array, access: number): void {
     this.#pd.device.stags.refresh(this.entry);
     fillEntry(this.entry, bytes, access, 0);
-    this.maxLength = bytes.length;
+    this.maxLength = lengthNow(bytes);
   }
 
   /**
@@ -560,8 +560,9 @@ export function addSge(
   const { length = typeof offset === 'number' ? size - offset : 0 } = sge as Sge;
   const inside = isU32(offset) && isU32(length) && offset + length <= size;
   const usable = inside && state.valid && mr.pd === pd && (state.access & right) === right;
-  // A region without a byte may have lost its memory.
-  if (!usable || size === 0) explainSge(name, index, mr, sge as Sge, pd, right);
+  // A region may have lost its memory.
+  const isThere = length === 0 ? size > 0 : usable && reaches(bytes, offset + length);
+  if (!usable || !isThere) explainSge(name, index, mr, sge as Sge, pd, right);
   list.add(entry, bytes, offset, length, state.stag);
 }
 
@@ -593,7 +594,7 @@ function explainSge(
   // VERBS-089
   if (mr.pd !== pd) throw new IwarpError('ERR_WRONG_PD', `${region} belongs to another protection domain`);
   const state = mr.projected ?? mr.entry;
-  const size = state.bytes.length;
+  const size = lengthNow(state.bytes);
   const { offset = 0 } = sge;
   checkInteger(`${name}.offset`, offset, 0, Number.MAX_SAFE_INTEGER);
   if (!state.valid)

@@ -1,4 +1,5 @@
 /** Protection domains: verbs draft 5.2. */
+import { lengthNow } from '../base/copy.ts';
 import { checkBoolean, checkInteger, checkOptions, IwarpError, type Names } from '../base/errors.ts';
 import { Interned } from '../base/interned.ts';
 import { MAX_MESSAGE } from '../ddp/wire.ts';
@@ -103,7 +104,7 @@ export class ProtectionDomain {
         this,
         entry,
         options.iova === undefined,
-        bytes.length,
+        lengthNow(bytes),
         (access & REMOTE_ACCESS) !== 0,
       );
       this.device.mirror.put(entry);

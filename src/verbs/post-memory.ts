@@ -6,6 +6,7 @@
  * an STag, by the peer or earlier work) is judged when the request's turn comes; then it completes in error
  * and the stream ends with a Terminate 0/0/00 (VERBS-169).
  */
+import { lengthNow } from '../base/copy.ts';
 import { checkInteger, IwarpError, show } from '../base/errors.ts';
 import { checkU64, hi32, lo32 } from '../base/u64.ts';
 import { ACCESS, isAccess, REMOTE_ACCESS } from '../ddp/stag-table.ts';
@@ -92,7 +93,7 @@ export function fillFastRegister(
   if (mr.entry.shared)
     throw new IwarpError('ERR_INVALID_STATE', `${name}.mr is a shared region, which stays as it is`);
   const bytes = checkMemory(`${name}.memory`, request.memory);
-  if (bytes.length > mr.maxLength) {
+  if (lengthNow(bytes) > mr.maxLength) {
     throw new IwarpError(
       'ERR_TOO_LARGE',
       `${name}.memory has ${bytes.length} bytes, above the region's limit of ${mr.maxLength}: ` +

@@ -2,6 +2,7 @@
  * Work requests as the caller writes them, and their way into queue entries: verbs draft 8.1, 9.3. Every
  * mistake throws here, at once, before anything has changed (VERBS-122).
  */
+import { lengthNow } from '../base/copy.ts';
 import { brand } from '../base/brand.ts';
 import { checkBoolean, checkBytes, checkInteger, IwarpError, show, type Names } from '../base/errors.ts';
 import { FieldNames } from '../base/field-names.ts';
@@ -304,7 +305,7 @@ export class GivenMemory implements ArrayBufferView {
 
   constructor(bytes: Uint8Array, copied: boolean) {
     this.#bytes = bytes;
-    this.#octets = bytes.length;
+    this.#octets = lengthNow(bytes);
     this.copied = copied;
   }
 
@@ -322,7 +323,7 @@ export class GivenMemory implements ArrayBufferView {
 
   /** The bytes. ERR_INVALID_REGION if the memory has become shorter. */
   check(name: string): Uint8Array {
-    if (this.#bytes.length === this.#octets) return this.#bytes;
+    if (lengthNow(this.#bytes) === this.#octets) return this.#bytes;
     throw new IwarpError(
       'ERR_INVALID_REGION',
       `${name}: the memory has been transferred away or resized since it was given`,

@@ -2,6 +2,7 @@
  * Memory windows (type 2): verbs draft 7.10. A window gives remote access to part of a region, through the
  * queue pair that bound it. Binding and invalidating cost no system call and send nothing.
  */
+import { lengthNow } from '../base/copy.ts';
 import { brand } from '../base/brand.ts';
 import { IwarpError } from '../base/errors.ts';
 import { toBigInt } from '../base/u64.ts';
@@ -78,7 +79,7 @@ export class MemoryWindow {
 
   /** Bytes bound; 0 while unbound. */
   get length(): number {
-    return this.entry.bytes.length;
+    return lengthNow(this.entry.bytes);
   }
 
   /** True while bound. */
@@ -104,7 +105,7 @@ export class MemoryWindow {
       access: entry.access,
       pd: entry.pd,
       addr: toBigInt(entry.baseHi, entry.baseLo),
-      length: entry.bytes.length,
+      length: lengthNow(entry.bytes),
       region: entry.region?.stag,
       queuePair: entry.qp === 0 ? undefined : entry.qp,
     };

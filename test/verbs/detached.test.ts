@@ -69,4 +69,35 @@ describe('a region whose memory has been transferred', () => {
       expect([client.qp.state, eventTypes(client.asyncEvents)]).toEqual(['error', ['terminate-sent']]);
     }
   });
+
+  it('is out of bounds also for code that has seen memory of every kind, and is compiled', async () => {
+    const resizable = (type: typeof ArrayBuffer | typeof SharedArrayBuffer): Uint8Array =>
+      new Uint8Array(Reflect.construct(type, [LENGTH, { maxByteLength: 2 * LENGTH }]) as ArrayBuffer);
+    const kinds = [
+      () => new Uint8Array(LENGTH),
+      () => resizable(ArrayBuffer),
+      () => resizable(SharedArrayBuffer),
+      () => Buffer.alloc(LENGTH),
+    ];
+    const rights = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_WRITE;
+    const warm = await connectedPair();
+    const regions = kinds.map((make) => warm.server.register(make(), rights));
+    const place = warm.client.register(LENGTH);
+    for (let i = 0; i < 4000; i++) {
+      const to = { sges: [{ mr: place }], ...remoteOf(regions[i % regions.length]!) };
+      warm.client.qp.postSend({ opcode: i % 8 < 4 ? 'rdma-read' : 'rdma-write', ...to });
+      warm.run();
+      warm.client.sent();
+    }
+    for (let i = 0; i < 20; i++) {
+      const pair = await connectedPair();
+      const { mr, detach } = regionOf(pair.server);
+      const local = pair.client.register(LENGTH);
+      const opcode = i % 2 === 0 ? 'rdma-read' : 'rdma-write';
+      detach();
+      pair.client.qp.postSend({ opcode, sges: [{ mr: local }], ...remoteOf(mr) });
+      pair.run();
+      expect([mr.length, pair.server.qp.state, pair.client.qp.state]).toEqual([0, 'error', 'error']);
+    }
+  });
 });
