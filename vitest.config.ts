@@ -24,10 +24,16 @@ const STARTERS = [
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const TESTS = ['test/**/*.test.ts', 'conformance/**/*.test.ts'];
 
+const testFiles = ['test', 'conformance'].flatMap(sourceFiles).filter((path) => path.endsWith('.test.ts'));
+const withText = (pattern: RegExp): string[] => testFiles.filter((path) => pattern.test(textOf(path)));
+
 /** The test files that replace modules or load them again, which Vitest's own loader alone can do. */
-const replacing = ['test', 'conformance']
-  .flatMap(sourceFiles)
-  .filter((path) => path.endsWith('.test.ts') && /\bvi\.(mock|doMock|resetModules)\(/.test(textOf(path)));
+const replacing = withText(/\bvi\.(mock|doMock|resetModules)\(/);
+
+/** Those that look at the process as a whole (its devices, its memory, its warnings), or hold other files. */
+const alone = withText(/\b(serveControl|memoryUsage|emitWarning|setPairWire)\b/).filter(
+  (path) => !replacing.includes(path),
+);
 
 /** The rest have the sources from `.cache/plain/` by Node's own loader, in a third of the time. */
 const plainSources: Plugin = {
@@ -40,16 +46,20 @@ const plainSources: Plugin = {
   },
 };
 
+const plainTests = (name: string, isolate: boolean, include: string[], exclude: string[]): object => ({
+  extends: true,
+  plugins: [plainSources],
+  test: { name, isolate, include, exclude: [...configDefaults.exclude, ...replacing, ...exclude] },
+});
+
 /** Vitest does not see what plain sources import, which it needs to say what a change touches. */
 const files =
   process.argv.includes('run') && !process.argv.some((arg) => arg.startsWith('--changed'))
     ? {
         projects: [
-          {
-            extends: true as const,
-            plugins: [plainSources],
-            test: { name: 'plain', include: TESTS, exclude: [...configDefaults.exclude, ...replacing] },
-          },
+          // In one process after the other sources are loaded once for all, and stay compiled.
+          plainTests('plain', false, TESTS, alone),
+          plainTests('alone', true, alone, []),
           { extends: true as const, test: { name: 'replacing', include: replacing } },
         ],
       }
@@ -89,7 +99,7 @@ export default defineConfig({
     retry: process.env['CI'] === undefined ? 0 : 2,
     // Programs that a test starts carry its name, for whoever finds them left behind (.ci/run).
     globalSetup: ['test/support/plain-setup.ts'],
-    setupFiles: ['test/support/name-of-file.ts', 'test/support/equal-bytes.ts'],
+    setupFiles: ['fresh-modules', 'name-of-file', 'equal-bytes'].map((name) => `test/support/${name}.ts`),
     reporters: ['default', new SecondAttempts()],
   },
 }) as object;

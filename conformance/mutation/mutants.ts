@@ -498,8 +498,8 @@ export const mutants: readonly Mutant[] = [
   m(
     'stag.end-off-by-one',
     STAG,
-    'offset + length > entry.bytes.length) return FAULT.BOUNDS;',
-    'offset + length > entry.bytes.length + 1) return FAULT.BOUNDS;',
+    '!reaches(entry.bytes, offset + length)) return FAULT.BOUNDS;',
+    '!reaches(entry.bytes, offset + length - 1)) return FAULT.BOUNDS;',
   ),
   m(
     'stag.upper-half-of-to-ignored',
@@ -507,7 +507,7 @@ export const mutants: readonly Mutant[] = [
     'const offset = distance(toHi, toLo, entry.baseHi, entry.baseLo);',
     'const offset = distance(entry.baseHi, toLo, entry.baseHi, entry.baseLo);',
   ),
-  m('stag.lower-bound-not-checked', STAG, 'if (offset < 0 || offset', 'if (offset'),
+  m('stag.lower-bound-not-checked', STAG, 'if (offset < 0 || !reaches', 'if (!reaches'),
   m(
     'faults.access-reported-as-bounds',
     PLACEMENT,
