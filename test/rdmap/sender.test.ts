@@ -42,6 +42,7 @@ function post({ sq, stags }: Bench, name: keyof typeof KINDS, octets: number, wr
 function asked({ requests }: Bench, size: number, sent = 0): void {
   const { blank } = requests;
   blank.kind = 'read';
+  blank.sourceHi = blank.sourceLo = 0; // the request may have served before
   blank.size = size;
   blank.sent = sent;
   requests.pushInbound();
