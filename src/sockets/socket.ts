@@ -33,11 +33,11 @@ import { checkSocketOptions, checkTime, type RdmaSocketOptions } from './options
 import { goneError, Pieces } from './pieces.ts';
 import { systemError } from './system-error.ts';
 import { IdleTimer, KeepAliveTimer } from './timers.ts';
+import { Dialing } from './dialing.ts';
 import { UnconnectedChannel } from './unconnected.ts';
 import { Leases } from './leases.ts';
 import { takeOver, type Lease, type LendOptions } from './owned.ts';
-import { agreesFirst, answering, protocolOf, type ConnectedChannel, type StreamPeer } from './protocols.ts';
-import { agree } from './streaming.ts';
+import { answering, protocolOf, type ConnectedChannel, type StreamPeer } from './protocols.ts';
 import type { Hello } from '../sdp/wire.ts';
 
 /**
@@ -128,11 +128,7 @@ export class RdmaSocket extends Duplex {
   readonly #rnic: Rnic;
   /** `connect` has been called, or a server's listener has taken the connection. */
   #begun = false;
-  #plan: ConnectPlan | null = null;
-  /** Addresses of the peer that have not been tried yet. */
-  #untried: readonly LookupAddress[] = [];
-  /** Gives up the agreement in front of MPA. */
-  #stopAgreeing: (() => void) | null = null;
+  #dialing: Dialing | null = null;
   /** The channel whose HelloAck has left in front of MPA. */
   #answered: ConnectedChannel | null = null;
   #wanted = false;
@@ -171,8 +167,6 @@ export class RdmaSocket extends Duplex {
   #addresses: { readonly local: PortAddress; readonly remote: PortAddress } | null = null;
   /** Bytes given to the reader so far. */
   bytesRead = 0;
-  /** Addresses that `options.lookup` gave and that have been tried, each with its port. */
-  #tried: string[] | null = null;
   /** Bytes put on their way so far. */
   #sent = 0;
 
@@ -245,16 +239,9 @@ export class RdmaSocket extends Duplex {
       throw new IwarpError('ERR_INVALID_STATE', 'the socket has been connected or destroyed: make a new one');
     if (plan.onread !== null) this.readInto(plan.onread);
     if (listener !== undefined) this.once('connect', listener);
-    this.#plan = plan;
+    this.#dialing = this.#dial(plan);
     try {
-      if (plan.lookup === null) this.#attempt(plan.target.host);
-      else {
-        // Another resolver's cache may answer, in any context.
-        const resolved = inThisContext((error: Error | null, addresses: readonly LookupAddress[]) =>
-          nextTick(() => this.#resolved(error, addresses)),
-        );
-        plan.lookup(resolved);
-      }
+      this.#dialing.begin();
     } catch (error) {
       this.destroy(); // a limit of the device, or the program's own function
       throw error;
@@ -263,53 +250,18 @@ export class RdmaSocket extends Duplex {
     return this;
   }
 
-  #resolved(error: Error | null, addresses: readonly LookupAddress[]): void {
-    const { host } = this.#plan!.target;
-    if (this.destroyed) return;
-    for (const { address, family } of addresses) this.emit('lookup', null, address, family, host);
-    if (error !== null) {
-      this.emit('lookup', error, undefined, undefined, host);
-      this.destroy(error);
-      return;
-    }
-    this.#untried = addresses.slice(1);
-    try {
-      this.#attempt(addresses[0]!.address);
-    } catch (limit) {
-      this.destroy(limit as Error);
-    }
-  }
-
-  #attempt(host: string): void {
-    const { target, policy, lookup } = this.#plan!;
-    if (lookup !== null) (this.#tried ??= []).push(`${host}:${target.port}`);
-    const protocol = protocolOf(this.#options);
-    const channel = protocol.make(this.#rnic, this.#options, this.#handler());
-    this.#channel = channel;
-    const { qp, depth } = channel;
-    const first = agreesFirst(this.#options);
-    const privateData = first ? undefined : channel.connectionData;
-    const request = {
-      ...target,
-      host,
-      policy,
-      responderResources: depth,
-      initiatorDepth: depth,
-      privateData,
+  #dial(plan: ConnectPlan): Dialing {
+    const dialer = {
+      rnic: this.#rnic,
+      options: this.#options,
+      handler: this.#handler(),
+      isGone: () => this.destroyed,
+      take: (channel: ConnectedChannel) => (this.#channel = channel),
+      found: (error: Error | null, host: string, answer?: LookupAddress) =>
+        void this.emit('lookup', error, answer?.address, answer?.family, host),
+      failed: (error: Error) => void this.destroy(error),
     };
-    if (!first) {
-      channel.use(this.#rnic.cm.connect(qp, request), null);
-      return;
-    }
-    this.#stopAgreeing = agree(this.#rnic, { ...target, host }, channel.connectionData, (result) => {
-      this.#stopAgreeing = null;
-      if (result instanceof IwarpError) {
-        channel.abort(result);
-        return;
-      }
-      const { tls: _below, ...over } = { ...request, over: result.port };
-      channel.use(this.#rnic.cm.connect(qp, over), result.ack);
-    });
+    return new Dialing(dialer, plan);
   }
 
   /** @internal The side that is connected to, by a peer whose Hello has come in front of MPA: HelloAck. */
@@ -410,7 +362,7 @@ export class RdmaSocket extends Duplex {
    * the host is an address, or the system resolves its name.
    */
   get autoSelectFamilyAttemptedAddresses(): string[] {
-    return this.#tried ?? [];
+    return this.#dialing?.tried ?? [];
   }
 
   /**
@@ -923,7 +875,7 @@ export class RdmaSocket extends Duplex {
       return;
     }
     // Also with an error, which is the program's: bytes written before it arrive, as with node:net.
-    this.#stopAgreeing?.();
+    this.#dialing?.stop();
     if (channel.state === 'opening') channel.abort();
     else channel.close();
     if (error !== null)
@@ -979,29 +931,13 @@ export class RdmaSocket extends Duplex {
     this.#wait.stop();
     if (this.#tellGone()) return;
     if (error !== undefined) {
-      if (this.#addresses === null && this.#tryNext()) return;
-      this.destroy(
-        this.#addresses === null ? systemError(error, 'connect', this.#place()) : systemError(error, 'read'),
-      );
+      if (this.#addresses !== null) this.destroy(systemError(error, 'read'));
+      else if (this.#dialing?.next() !== true)
+        this.destroy(systemError(error, 'connect', this.#dialing?.place ?? {}));
     } else {
       this.#fill();
       this.#pump();
     }
-  }
-
-  /** The next address of the name. False if there is none, or nothing waits for it. */
-  #tryNext(): boolean {
-    const [next, ...rest] = this.#untried;
-    if (next === undefined || this.destroyed) return false;
-    this.#untried = rest;
-    this.#attempt(next.address);
-    return true;
-  }
-
-  #place(): { address?: string; port?: number } {
-    const target = this.#plan?.target;
-    if (target === undefined) return {};
-    return target.path === undefined ? { address: target.host, port: target.port } : { address: target.path };
   }
 }
 

@@ -2,13 +2,14 @@
  * Peers that keep to the wire and yet take all they can get: one that answers signs of life and nothing else,
  * one that connects again and again, one that asks and does not take the answers.
  */
-import net from 'node:net';
+import type net from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connect, createServer, openRnic, type ServerFailure } from '../../src/index.ts';
 import { depth } from '../support/depth.ts';
+import { endTogether, tcpPath } from '../support/tcp-path.ts';
 
 const HOST = '127.0.0.1';
 const MEBI = 1 << 20;
@@ -43,25 +44,15 @@ function batch(count: number, type: number, body: Uint8Array = new Uint8Array(0)
 
 /** A TCP path whose server's bytes stop at some time. */
 async function path(port: number): Promise<{ readonly port: number; deafen(): void }> {
-  const sockets: net.Socket[] = [];
   const answers: net.Socket[] = [];
-  const relay = net.createServer((near) => {
-    const far = net.connect(port, HOST);
-    sockets.push(near, far);
+  const through = await tcpPath(port, (near, far) => {
     answers.push(far);
     near.pipe(far);
     far.pipe(near);
-    for (const socket of [near, far]) socket.on('error', () => undefined); // 'close' follows
-    far.on('close', () => near.destroy());
-    near.on('close', () => far.destroy());
-  });
-  await new Promise<void>((resolve) => relay.listen(0, HOST, resolve));
-  onTestFinished(() => {
-    relay.close();
-    for (const socket of sockets) socket.destroy();
+    endTogether(near, far);
   });
   const deafen = (): void => answers.forEach((far) => void far.unpipe().pause());
-  return { port: (relay.address() as net.AddressInfo).port, deafen };
+  return { port: through, deafen };
 }
 
 describe.each(['thread', 'worker'] as const)('engine %s', (engine) => {

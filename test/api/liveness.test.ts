@@ -11,31 +11,24 @@ import { VirtualTime } from '../../src/simnet/virtual-time.ts';
 import type { DatagramHandler, DatagramNetwork } from '../../src/transport/datagram.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { pair, rnicOf, WORLDS } from './support.ts';
+import { tcpPath } from '../support/tcp-path.ts';
 
 const HOST = '127.0.0.1';
 
 /** A TCP path to `port` that can fall silent in both directions without closing. */
 async function path(port: number): Promise<{ readonly port: number; cut(): void }> {
-  const sockets: net.Socket[] = [];
   let silent = false;
-  const relay = net.createServer((near) => {
-    const far = net.connect(port, HOST);
-    sockets.push(near, far);
+  const through = await tcpPath(port, (near, far) => {
     for (const [from, to] of [
       [near, far],
       [far, near],
     ] as const) {
       from.on('data', (data) => (silent ? undefined : to.write(data)));
-      from.on('error', () => undefined); // 'close' follows
+      from.on('end', () => from.end());
       from.on('close', () => (silent ? undefined : to.destroy()));
     }
   });
-  await new Promise<void>((resolve) => relay.listen(0, HOST, resolve));
-  onTestFinished(() => {
-    relay.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return { port: (relay.address() as net.AddressInfo).port, cut: () => (silent = true) };
+  return { port: through, cut: () => (silent = true) };
 }
 
 /** A UDP path that can fall silent. */

@@ -16,6 +16,7 @@ import {
 } from '../../src/index.ts';
 import * as sockets from '../../src/sockets/index.ts';
 import { identity, type Identity } from '../support/certificates.ts';
+import { endTogether, tcpPath } from '../support/tcp-path.ts';
 
 const HERE = { host: '127.0.0.1' } as const;
 const TLS12 = { maxVersion: 'TLSv1.2', ALPNProtocols: ['iwarp'] } as const;
@@ -59,16 +60,10 @@ function renegotiate(socket: tls.TLSSocket): Promise<void> {
 /** What goes on in place of a chunk behind `before` bytes, and in how many ms the relay ends, if so. */
 type Change = (chunk: Buffer, before: number) => { readonly bytes: Buffer; readonly over: number | null };
 
-/** A relay to a port that changes what passes; it ends both of its sides with FIN, or destroys them. */
-async function relay(
-  to: number,
-  toServer: Change,
-  toClient: Change,
-  how: 'end' | 'destroy',
-): Promise<number> {
-  const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    const onwards = net.connect({ ...HERE, port: to, allowHalfOpen: true, noDelay: true });
-    const both = [socket, onwards];
+/** A path to a port that changes what passes; it ends both of its sides with FIN, or destroys them. */
+const relay = (to: number, toServer: Change, toClient: Change, how: 'end' | 'destroy'): Promise<number> =>
+  tcpPath(to, (near, far) => {
+    const both = [near, far];
     const pipe = (from: net.Socket, into: net.Socket, change: Change): void => {
       let octets = 0;
       from.on('data', (chunk: Buffer) => {
@@ -81,15 +76,10 @@ async function relay(
       });
       from.on('end', () => into.end());
     };
-    pipe(socket, onwards, toServer);
-    pipe(onwards, socket, toClient);
-    for (const end of both)
-      end.on('error', () => undefined).on('close', () => both.forEach((other) => other.destroy()));
+    pipe(near, far, toServer);
+    pipe(far, near, toClient);
+    endTogether(near, far);
   });
-  await new Promise<void>((resolve) => server.listen(0, HERE.host, resolve));
-  cleanup.push(() => void server.close());
-  return (server.address() as net.AddressInfo).port;
-}
 
 const pass: Change = (bytes) => ({ bytes, over: null });
 const cutAt =

@@ -18,6 +18,7 @@ import {
 import { MemoryTransport } from '../../src/simnet/memory.ts';
 import { realScheduler } from '../../src/transport/scheduler.ts';
 import { identity, type Identity } from '../support/certificates.ts';
+import { endTogether, tcpPath } from '../support/tcp-path.ts';
 
 let ours: Identity;
 let client: Identity;
@@ -192,49 +193,42 @@ describe.each(['thread', 'worker'] as const)('TLS with engine %s', (engine) => {
 
   it('ends with an error when the TLS stream is cut off', async () => {
     const server = await serve({ tls: ours }, echo);
-    const relay = net.createServer({ allowHalfOpen: true }, (socket) => {
-      const onwards = net.connect(port(server), '127.0.0.1');
+    const at = await tcpPath(port(server), (near, far) => {
       let octets = 0;
-      socket.on('data', (chunk) => onwards.write(chunk));
-      onwards.on('data', (chunk) => {
+      near.pipe(far);
+      far.on('data', (chunk) => {
         octets += chunk.length;
-        if (octets > 6000) socket.destroy();
-        else socket.write(chunk);
+        if (octets > 6000) near.destroy();
+        else near.write(chunk);
       });
-      for (const end of [socket, onwards])
-        end.on('error', () => undefined).on('close', () => [socket, onwards].map((s) => s.destroy()));
+      far.on('end', () => near.end());
+      endTogether(near, far);
     });
-    await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
-    const at = (relay.address() as net.AddressInfo).port;
     const connection = await connect({ rnic, ...HERE, port: at, tls: { ca: ours.cert } });
     await connection.send(Buffer.alloc(10_000)).catch(() => undefined);
     expect((await connection.closed).cause).toBeDefined();
     expect(connection.state).toBe('closed');
-    relay.close();
   });
 
   it('takes records cut anywhere', async () => {
     const server = await serve({ tls: ours }, echo);
-    const relay = net.createServer({ noDelay: true }, (socket) => {
-      const onwards = net.connect({ port: port(server), host: '127.0.0.1', noDelay: true });
+    const at = await tcpPath(port(server), (near, far) => {
       const slowly = (from: net.Socket, to: net.Socket): void => {
         from.on('data', (chunk) => {
           for (let i = 0; i < chunk.length; i += 7) to.write(chunk.subarray(i, i + 7));
         });
-        from.on('end', () => to.end()).on('error', () => to.destroy());
+        from.on('end', () => to.end());
       };
-      slowly(socket, onwards);
-      slowly(onwards, socket);
+      slowly(near, far);
+      slowly(far, near);
+      endTogether(near, far);
     });
-    await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
-    const at = (relay.address() as net.AddressInfo).port;
     const connection = await connect({ rnic, ...HERE, port: at, tls: { ca: ours.cert } });
     await connection.send(Buffer.alloc(16_000, 7));
     const message = (await connection.receive())!;
     expect(message.data.every((byte) => byte === 7)).toBe(true);
     message.release();
     await connection.close();
-    relay.close();
   });
 
   it('counts peers that never finish a handshake', async () => {

@@ -1,11 +1,10 @@
 // RDMA clients of a store: reads without the owner, changes by message, counters, locks, with both engines.
-import { once } from 'node:events';
-import { connect as connectTcp, createServer, type AddressInfo } from 'node:net';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { connect as connectRdma } from '../../src/api/connect.ts';
 import { openRnic, type EngineKind, type Rnic } from '../../src/api/environment.ts';
 import { connect, createStore, type KvClient, type KvStore, type StoreOptions } from '../../src/kv/index.ts';
 import { depth } from '../support/depth.ts';
+import { endTogether, tcpPath } from '../support/tcp-path.ts';
 
 const text = (value: Uint8Array | null): string | null =>
   value === null ? null : Buffer.from(value).toString();
@@ -35,20 +34,15 @@ async function pair(
 /** A path to the store whose answers take 300 ms until `quicken`. */
 async function slowPath(port: number): Promise<{ readonly port: number; quicken(): void }> {
   let isSlow = true;
-  const relay = createServer((near) => {
-    const far = connectTcp(port, '127.0.0.1');
+  const through = await tcpPath(port, (near, far) => {
     near.pipe(far);
     far.on('data', (bytes: Buffer) =>
       isSlow ? void setTimeout(() => near.write(bytes), 300) : near.write(bytes),
     );
-    for (const socket of [near, far]) {
-      socket.on('error', () => undefined);
-      socket.once('close', () => [near, far].forEach((each) => void each.destroy()));
-    }
-  }).listen(0, '127.0.0.1');
-  await once(relay, 'listening');
-  ends.push(() => void relay.close());
-  return { port: (relay.address() as AddressInfo).port, quicken: () => (isSlow = false) };
+    far.on('end', () => near.end());
+    endTogether(near, far);
+  });
+  return { port: through, quicken: () => (isSlow = false) };
 }
 
 describe.each<EngineKind>(['thread', 'worker'])('engine %s', (engine) => {

@@ -3,12 +3,13 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect as connectTcp, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { connect } from '../../src/kv/index.ts';
 import { depth, FULL } from '../support/depth.ts';
+import { endTogether, tcpPath } from '../support/tcp-path.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/iwarp.js', import.meta.url));
 const MIB = 2 ** 20;
@@ -149,21 +150,17 @@ it.each<[string, Flood]>([
 it('clients that do not let their values be read hold no other client up for long', async () => {
   // The request goes through, and what answers the owner's Read does not.
   const held: Socket[] = [];
-  const relay = createServer((client) => {
+  const port = await tcpPath(ports['rdma']!, (client, store) => {
     held.push(client);
-    const store = connectTcp(ports['rdma']!, '127.0.0.1');
-    for (const socket of [client, store]) socket.on('error', () => undefined);
     let left = 4000;
     store.pipe(client);
-    store.once('close', () => client.destroy());
-    client.once('close', () => store.destroy());
     client.on('data', (bytes: Buffer) => {
       store.write(bytes.subarray(0, left));
       left = Math.max(0, left - bytes.length);
     });
-  }).listen(0, '127.0.0.1');
-  await once(relay, 'listening');
-  const { port } = relay.address() as AddressInfo;
+    client.on('end', () => store.end());
+    endTogether(client, store);
+  });
   const silent = await Promise.all(Array.from({ length: 60 }, () => connect({ port })));
   const stored = silent.map((kv, i) => kv.set(`silent ${i}`, new Uint8Array(VALUE)).catch(() => 'failed'));
   const kv = await connect({ port: ports['rdma']! });
@@ -173,5 +170,4 @@ it('clients that do not let their values be read hold no other client up for lon
   // The store gives them up after ten seconds, for which the judge waits.
   if (!FULL) for (const client of held) client.destroy();
   expect(new Set(await Promise.all(stored))).toEqual(new Set(['failed']));
-  relay.close();
 }, 60_000);

@@ -7,6 +7,7 @@ import { openRnic } from '../../src/api/environment.ts';
 import { setupIn } from '../../src/sdp/placement.ts';
 import { encodeHello, encodeHelloAck, MID, type Hello } from '../../src/sdp/wire.ts';
 import { connect, createServer, type RdmaServer, type RdmaSocketOptions } from '../../src/sockets/index.ts';
+import { tcpPath } from '../support/tcp-path.ts';
 
 const HELLO: Hello = {
   version: 0x22,
@@ -69,15 +70,11 @@ describe('streaming placement', () => {
   it('puts Hello, HelloAck and an MPA Request without private data on the wire, in this order', async () => {
     const { port } = await echo(STREAMING);
     const seen: { out: Buffer[]; in: Buffer[] } = { out: [], in: [] };
-    const relay = net.createServer((from) => {
-      const to = net.connect(port, '127.0.0.1');
-      for (const end of [from, to]) end.on('error', () => undefined);
-      from.on('data', (data) => (seen.out.push(data), to.write(data))).on('end', () => to.end());
-      to.on('data', (data) => (seen.in.push(data), from.write(data))).on('end', () => from.end());
+    const through = await tcpPath(port, (near, far) => {
+      near.on('data', (data) => (seen.out.push(data), far.write(data))).on('end', () => far.end());
+      far.on('data', (data) => (seen.in.push(data), near.write(data))).on('end', () => near.end());
     });
-    relay.listen(0, '127.0.0.1');
-    await once(relay, 'listening');
-    expect(await echoed((relay.address() as net.AddressInfo).port, STREAMING, 1000)).toBe(true);
+    expect(await echoed(through, STREAMING, 1000)).toBe(true);
     const [out, back] = [Buffer.concat(seen.out), Buffer.concat(seen.in)];
     expect([out[0], out.readUInt32BE(4), back[0], back.readUInt32BE(4)]).toEqual([0, 68, 1, 24]);
     expect([out.toString('latin1', 68, 84), back.toString('latin1', 24, 40)]).toEqual([
@@ -86,7 +83,6 @@ describe('streaming placement', () => {
     ]);
     // Four octets of enhanced data (RFC 6581), and nothing of the program.
     expect([out.readUInt16BE(68 + 18), back.readUInt16BE(24 + 18)]).toEqual([4, 4]);
-    relay.close();
   });
 
   it('refuses a Hello that cannot be used, without HelloAck, and goes on', async () => {
