@@ -131,9 +131,9 @@ export class BandwidthRun {
     const stop = tool.onArrival(() => this.#pump());
     const finished = new Promise<void>((resolve) => (this.#resolve = resolve));
     const { rate } = this.#o.s;
-    if (rate !== null) this.#limiter = new RateLimiter(rate, performance.now());
     if (this.#sending) {
       this.#began = performance.now();
+      if (rate !== null) this.#limiter = new RateLimiter(rate, this.#began);
       this.#clock?.start();
       this.#pump();
     }
