@@ -267,7 +267,7 @@ function reportOf(
 ): Report {
   return makeReport(results, {
     profile: peer.profile.name,
-    peer: `${peer.profile.description}, Linux siw in the guest`,
+    peer: `${peer.profile.description}, siw of Linux ${kernelOf(process.env).line} in the guest`,
     strict: false,
     quirks: [...QUIRKS],
     seed,
