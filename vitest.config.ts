@@ -35,6 +35,18 @@ const alone = withText(/\b(serveControl|memoryUsage|emitWarning|setPairWire)\b/)
   (path) => !replacing.includes(path),
 );
 
+/** Those that start programs: two fifths of the processor time, in another run (test:programs). */
+const programs = withText(
+  /'node:child_process'|\/(examples\/support|python-peer|endure-\w+|cost-client|cli\/kv|support\/bundle)\.ts/,
+)
+  .concat(testFiles.filter((path) => path.startsWith('test/examples/')))
+  .filter((path) => !replacing.includes(path) && !alone.includes(path));
+
+/** Whether a run names what it wants, files or a project; one that does not leaves the programs out. */
+const named = process.argv
+  .slice(process.argv.indexOf('run') + 1)
+  .some((word) => !word.startsWith('-') || word.startsWith('--project'));
+
 /** The rest have the sources from `.cache/plain/` by Node's own loader, in a third of the time. */
 const plainSources: Plugin = {
   name: 'sources in plain JavaScript',
@@ -58,8 +70,9 @@ const files =
     ? {
         projects: [
           // In one process after the other sources are loaded once for all, and stay compiled.
-          plainTests('plain', false, TESTS, alone),
+          plainTests('plain', false, TESTS, [...alone, ...programs]),
           plainTests('alone', true, alone, []),
+          ...(named ? [plainTests('programs', false, programs, [])] : []),
           { extends: true as const, test: { name: 'replacing', include: replacing } },
         ],
       }

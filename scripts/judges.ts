@@ -122,7 +122,7 @@ const JUDGES: Readonly<Record<string, Judge>> = {
   },
   depth: {
     about: 'the whole test suite with its long searches at full depth, and the tests in quarantine',
-    commands: ['env IWARP_DEPTH=full ./.ci/tests'],
+    commands: ['env IWARP_DEPTH=full ./.ci/tests --project=*'],
     seconds: 20 * MINUTE,
   },
   worker: {

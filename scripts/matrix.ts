@@ -126,7 +126,13 @@ async function suite(configuration: Configuration, { paths }: Options, folder: s
   const file = join(folder, 'suite.json');
   rmSync(file, { force: true });
   const { status } = await run(
-    [VITEST, 'run', '--reporter=json', `--outputFile=${file}`, ...paths],
+    [
+      VITEST,
+      'run',
+      '--reporter=json',
+      `--outputFile=${file}`,
+      ...(paths.length === 0 ? ['--project=*'] : paths),
+    ],
     environmentOf(configuration),
     'capture',
   );
