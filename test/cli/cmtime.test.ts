@@ -1,8 +1,9 @@
 /** cmtime, both sides: the table of the client, a server that goes on, wrong flags, and no server. */
 import { once } from 'node:events';
-import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { run as cmtime } from '../../cli/cmtime.ts';
+import { tcpPath } from '../support/tcp-path.ts';
 import { runAlone, Side } from './pair.ts';
 
 const ROW = /^(create qp|connect|disconnect) *: +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$/gm;
@@ -43,20 +44,16 @@ describe('cmtime', () => {
   });
 
   it('counts the connections of its server', async () => {
-    const sockets: Socket[] = [];
+    let connections = 0;
     const server = new Side(cmtime, ['-b', '127.0.0.1', '-p', '0']);
-    const port = await server.port;
-    const { connect } = await import('node:net');
-    const relay = createServer((near) => {
-      sockets.push(near);
-      near.pipe(connect(port, '127.0.0.1')).pipe(near);
+    const port = await tcpPath(await server.port, (near, far) => {
+      connections++;
+      near.pipe(far).pipe(near);
     });
     try {
-      await once(relay.listen(0, '127.0.0.1'), 'listening');
-      await client((relay.address() as AddressInfo).port, 7);
-      expect(sockets).toHaveLength(7);
+      await client(port, 7);
+      expect(connections).toBe(7);
     } finally {
-      relay.close();
       server.kill();
     }
   });

@@ -4,7 +4,6 @@
  * farewell message before that, so either FIN may be the first there.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -17,37 +16,25 @@ import { run as riostream } from '../../cli/riostream.ts';
 import { run as rping } from '../../cli/rping.ts';
 import { run as rstream } from '../../cli/rstream.ts';
 import { run as ucmatose } from '../../cli/ucmatose.ts';
+import { tcpPath } from '../support/tcp-path.ts';
 import { Side, type ToolRun } from './pair.ts';
 
 type End = 'client' | 'server';
 
-/** A relay to `port`; `first` has the side whose FIN came first, in the order of the connections. */
-async function relay(port: number): Promise<{ port: number; first: End[]; close(): void }> {
-  const first: End[] = [];
-  const sockets: Socket[] = [];
+/** The port of a path to `port` on which `first` gets the side whose FIN came first, by connections. */
+function watchedPath(port: number, first: End[]): Promise<number> {
   let count = 0;
-  const server = createServer({ allowHalfOpen: true }, (client) => {
+  return tcpPath(port, (near, far) => {
     const number = count++;
-    const target = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    sockets.push(client, target);
     for (const [from, to, side] of [
-      [client, target, 'client'],
-      [target, client, 'server'],
+      [near, far, 'client'],
+      [far, near, 'server'],
     ] as const) {
       from.on('error', () => to.destroy());
       from.on('end', () => (first[number] ??= side));
       from.pipe(to);
     }
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    port: (server.address() as AddressInfo).port,
-    first,
-    close: () => {
-      server.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  };
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'ends-'));
@@ -152,17 +139,17 @@ const ROWS: readonly Row[] = [
 describe('the first to end a connection', () => {
   it.each(ROWS)('$what: $first', async ({ server, client, first, persistent }) => {
     const left = new Side(server[0], ['-p', '0', ...server[1]]);
-    const between = await relay(await left.port);
-    const right = new Side(client[0], client[1](String(between.port)));
+    const ended: End[] = [];
+    const port = await watchedPath(await left.port, ended);
+    const right = new Side(client[0], client[1](String(port)));
     try {
       expect(await right.status, right.err).toBe(0);
       if (persistent === true) left.kill();
       const status = await left.status;
       if (persistent !== true) expect(status, left.err).toBe(0);
-      expect(between.first.map((end, i) => (first[i] === 'either' ? 'either' : end))).toEqual(first);
+      expect(ended.map((end, i) => (first[i] === 'either' ? 'either' : end))).toEqual(first);
     } finally {
       left.kill();
-      between.close();
     }
   });
 });
