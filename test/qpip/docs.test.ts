@@ -1,9 +1,10 @@
 /** The commands and programs of docs/qpip.md do what the page says. Needs `npm run build`. */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 
@@ -14,11 +15,17 @@ const blocks = (language: string): string[] =>
   [...page.matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\``, 'gm'))].map((match) => match[1]!);
 
 const [serve = '', send = ''] = blocks('sh');
-const server = spawn(process.execPath, [COMMAND, ...serve.replace('&', '').trim().split(' ').slice(1)]);
+let server: ChildProcessByStdio<null, Readable, null>;
 let said = '';
 beforeAll(async () => {
+  const words = serve.replace('&', '').trim().split(' ').slice(1);
+  server = spawn(process.execPath, [COMMAND, ...words], { stdio: ['ignore', 'pipe', 'inherit'] });
   server.stdout.on('data', (data) => (said += String(data)));
-  while (!said.includes('udp')) await once(server.stdout, 'data');
+  const early = once(server, 'exit').then(([status]) => {
+    throw new Error(`the echo server has ended with ${status}: ${said}`);
+  });
+  early.catch(() => undefined); // at its end, it is not early
+  while (!said.includes('udp')) await Promise.race([once(server.stdout, 'data'), early]);
 });
 afterAll(async () => {
   const ended = once(server, 'exit');
