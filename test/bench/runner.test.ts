@@ -1,11 +1,15 @@
 /** What the processes of a pair are asked, in order, and what their answers become. */
 import { beforeEach, expect, it, vi } from 'vitest';
+import { DistanceWatch } from '../../bench/distance.ts';
 import { custom } from '../../bench/experiments.ts';
 import { parseBench } from '../../bench/options.ts';
 import { runExperiment } from '../../bench/runner.ts';
 import type { Mark } from '../../bench/types.ts';
 
 const { asked, state } = vi.hoisted(() => ({ asked: [] as string[], state: { stopped: 0, busyLooks: 0 } }));
+
+// Nothing happens in the pauses of a slice, since the processes are not there.
+vi.mock('node:timers/promises', () => ({ setTimeout: () => Promise.resolve() }));
 
 vi.mock('../../bench/peer-process.ts', () => ({
   /** A server receives nothing; to a client 640 octets have come at each mark. */
@@ -46,6 +50,8 @@ vi.mock('../../bench/peer-process.ts', () => ({
 }));
 
 beforeEach(() => {
+  // As on a machine of one processor: how far two are apart is looked at by distance.test.
+  vi.spyOn(DistanceWatch, 'open').mockResolvedValue(null);
   asked.splice(0);
   Object.assign(state, { stopped: 0, busyLooks: 0 });
 });
