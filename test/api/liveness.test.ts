@@ -110,7 +110,7 @@ describe.each(NETWORK_WORLDS)('a heartbeat, %s', (world) => {
     const { client, server, cut } = await behindPath(world, { operationTimeout: 60 });
     const memory = server.allocate(64, 'read');
     const ticket = server.share(memory);
-    expect((await client.read(ticket)).length).toBe(64);
+    expect((await client.read(ticket, undefined, { timeout: 30_000 })).length).toBe(64);
     cut();
     const began = performance.now();
     await expect(client.read(ticket)).rejects.toMatchObject({ code: 'ERR_TIMEOUT' });
