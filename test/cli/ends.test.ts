@@ -6,6 +6,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Transform } from 'node:stream';
 import { afterAll, describe, expect, it } from 'vitest';
 import { perftest } from '../../cli/perftest.ts';
 import { run as cmtime } from '../../cli/cmtime.ts';
@@ -21,8 +22,28 @@ import { Side, type ToolRun } from './pair.ts';
 
 type End = 'client' | 'server';
 
-/** The port of a path to `port` on which `first` gets the side whose FIN came first, by connections. */
-function watchedPath(port: number, first: End[]): Promise<number> {
+/** Passes the first piece on; what follows it, when its source has ended. */
+function holding(): Transform {
+  const kept: Buffer[] = [];
+  let first = true;
+  return new Transform({
+    transform(piece: Buffer, _encoding, done) {
+      if (first) this.push(piece);
+      else kept.push(piece);
+      first = false;
+      done();
+    },
+    flush(done) {
+      done(null, Buffer.concat(kept));
+    },
+  });
+}
+
+/**
+ * The port of a path to `port` on which `first` gets the side whose FIN came first, by connections. With
+ * `held`, what the server sends behind its MPA reply comes to the client with the server's end only.
+ */
+function watchedPath(port: number, first: End[], held: boolean): Promise<number> {
   let count = 0;
   return tcpPath(port, (near, far) => {
     const number = count++;
@@ -32,7 +53,7 @@ function watchedPath(port: number, first: End[]): Promise<number> {
     ] as const) {
       from.on('error', () => to.destroy());
       from.on('end', () => (first[number] ??= side));
-      from.pipe(to);
+      (held && side === 'server' ? from.pipe(holding()) : from).pipe(to);
     }
   });
 }
@@ -50,6 +71,8 @@ interface Row {
   readonly first: readonly (End | 'either')[];
   /** The server goes on after its client. */
   readonly persistent?: boolean;
+  /** Both end it when they have what they wait for: the client gets it when the server has ended. */
+  readonly held?: boolean;
 }
 
 const at =
@@ -93,6 +116,7 @@ const ROWS: readonly Row[] = [
     server: [rdmaServer, []],
     client: [rdmaClient, at()],
     first: ['server'],
+    held: true,
   },
   {
     what: 'cmtime -c 3',
@@ -137,10 +161,10 @@ const ROWS: readonly Row[] = [
 ];
 
 describe('the first to end a connection', () => {
-  it.each(ROWS)('$what: $first', async ({ server, client, first, persistent }) => {
+  it.each(ROWS)('$what: $first', async ({ server, client, first, persistent, held }) => {
     const left = new Side(server[0], ['-p', '0', ...server[1]]);
     const ended: End[] = [];
-    const port = await watchedPath(await left.port, ended);
+    const port = await watchedPath(await left.port, ended, held === true);
     const right = new Side(client[0], client[1](String(port)));
     try {
       expect(await right.status, right.err).toBe(0);
