@@ -7,7 +7,7 @@ export interface OpenPeer extends Peer {
   crash(): Promise<string | null>;
   /** The messages of the peer's kernel so far, or the latest of them. */
   kernelLog(): Promise<string>;
-  /** Whether the peer is beyond help: a guest that has ended, or answers no command. */
+  /** Whether the peer is beyond help: a guest that has ended, has fallen over, or answers no command. */
   dead(): Promise<boolean>;
   close(): Promise<void>;
 }

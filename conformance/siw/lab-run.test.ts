@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { InteropCase } from './bench.ts';
 import type { OpenPeer } from './interop-types.ts';
 import { LabRun } from './lab-run.ts';
+import { isLost } from './peers.ts';
 
 /** Faults that captures prove, one for each failure. */
 const proofs: string[] = [];
@@ -71,6 +72,16 @@ describe('a guest that dies while a case runs', () => {
     expect(run.lost.map(({ fault }) => fault)).toEqual([null]);
     expect(await run.run(failing(0), 0)).toMatchObject({ ok: true });
     expect(run.peer.description).toBe('guest 1');
+  });
+
+  it.each([
+    ['has ended', { ended: true, words: null, status: 0 }, true],
+    ['has fallen over, and answers', { ended: false, words: K2, status: 0 }, true],
+    ['answers no command', { ended: false, words: null, status: -2 }, true],
+    ['is well', { ended: false, words: null, status: 0 }, false],
+  ])('is lost, or not, where it %s', async (_what, { ended, words, status }, lost) => {
+    const run = (): Promise<{ status: number; output: string }> => Promise.resolve({ status, output: '' });
+    expect(await isLost({ ended, crash: () => words, run })).toBe(lost);
   });
 
   it('excuses a case once', async () => {

@@ -37,9 +37,18 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
     reach: (port) => ({ host: '127.0.0.1', port: guest.forwardedPort(port) }),
     crash: () => Promise.resolve(guest.crash()),
     kernelLog: () => Promise.resolve(guest.serialLog),
-    dead: async () => guest.ended || (await guest.run('true', { timeoutMs: ANSWER_LIMIT_MS })).status !== 0,
+    dead: () => isLost(guest),
     close: () => guest.shutdown(),
   };
+}
+
+/**
+ * Whether a guest can't serve another case. One whose kernel has fallen over may go on to answer commands,
+ * but connections wait for ever behind the work that fell.
+ */
+export async function isLost(guest: Pick<SiwGuest, 'ended' | 'crash' | 'run'>): Promise<boolean> {
+  if (guest.ended || guest.crash() !== null) return true;
+  return (await guest.run('true', { timeoutMs: ANSWER_LIMIT_MS })).status !== 0;
 }
 
 /** A machine with siw, reached by `ssh HOST`; our tools reach it, and it us, over the network between. */
