@@ -10,6 +10,7 @@ import type { OpenPeer } from './interop-types.ts';
 import { kernelFault } from './kernel-faults.ts';
 import { kernelWords } from './kernel-words.ts';
 import { lastOctetFirstIn } from './last-octet-first.ts';
+import { lostTailFault } from './lost-tail.ts';
 import { splitTrailerIn } from './split-trailer.ts';
 
 export interface Outcome {
@@ -42,6 +43,8 @@ export class LabRun {
   readonly #open: () => Promise<OpenPeer>;
   #peer: OpenPeer;
   #bench: Bench;
+  /** What the peer had counted when the case began. */
+  #resets = 0;
 
   private constructor(open: () => Promise<OpenPeer>, peer: OpenPeer) {
     this.#open = open;
@@ -67,6 +70,7 @@ export class LabRun {
     const before: string[] = [];
     const proofs: string[] = [];
     for (;;) {
+      this.#resets = await this.#resetsAtClose(testCase);
       const outcome = await this.#runCase(testCase);
       const died = outcome.ok ? null : await this.#renewed(testCase);
       const fault = outcome.ok ? null : await this.#excuse(testCase, outcome.detail, died, proofs.length);
@@ -119,17 +123,24 @@ export class LabRun {
     return excuses < PROVED_FAULTS ? await this.#provedFault(testCase, detail) : null;
   }
 
-  /** Words on the fault of siw that has ended the case; null if the capture proves none. */
-  async #provedFault({ ours }: InteropCase, detail: string): Promise<string | null> {
+  /** Words on the fault of siw that has ended the case; null if none is proved. */
+  async #provedFault(testCase: InteropCase, detail: string): Promise<string | null> {
     const { capture } = this.#bench;
+    const { ours } = testCase;
     // The proofs judge the Messages of one of our stacks.
     if (ours !== 'client' && ours !== 'server') return null;
     return (
       crcTwiceIn(capture, ours) ??
       splitTrailerIn(capture, ours, await this.#peer.kernelLog()) ??
       lastOctetFirstIn(capture, ours, detail) ??
-      grantTwiceIn(capture, ours, detail)
+      grantTwiceIn(capture, ours, detail) ??
+      lostTailFault(detail, (await this.#resetsAtClose(testCase)) - this.#resets)
     );
+  }
+
+  /** What the peer has counted so far, of a case whose programs may lose the end of a stream; 0 of others. */
+  async #resetsAtClose({ topic }: InteropCase): Promise<number> {
+    return topic === 'streams' ? ((await this.#peer.resetsAtClose()) ?? 0) : 0;
   }
 
   async #runCase(testCase: InteropCase): Promise<Omit<Outcome, 'before'>> {

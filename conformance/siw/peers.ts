@@ -9,6 +9,7 @@ import { within, type PeerProcess } from './bench.ts';
 import { overChild, runOver } from './lab-channel.ts';
 import { SiwGuest } from './lab-guest.ts';
 import type { OpenPeer } from './interop-types.ts';
+import { resetsAtClose } from './lost-tail.ts';
 
 /**
  * Milliseconds that an emulated boot takes on two idle cores, and the factor beyond which a longer wait does
@@ -37,6 +38,7 @@ export async function openGuest(driver: Readonly<Record<string, number>>): Promi
     reach: (port) => ({ host: '127.0.0.1', port: guest.forwardedPort(port) }),
     crash: () => Promise.resolve(guest.crash()),
     kernelLog: () => Promise.resolve(guest.serialLog),
+    resetsAtClose: async () => resetsAtClose((await guest.run('cat /proc/net/netstat')).output),
     dead: () => isLost(guest),
     close: () => guest.shutdown(),
   };
@@ -85,6 +87,7 @@ export async function openRemote(host: string): Promise<OpenPeer> {
       return output.trim() === '' ? null : output;
     },
     kernelLog: async () => (await run('dmesg')).output,
+    resetsAtClose: () => Promise.resolve(null),
     dead: () => Promise.resolve(false), // it is not ours to restart
     close: () => Promise.resolve(),
   };
